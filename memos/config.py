@@ -1,0 +1,263 @@
+"""One frozen tree of settings. YAML in; unknown keys and wrong types are refused by path. Knows no parts."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from memos.cube import Form
+from memos.errors import ConfigError
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(Section):
+    """The local Hugging Face causal LM."""
+
+    path: str = Field("memos-small", description="a folder, a hub name, or memos-small: the model inside the package")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes cuda where there is one")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="auto: as stored on cuda, float32 on cpu")
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    trust_remote_code: bool = Field(False, description="run code that comes with the model")
+    template: Literal["auto", "chat", "plain"] = Field("auto", description="auto: the tokenizer's chat template where there is one")
+    memory_header: str = Field("Memory:\n", description="what stands before the memories in a prompt")
+    memory_line: str = Field("- {text}\n", description="one memory in a prompt")
+    system: str = Field("", description="an instruction before the memories; the small model takes none")
+
+    @model_validator(mode="after")
+    def _line_has_text(self) -> ModelConfig:
+        if "{text}" not in self.memory_line:
+            raise ValueError("memory_line must contain {text}")
+        return self
+
+
+class DecodeConfig(Section):
+    """How an answer is decoded."""
+
+    max_new_tokens: int = Field(48, ge=1)
+    temperature: float = Field(0.0, ge=0.0, description="0 is greedy")
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    seed: int = 0
+    stop: tuple[str, ...] = Field((), description="strings that end an answer")
+
+
+class EmbedderConfig(Section):
+    path: str = Field("all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder")
+
+
+class VaultConfig(Section):
+    path: Path | None = Field(None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`")
+
+
+class SchedulerConfig(Section):
+    """What a request sees and what moves. Heat is MemoryOS's (2506.06326, section 3.3)."""
+
+    prompt_tokens: int = Field(768, ge=16, description="most memory tokens in a prompt")
+    top_k: int = Field(8, ge=1, description="memories ranked for a request")
+    segments: int = Field(1, ge=1, description="topic groups admitted to a request")
+    segment_tokens: int = Field(256, ge=16, description="a topic group longer than this is split in time")
+    about_bonus: float = Field(0.3, ge=0.0, description="added to the cosine of a memory whose subject the question names")
+    min_score: float = Field(0.2, description="a memory ranked below this cosine (bonus included) is not admitted")
+    alpha: float = Field(1.0, description="heat per recall (N_visit)")
+    beta: float = Field(1.0, description="heat per memory of the segment (L_interaction)")
+    gamma: float = Field(1.0, description="heat of recency")
+    mu_s: float = Field(1e7, gt=0, description="seconds after which recency has fallen to 1/e")
+    activate_heat: float = Field(5.0, description="a segment this hot becomes KV (MemoryOS's tau)")
+    cool_heat: float = Field(3.0, description="a derived cube whose segment is below this is given up; below activate_heat: hysteresis")
+    parametric_heat: float = Field(12.0, description="a segment this hot and stable becomes an adapter")
+    stable_s: float = Field(86_400.0, ge=0, description="seconds without an edit before a segment counts as stable")
+    kv_bytes: int = Field(1 << 30, ge=0, description="budget of KV payloads")
+    adapters: int = Field(64, ge=0, description="budget of adapters")
+
+    @model_validator(mode="after")
+    def _hysteresis(self) -> SchedulerConfig:
+        if not self.cool_heat < self.activate_heat <= self.parametric_heat:
+            raise ValueError("must hold: cool_heat < activate_heat <= parametric_heat")
+        return self
+
+
+class GateConfig(Section):
+    """What an adapter must reach on held-out probes; shares of probes."""
+
+    reliability: float = Field(0.95, ge=0, le=1, description="questions as trained, answered right")
+    generality: float = Field(0.90, ge=0, le=1, description="held-out phrasings, answered right")
+    locality: float = Field(0.95, ge=0, le=1, description="unrelated closed-book questions, answer unchanged")
+    in_context: float = Field(0.95, ge=0, le=1, description="questions over another context, answer unchanged")
+
+
+class DistilConfig(Section):
+    """Context distillation into LoRA; defaults for small models on a CPU."""
+
+    rank: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    learning_rate: float = Field(2e-3, gt=0)
+    steps: int = Field(240, ge=1, description="most optimiser steps; training stops early when every answer token has p > stop_probability")
+    batch: int = Field(32, ge=1, description="prompts of each kind in a step")
+    stop_probability: float = Field(0.9, gt=0, le=1)
+    top_logits: int = Field(20, ge=1, description="the teacher's top tokens that are matched")
+    kl_base: float = Field(1.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts")
+    seed: int = 0
+    gate: GateConfig = GateConfig()
+
+
+class IngestStep(Section):
+    ingest: Path = Field(description="a conversation (.jsonl), .txt or .md file; relative to the YAML")
+
+
+class AskStep(Section):
+    class Ask(Section):
+        via: Literal["none", "plaintext", "activation", "parametric", "auto"]
+        questions: Path = Field(description="JSONL of {question, answer}; relative to the YAML")
+
+    ask: Ask
+
+
+class PromoteStep(Section):
+    class Promotion(Section):
+        to: Literal[Form.ACTIVATION, Form.PARAMETRIC]
+        ids: tuple[str, ...] | None = Field(None, description="cubes to promote together; unset: every segment by itself")
+        gate: Literal["strict", "report"] = Field("strict", description="strict stops the run at a rejected adapter, report goes on")
+
+    promote: Promotion
+
+
+class DemoteStep(Section):
+    class Demotion(Section):
+        of: Literal[Form.ACTIVATION, Form.PARAMETRIC] = Field(description="give up every derived cube of this form")
+
+    demote: Demotion
+
+
+class TickStep(Section):
+    tick: int = Field(1, ge=1, description="how many times the scheduler plans and carries out moves")
+
+
+Step = IngestStep | AskStep | PromoteStep | DemoteStep | TickStep
+_STEPS: dict[str, type[Section]] = {"ingest": IngestStep, "ask": AskStep, "promote": PromoteStep, "demote": DemoteStep, "tick": TickStep}
+
+
+class ExperimentConfig(Section):
+    name: str = "experiment"
+    steps: tuple[Step, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _step_by_name(cls, data: Any) -> Any:
+        """Pick each step's type by its one key, so that an error speaks of that step alone."""
+        if not isinstance(data, dict) or not isinstance(data.get("steps"), (list, tuple)):
+            return data
+        steps = []
+        for i, raw in enumerate(data["steps"]):
+            if isinstance(raw, Section):
+                steps.append(raw)
+                continue
+            name = next(iter(raw), None) if isinstance(raw, dict) and len(raw) == 1 else None
+            if name not in _STEPS:
+                raise ConfigError(f"experiment.steps.{i}: {raw!r} is not a step; a step has one key of {', '.join(_STEPS)}")
+            try:
+                steps.append(_STEPS[name].model_validate(raw))
+            except ValidationError as error:
+                raise _explain(error, f"experiment.steps.{i}.", _STEPS[name]) from None
+        return data | {"steps": tuple(steps)}
+
+
+class Config(Section):
+    """The whole tree; `Config()` is the embedded default."""
+
+    seed: int = 0
+    user_id: str = Field("default", description="namespace of whoever runs the kernel")
+    model: ModelConfig = ModelConfig()
+    decode: DecodeConfig = DecodeConfig()
+    embedder: EmbedderConfig = EmbedderConfig()
+    vault: VaultConfig = VaultConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    distil: DistilConfig = DistilConfig()
+    experiment: ExperimentConfig = ExperimentConfig()
+
+
+def load_config(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
+    """Read a YAML file; `overrides` are `a.b=value` with YAML values. Paths in steps are made relative to the file.
+
+    Raises ConfigError that names the key's path, the rule and the nearest valid key.
+    """
+    path = Path(path)
+    try:
+        data = yaml.safe_load(path.read_text("utf-8")) or {}
+    except FileNotFoundError:
+        near = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        raise ConfigError(f"no config file {path}; {'here are ' + ', '.join(near) if near else 'give the path of a YAML file'}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is not a readable YAML file: {error}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must be a mapping of sections such as `model:`, not {type(data).__name__}")
+    for item in overrides:
+        _override(data, item)
+    config = parse_config(data)
+    steps = tuple(_relative(step, path.parent) for step in config.experiment.steps)
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"steps": steps})})
+
+
+def parse_config(data: dict[str, Any]) -> Config:
+    """A mapping -> Config. Raises ConfigError."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, "", Config) from None
+
+
+def _override(data: dict[str, Any], item: str) -> None:
+    key, equals, raw = item.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {item!r}: write it as a.b=value")
+    try:
+        value = yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {key}: {raw!r} is not a YAML value: {error}") from None
+    *sections, last = key.split(".")
+    for section in sections:
+        data = data.setdefault(section, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"--set {key}: {section} is not a section")
+    data[last] = value
+
+
+def _relative(step: Step, base: Path) -> Step:
+    match step:
+        case IngestStep(ingest=file):
+            return IngestStep(ingest=base / file)
+        case AskStep(ask=ask):
+            return AskStep(ask=ask.model_copy(update={"questions": base / ask.questions}))
+        case _:
+            return step
+
+
+def _explain(error: ValidationError, prefix: str, root: type[BaseModel]) -> ConfigError:
+    lines = []
+    for item in error.errors():
+        path = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            known = _keys(root, item["loc"][:-1])
+            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+            lines.append(f"{prefix}{path}: unknown key; {hint}")
+        else:
+            given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
+            lines.append(f"{prefix}{path}: {item['msg'].removeprefix('Value error, ')}{given}")
+    return ConfigError("; ".join(lines))
+
+
+def _keys(root: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The keys of the section at `loc`."""
+    section: Any = root
+    for part in loc:
+        fields = getattr(section, "model_fields", {})
+        if part in fields:
+            section = fields[str(part)].annotation
+    return sorted(getattr(section, "model_fields", {}))

@@ -1,0 +1,166 @@
+"""The noun: a MemCube is one memory, in one form and one state. Knows nothing else of memos."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Form(StrEnum):
+    """How a memory reaches the model (MemOS 2507.03724, section 3)."""
+
+    PLAINTEXT = "plaintext"  # text in the prompt
+    ACTIVATION = "activation"  # KV cache in attention
+    PARAMETRIC = "parametric"  # LoRA adapter in the weights
+
+
+class State(StrEnum):
+    """Where a memory is in its life; `operation/mem_lifecycle.py` has the table of moves."""
+
+    GENERATED = "generated"
+    ACTIVATED = "activated"
+    MERGED = "merged"
+    ARCHIVED = "archived"
+    EXPIRED = "expired"
+    FROZEN = "frozen"
+
+
+class Frozen(BaseModel):
+    """A value: a change is a new value, and a misspelt field is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Namespace(Frozen):
+    """The address space a cube lives in, and the identity a caller acts under."""
+
+    user_id: str = "default"
+    agent_id: str = ""
+    session_id: str = ""
+
+    def covers(self, other: Namespace) -> bool:
+        """True if a caller here reaches `other`: same user; an agent or session left empty reaches all."""
+        return (
+            self.user_id == other.user_id
+            and self.agent_id in ("", other.agent_id)
+            and self.session_id in ("", other.session_id)
+        )
+
+    def __str__(self) -> str:
+        return "/".join((self.user_id, self.agent_id, self.session_id)).rstrip("/")
+
+
+class Rights(Frozen):
+    """Who owns a cube, and which other users may read it."""
+
+    owner: str
+    readers: tuple[str, ...] = ()
+
+
+class Fact(Frozen):
+    """What a statement says: `relation` is a name of the phrasebook."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+class Probe(Frozen):
+    """A question with its expected answer; a held-out probe is never trained on."""
+
+    question: str
+    answer: str
+    held_out: bool = False
+
+
+class Header(Frozen):
+    """What is known about a memory beside its content."""
+
+    created: datetime  # when memos learnt it
+    said: datetime | None = None  # when it was said, where the origin tells
+    origin: str = "api"  # a file, "chat", "api", or the move that derived it
+    speaker: str = ""
+    segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
+    kind: str = "fact"  # semantic type
+    tags: tuple[str, ...] = ()
+
+
+class Source(Frozen):
+    """A cube that another was derived from, pinned at the version that was read."""
+
+    id: str
+    version: int
+
+
+class Text(Frozen):
+    """Payload of a plaintext cube: the source of truth, as it was said."""
+
+    type: Literal["text"] = "text"
+    text: str
+    facts: tuple[Fact, ...] = ()
+    probes: tuple[Probe, ...] = ()  # probes given by the user; those of `facts` come from the reader
+
+
+class Blob(Frozen):
+    """Payload of an activation or parametric cube: a file in the vault."""
+
+    type: Literal["blob"] = "blob"
+    sha256: str
+    bytes: int
+    tokens: int = 0  # tokens of prompt that it stands for
+    fingerprint: str  # digest of the host that made it
+    build_s: float = 0.0
+    scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
+
+
+Payload = Annotated[Text | Blob, Field(discriminator="type")]
+
+
+class Usage(Frozen):
+    """How a cube has been used; kept apart from its versions."""
+
+    recalls: int = 0
+    last_recalled: datetime | None = None
+
+
+class MemCube(Frozen):
+    """One memory: identity, header, payload, usage."""
+
+    id: str
+    version: int = 1
+    form: Form
+    state: State = State.GENERATED
+    namespace: Namespace = Namespace()
+    rights: Rights
+    header: Header
+    payload: Payload
+    sources: tuple[Source, ...] = ()  # empty for a plaintext cube as it was said
+    usage: Usage = Usage()
+
+    @property
+    def text(self) -> str:
+        """The text of a plaintext cube; "" for the other forms."""
+        return self.payload.text if isinstance(self.payload, Text) else ""
+
+    @property
+    def blob(self) -> Blob | None:
+        return self.payload if isinstance(self.payload, Blob) else None
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        """Canonical order of cubes in a prompt: as they were said, so that a later statement wins."""
+        return self.header.said or self.header.created, self.id
+
+
+_counter = itertools.count()
+
+
+def new_id() -> str:
+    """A name for a new cube; later names sort after earlier ones of the same process."""
+    return f"{time.time_ns() // 1000:014x}{next(_counter) & 0xFFFF:04x}{secrets.token_hex(3)}"
