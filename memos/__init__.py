@@ -1,0 +1,27 @@
+"""memos: a memory operating system for local language models.
+
+`memos.MemOS` is the kernel; importing this package loads no model library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memos.config import Config as Config
+    from memos.kernel import MemOS as MemOS
+
+__version__ = "0.1.0"
+__all__ = ["Config", "MemOS", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MemOS":
+        from memos.kernel import MemOS
+
+        return MemOS
+    if name == "Config":
+        from memos.config import Config
+
+        return Config
+    raise AttributeError(f"module 'memos' has no attribute {name!r}")

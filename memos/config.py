@@ -22,10 +22,14 @@ class ModelConfig(Section):
 
     path: str = Field("memos-small", description="a folder, a hub name, or memos-small: the model inside the package")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes cuda where there is one")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="auto: as stored on cuda, float32 on cpu")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="auto: as stored on cuda, float32 on cpu"
+    )
     attention: Literal["sdpa", "eager"] = "sdpa"
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
-    template: Literal["auto", "chat", "plain"] = Field("auto", description="auto: the tokenizer's chat template where there is one")
+    template: Literal["auto", "chat", "plain"] = Field(
+        "auto", description="auto: the tokenizer's chat template where there is one"
+    )
     memory_header: str = Field("Memory:\n", description="what stands before the memories in a prompt")
     memory_line: str = Field("- {text}\n", description="one memory in a prompt")
     system: str = Field("", description="an instruction before the memories; the small model takes none")
@@ -48,11 +52,15 @@ class DecodeConfig(Section):
 
 
 class EmbedderConfig(Section):
-    path: str = Field("all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder")
+    path: str = Field(
+        "all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder"
+    )
 
 
 class VaultConfig(Section):
-    path: Path | None = Field(None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`")
+    path: Path | None = Field(
+        None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
+    )
 
 
 class SchedulerConfig(Section):
@@ -62,14 +70,21 @@ class SchedulerConfig(Section):
     top_k: int = Field(8, ge=1, description="memories ranked for a request")
     segments: int = Field(1, ge=1, description="topic groups admitted to a request")
     segment_tokens: int = Field(256, ge=16, description="a topic group longer than this is split in time")
-    about_bonus: float = Field(0.3, ge=0.0, description="added to the cosine of a memory whose subject the question names")
+    about_bonus: float = Field(
+        0.3, ge=0.0, description="added to the cosine of a memory whose subject the question names"
+    )
     min_score: float = Field(0.2, description="a memory ranked below this cosine (bonus included) is not admitted")
+    forget_score: float = Field(
+        0.6, description="cosine from which a memory can be what `forget …` means; below, nothing is deleted"
+    )
     alpha: float = Field(1.0, description="heat per recall (N_visit)")
     beta: float = Field(1.0, description="heat per memory of the segment (L_interaction)")
     gamma: float = Field(1.0, description="heat of recency")
     mu_s: float = Field(1e7, gt=0, description="seconds after which recency has fallen to 1/e")
     activate_heat: float = Field(5.0, description="a segment this hot becomes KV (MemoryOS's tau)")
-    cool_heat: float = Field(3.0, description="a derived cube whose segment is below this is given up; below activate_heat: hysteresis")
+    cool_heat: float = Field(
+        3.0, description="a derived cube whose segment is below this is given up; below activate_heat: hysteresis"
+    )
     parametric_heat: float = Field(12.0, description="a segment this hot and stable becomes an adapter")
     stable_s: float = Field(86_400.0, ge=0, description="seconds without an edit before a segment counts as stable")
     kv_bytes: int = Field(1 << 30, ge=0, description="budget of KV payloads")
@@ -98,11 +113,16 @@ class DistilConfig(Section):
     alpha: int = Field(32, ge=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     learning_rate: float = Field(2e-3, gt=0)
-    steps: int = Field(240, ge=1, description="most optimiser steps; training stops early when every answer token has p > stop_probability")
-    batch: int = Field(32, ge=1, description="prompts of each kind in a step")
-    stop_probability: float = Field(0.9, gt=0, le=1)
+    steps: int = Field(240, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
+    batch: int = Field(32, ge=1, description="lessons in a step; half as many prompts to keep")
+    stop_probability: float = Field(0.9, gt=0, le=1, description="of every answer token, for training to stop early")
+    stop_drift: float = Field(
+        0.02, gt=0, description="KL to the base model on what is to be kept, for training to stop early"
+    )
     top_logits: int = Field(20, ge=1, description="the teacher's top tokens that are matched")
-    kl_base: float = Field(1.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts")
+    kl_base: float = Field(
+        1.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts"
+    )
     seed: int = 0
     gate: GateConfig = GateConfig()
 
@@ -122,8 +142,10 @@ class AskStep(Section):
 class PromoteStep(Section):
     class Promotion(Section):
         to: Literal[Form.ACTIVATION, Form.PARAMETRIC]
-        ids: tuple[str, ...] | None = Field(None, description="cubes to promote together; unset: every segment by itself")
-        gate: Literal["strict", "report"] = Field("strict", description="strict stops the run at a rejected adapter, report goes on")
+        rule: Literal["all", "hot"] = Field(
+            "all", description="all: every topic group by itself; hot: those whose heat asks for it"
+        )
+        ids: tuple[str, ...] | None = Field(None, description="memories to promote together, instead of a rule")
 
     promote: Promotion
 
@@ -140,7 +162,13 @@ class TickStep(Section):
 
 
 Step = IngestStep | AskStep | PromoteStep | DemoteStep | TickStep
-_STEPS: dict[str, type[Section]] = {"ingest": IngestStep, "ask": AskStep, "promote": PromoteStep, "demote": DemoteStep, "tick": TickStep}
+_STEPS: dict[str, type[Section]] = {
+    "ingest": IngestStep,
+    "ask": AskStep,
+    "promote": PromoteStep,
+    "demote": DemoteStep,
+    "tick": TickStep,
+}
 
 
 class ExperimentConfig(Section):
@@ -160,7 +188,9 @@ class ExperimentConfig(Section):
                 continue
             name = next(iter(raw), None) if isinstance(raw, dict) and len(raw) == 1 else None
             if name not in _STEPS:
-                raise ConfigError(f"experiment.steps.{i}: {raw!r} is not a step; a step has one key of {', '.join(_STEPS)}")
+                raise ConfigError(
+                    f"experiment.steps.{i}: {raw!r} is not a step; a step has one key of {', '.join(_STEPS)}"
+                )
             try:
                 steps.append(_STEPS[name].model_validate(raw))
             except ValidationError as error:
@@ -192,7 +222,9 @@ def load_config(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
         data = yaml.safe_load(path.read_text("utf-8")) or {}
     except FileNotFoundError:
         near = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise ConfigError(f"no config file {path}; {'here are ' + ', '.join(near) if near else 'give the path of a YAML file'}") from None
+        raise ConfigError(
+            f"no config file {path}; {'here are ' + ', '.join(near) if near else 'give the path of a YAML file'}"
+        ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} is not a readable YAML file: {error}") from None
     if not isinstance(data, dict):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import time
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 
-class Form(StrEnum):
+class _Word(str, Enum):
+    """An enumeration whose members are their words, in text and in JSON (StrEnum, which Python 3.10 lacks)."""
+
+    __str__ = str.__str__
+
+
+class Form(_Word):
     """How a memory reaches the model (MemOS 2507.03724, section 3)."""
 
     PLAINTEXT = "plaintext"  # text in the prompt
@@ -20,7 +27,7 @@ class Form(StrEnum):
     PARAMETRIC = "parametric"  # LoRA adapter in the weights
 
 
-class State(StrEnum):
+class State(_Word):
     """Where a memory is in its life; `operation/mem_lifecycle.py` has the table of moves."""
 
     GENERATED = "generated"
@@ -78,12 +85,26 @@ class Probe(Frozen):
     answer: str
     held_out: bool = False
 
+    def holds(self, given: str) -> bool:
+        """True if the expected answer stands in the given one, word for word; case and punctuation aside."""
+        wanted, said = (" ".join(re.findall(r"\w+", text.casefold())) for text in (self.answer, given))
+        return bool(wanted) and f" {wanted} " in f" {said} "
+
+
+class Contrast(Frozen):
+    """A prompt whose answer a new adapter must not change: closed-book, or over memories of something else."""
+
+    question: str
+    memories: tuple[str, ...] = ()
+    held_out: bool = False
+
 
 class Header(Frozen):
     """What is known about a memory beside its content."""
 
-    created: datetime  # when memos learnt it
-    said: datetime | None = None  # when it was said, where the origin tells
+    # times have a zone, so that all of them can be ordered
+    created: AwareDatetime  # when memos learnt it
+    said: AwareDatetime | None = None  # when it was said, where the origin tells
     origin: str = "api"  # a file, "chat", "api", or the move that derived it
     speaker: str = ""
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together

@@ -1,24 +1,24 @@
 """What can go wrong, as a tree. Every message names the thing, the rule and the way out.
 
-    MemosError
-    ├── ConfigError            a YAML key or value that memos does not know
-    ├── InputError             an input file, question or id that cannot be used
-    │   ├── NotFound           no such cube, or none that the caller may see
-    │   ├── EmptyMemory        an operation that needs memories found none
-    │   └── UnsupportedLanguage  the loaded model does not read the language of the question
-    ├── Denied                 governance said no
-    ├── BadTransition          the life cycle has no such move
-    ├── VaultError             the store cannot be opened or written
-    │   ├── CorruptBlob        a payload does not match its digest
-    │   └── Conflict           a cube changed between read and write
-    ├── HostError              the model cannot do what was asked
-    │   ├── ModelNotFound      no model at that path or hub name
-    │   ├── ContextOverflow    the prompt is longer than the model's context
-    │   ├── FingerprintMismatch  a tensor payload was made by another host
-    │   └── Unsupported        the model's architecture cannot take this form
-    └── PromotionError         a promotion that was not published
-        ├── NoProbes           nothing to verify an adapter with
-        └── GateRejected       the adapter failed its held-out probes
+MemosError
+├── ConfigError            a YAML key or value that memos does not know
+├── InputError             an input file, question or id that cannot be used
+│   ├── NotFound           no such cube, or none that the caller may see
+│   ├── EmptyMemory        an operation that needs memories found none
+│   └── UnsupportedLanguage  the loaded model does not read the language of the question
+├── Denied                 governance said no
+├── BadTransition          the life cycle has no such move
+├── VaultError             the store cannot be opened or written
+│   ├── CorruptBlob        a payload does not match its digest
+│   └── Conflict           a cube changed between read and write
+├── HostError              the model cannot do what was asked
+│   ├── ModelNotFound      no model at that path or hub name
+│   ├── ContextOverflow    the prompt is longer than the model's context
+│   ├── FingerprintMismatch  a tensor payload was made by another host
+│   └── Unsupported        the model's architecture cannot take this form
+└── PromotionError         a promotion that was not published
+    ├── NoProbes           nothing to verify an adapter with
+    └── GateRejected       the adapter failed its held-out probes
 """
 
 from __future__ import annotations

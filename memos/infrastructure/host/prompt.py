@@ -1,0 +1,91 @@
+"""Memories and messages -> token ids. Knows templates; knows no tensors and no cubes.
+
+A prompt is cut in two: the prefix (everything up to the last memory) and the tail (the rest). Each memory
+is tokenised as a line of its own, so the prefix of the same memories is the same ids whether they are
+read as text or were encoded before, and a KV cache of it is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from memos.config import ModelConfig
+
+Message = dict[str, str]
+_MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids of one request."""
+
+    prefix: tuple[int, ...]
+    tail: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.prefix) + len(self.tail)
+
+
+class PromptFormat:
+    """How one model wants to be asked."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: ModelConfig) -> None:
+        self._tokenizer, self._config = tokenizer, config
+        self.chat = config.template == "chat" or (config.template == "auto" and bool(tokenizer.chat_template))
+        self.stop = () if self.chat else ("\nUser:",)
+
+    @property
+    def identity(self) -> str:
+        """What the ids depend on beside the tokenizer; part of the fingerprint."""
+        c = self._config
+        return "\0".join(
+            (str(self._tokenizer.chat_template) if self.chat else "plain", c.system, c.memory_header, c.memory_line)
+        )
+
+    def ids(self, text: str) -> list[int]:
+        """Plain tokenisation: nothing is added before or after."""
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def line(self, memory: str) -> list[int]:
+        """One memory as it stands in a prompt."""
+        return self.ids(self._config.memory_line.format(text=memory))
+
+    def build(self, memories: Sequence[str], messages: Sequence[Message]) -> Prompt:
+        """The whole prompt; without memories the prefix is empty and no header is shown."""
+        if not memories:
+            return Prompt((), tuple(self._encode(self._fill(self._config.system, messages))))
+        text = self._fill(f"{self._config.system}{self._config.memory_header}{_MEMORIES}", messages)
+        head, tail = text.split(_MEMORIES)
+        prefix = self._encode(head) + [i for memory in memories for i in self.line(memory)]
+        return Prompt(tuple(prefix), tuple(self.ids(tail)))
+
+    def prefix(self, memories: Sequence[str]) -> tuple[int, ...]:
+        """Ids of the memories alone, with what stands before them."""
+        return self.build(memories, [{"role": "user", "content": ""}]).prefix
+
+    def _encode(self, text: str) -> list[int]:
+        """Ids of the beginning of a prompt; a template writes its own first token."""
+        first = [] if self.chat or self._tokenizer.bos_token_id is None else [self._tokenizer.bos_token_id]
+        return first + self.ids(text)
+
+    def _fill(self, system: str, messages: Sequence[Message]) -> str:
+        if not self.chat:
+            turns = "".join(f"{m['role'].title()}: {m['content']}\n" for m in messages)
+            return f"{system}\n{turns}Assistant:" if system else f"{turns}Assistant:"
+        if system:
+            try:
+                text = self._template([{"role": "system", "content": system}, *messages])
+                if system in text:
+                    return text
+            except TemplateError:
+                pass  # the model knows no system role: its first message carries the memories
+            first, *rest = messages
+            messages = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
+        return self._template(messages)
+
+    def _template(self, messages: Sequence[Message]) -> str:
+        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))

@@ -1,0 +1,342 @@
+"""The only door to stored cubes: one SQLite file, and a folder of blobs beside it.
+
+Knows how a cube is kept and forgotten, in all its places together. Must not know why a cube is wanted, who wants it,
+or which state may follow which.
+
+    vault.db      versions and transitions (append-only), heads, usage, sources, vectors, jobs, audit (database.py)
+    blobs/, tmp/  payloads (blob_store.py); swept when nobody else has the vault open
+    lock          held shared by each open vault, so that one knows when it is alone (folder_lock.py)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy.typing as npt
+
+from memos.cube import Blob, Form, MemCube, Source, State, Usage
+from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
+from memos.infrastructure.audit_log import AuditLog, AuditRow
+from memos.infrastructure.blob_store import BlobStore
+from memos.infrastructure.database import Database, now
+from memos.infrastructure.folder_lock import FolderLock
+from memos.infrastructure.job_list import Job, JobList
+from memos.infrastructure.vector_table import Vectors, VectorTable
+
+_CUBE = """SELECT v.json, h.state, u.recalls, u.last FROM heads h JOIN versions v ON v.id = h.id
+           LEFT JOIN usage u ON u.id = h.id """
+_CURRENT = _CUBE + "WHERE v.version = h.version "
+_DERIVED = """WITH RECURSIVE tree (id) AS (
+                SELECT derived_id FROM sources WHERE source_id IN (SELECT value FROM json_each(?))
+                UNION SELECT s.derived_id FROM sources s JOIN tree ON s.source_id = tree.id)
+              SELECT id FROM tree"""
+_TRANSITION = "INSERT INTO transitions (id, state, at, why) VALUES (?, ?, ?, ?)"
+_IN = "IN (SELECT value FROM json_each(?))"  # any number of ids in one parameter
+_SHORTEST_PREFIX = 6  # of an id, in place of the whole
+
+
+class MemVault:
+    """Thread safe: one connection behind one lock. A write that returned outside a transaction is on disk."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the vault in the folder `path`, made if absent. Raises VaultError."""
+        self.path = path
+        self._lock = FolderLock(path)
+        try:
+            with self._lock.alone() as alone:
+                self._db = Database(path / "vault.db")
+                self._audit, self._jobs, self._vectors = AuditLog(self._db), JobList(self._db), VectorTable(self._db)
+                self._blobs = BlobStore(path, self._referrers)
+                if alone:
+                    self._jobs.end_cut_off()
+                    self._blobs.sweep()
+                    self._erase()
+        except (VaultError, OSError):
+            self._lock.close()
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+        self._lock.close()
+
+    def __enter__(self) -> MemVault:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several calls land together or not at all; a nested one that raises undoes only its own part.
+
+        Other threads and processes wait to write meanwhile: no model runs in here.
+        """
+        with self._db.lock:
+            outermost = not self._db.in_transaction
+            with self._db.transaction():
+                yield
+            if outermost:
+                self._erase()
+
+    # cubes
+
+    def put(self, cube: MemCube) -> None:
+        """Keep a new cube, or the next version of one; a next version keeps the state that the cube is in.
+
+        Raises Conflict when the version is not the one after the current, NotFound for a source that does not
+        exist, CorruptBlob for a payload that was not stored first.
+        """
+        with self.transaction():
+            [(current,)] = self._db.rows("SELECT ifnull(max(version), 0) FROM versions WHERE id = ?", cube.id)
+            if cube.version != current + 1:
+                raise Conflict(
+                    f"cube {cube.id} is at version {current}, so {cube.version} cannot be next; read it again and retry"
+                )
+            if cube.blob and not self._blobs.find(cube.blob.sha256):  # what is found here stays until the cube is in
+                raise CorruptBlob(
+                    f"cube {cube.id} names blob {cube.blob.sha256}, which is not in {self.path}; store() it first"
+                )
+            at = now()
+            content = cube.model_dump_json(exclude={"state", "usage"})
+            self._db.write("INSERT INTO versions VALUES (?, ?, ?, ?)", cube.id, cube.version, content, at)
+            self._db.write(
+                """INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+                   version = excluded.version, form = excluded.form, segment = excluded.segment,
+                   user_id = excluded.user_id""",
+                *(cube.id, cube.version, cube.state, cube.form, cube.header.segment, cube.namespace.user_id),
+            )
+            if cube.version == 1:
+                self._db.write(_TRANSITION, cube.id, cube.state, at, "created")
+            self._db.write("DELETE FROM vectors WHERE id = ?", cube.id)  # they were of the version before
+            self._put_sources(cube)
+
+    def _put_sources(self, cube: MemCube) -> None:
+        for source in self._missing_sources(cube):
+            raise NotFound(f"{_names_missing(cube, source)}; derive it again from what `memos ls` lists")
+        self._db.write("DELETE FROM sources WHERE derived_id = ?", cube.id)
+        rows = [(cube.id, source.id, source.version) for source in cube.sources]
+        self._db.write_many("INSERT OR IGNORE INTO sources VALUES (?, ?, ?)", rows)  # ignore: one named twice
+
+    def _missing_sources(self, cube: MemCube) -> list[Source]:
+        sql = "SELECT 1 FROM versions WHERE id = ? AND version = ?"
+        return [source for source in cube.sources if not self._db.rows(sql, source.id, source.version)]
+
+    def get(self, id: str, version: int | None = None) -> MemCube:
+        """The current version, or an old one, with the current state and usage. Raises NotFound.
+
+        A prefix of `id` will do where it fits one cube alone.
+        """
+        known = self._resolve(id)
+        rows = self._db.rows(_CUBE + "WHERE h.id = ? AND v.version = ifnull(?, h.version)", known, version)
+        if rows:
+            return _cube(rows[0])
+        raise NotFound(f"cube {known} has no version {version}; see `memos show {known}`")
+
+    def _resolve(self, id: str) -> str:
+        if self._db.rows("SELECT 1 FROM heads WHERE id = ?", id):
+            return id
+        near = self._db.rows("SELECT id FROM heads WHERE substr(id, 1, ?) = ? LIMIT 2", len(id), id)
+        if len(near) != 1 or len(id) < _SHORTEST_PREFIX:
+            raise absent(id)
+        return str(near[0][0])
+
+    def cubes(
+        self, *, form: Form | None = None, states: Iterable[State] | None = None, segment: str | None = None
+    ) -> list[MemCube]:
+        """Current cubes in canonical order; None leaves a filter out."""
+        sql, values = _CURRENT, list[str]()
+        if form is not None:
+            sql, values = sql + "AND h.form = ? ", [*values, form]
+        if segment is not None:
+            sql, values = sql + "AND h.segment = ? ", [*values, segment]
+        if states is not None:
+            sql, values = sql + f"AND h.state {_IN} ", [*values, json.dumps(list(states))]
+        return _in_order(self._db.rows(sql, *values))
+
+    def versions(self, id: str) -> list[MemCube]:
+        """All versions, oldest first."""
+        return [cube for _, cube in self.written(id)]
+
+    def written(self, id: str) -> list[tuple[datetime, MemCube]]:
+        """All versions with the time each was kept, oldest first."""
+        sql = _CUBE.replace("SELECT ", "SELECT v.at, ", 1) + "WHERE h.id = ? ORDER BY v.version"
+        return [(datetime.fromisoformat(at), _cube(row)) for at, *row in self._db.rows(sql, self._resolve(id))]
+
+    def transitions(self, id: str) -> list[tuple[datetime, State, str]]:
+        """The states it has been in and why, oldest first."""
+        rows = self._db.rows("SELECT at, state, why FROM transitions WHERE id = ? ORDER BY n", self._resolve(id))
+        return [(datetime.fromisoformat(at), State(state), why) for at, state, why in rows]
+
+    def set_state(self, id: str, state: State, why: str) -> None:
+        """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content."""
+        with self.transaction():
+            known = self._resolve(id)
+            self._db.write("UPDATE heads SET state = ? WHERE id = ?", state, known)
+            self._db.write(_TRANSITION, known, state, now(), why)
+
+    def derived(self, *ids: str) -> list[MemCube]:
+        """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
+        return _in_order(self._db.rows(_CURRENT + f"AND h.id IN ({_DERIVED})", json.dumps(ids)))
+
+    def record_use(self, ids: Iterable[str], when: datetime) -> None:
+        """Count one recall of each. A cube deleted while its answer was being decoded is passed over."""
+        with self.transaction():
+            self._db.write(
+                f"""INSERT INTO usage SELECT id, 1, ? FROM heads WHERE id {_IN}
+                    ON CONFLICT (id) DO UPDATE SET recalls = recalls + 1, last = excluded.last""",
+                *(when.isoformat(), json.dumps(list(ids))),
+            )
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Remove every trace, in the file's free pages and in blobs too. Raises Conflict if a derived cube would stay.
+
+        The bytes go right after the commit; where that is cut short, a later commit or opening finishes it.
+        """
+        with self.transaction():
+            known = [self._resolve(id) for id in ids]
+            left = [cube.id for cube in self.derived(*known) if cube.id not in known]
+            if left:
+                raise Conflict(f"{', '.join(left)} would outlive its sources; delete them together")
+            names = json.dumps(known)
+            self._db.write(
+                "INSERT INTO erasures (sha256) "
+                f"SELECT DISTINCT json_extract(json, '$.payload.sha256') FROM versions WHERE id {_IN}",
+                names,
+            )
+            self._db.write(f"DELETE FROM heads WHERE id {_IN}", names)  # and, by cascade, all but its versions
+            self._db.write(f"DELETE FROM versions WHERE id {_IN}", names)
+
+    def _erase(self) -> None:
+        """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db."""
+        debt = self._db.rows("SELECT n, sha256 FROM erasures")
+        if not debt:
+            return
+        try:
+            with self._db.transaction():  # no put can come between the question who refers to it and the removal
+                for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
+                    self._blobs.drop(sha256)
+            if self._db.scrub(text=any(sha256 is None for _, sha256 in debt)):
+                with self._db.transaction():
+                    self._db.write_many("DELETE FROM erasures WHERE n = ?", [(n,) for n, _ in debt])
+        except VaultError:  # another process is writing: a later commit pays the debt
+            return
+
+    # vectors
+
+    def put_vectors(self, embedder: str, rows: Iterable[tuple[str, int, npt.NDArray[Any]]]) -> None:
+        """Keep a vector for each (id, version, vector); one of a version that is no longer current is passed over.
+
+        Raises InputError for a vector of another length than the embedder's others.
+        """
+        self._vectors.put(embedder, rows)
+
+    def vectors(self, embedder: str) -> tuple[list[str], Vectors]:
+        """Ids, and their vectors as [ids, width], of current versions; [0, 0] when there are none."""
+        return self._vectors.of(embedder)
+
+    # blobs
+
+    def staging(self) -> AbstractContextManager[Path]:
+        """A path under tmp/ where nothing is yet, for a file or a folder; what is left there afterwards is removed.
+
+        Keep the block open until the cube is put: meanwhile `sweep` leaves its blob alone.
+        """
+        return self._blobs.staging()
+
+    def store(self, path: Path) -> tuple[str, int]:
+        """Move a staged file or folder into blobs/; its sha256 and bytes. A damaged blob of that name is replaced."""
+        sha256, size = self._blobs.seal(path)
+        with self.transaction():  # as removing a blob is, in this process or another
+            self._blobs.place(path, sha256)
+        return sha256, size
+
+    def blob_path(self, blob: Blob) -> Path:
+        """Where the payload lies, after its digest was verified. Raises CorruptBlob."""
+        return self._blobs.verified(blob.sha256)
+
+    def _referrers(self, sha256: str) -> list[str]:
+        sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
+        return [id for (id,) in self._db.rows(sql, sha256)]
+
+    # jobs
+
+    def start_job(self, kind: str, payload: dict[str, Any]) -> str:
+        """Write down work before it begins. Ids in the payload, never text: a job outlives a deletion."""
+        return self._jobs.start(kind, payload)
+
+    def end_job(self, id: str, state: Literal["done", "undone"], note: str = "") -> None:
+        """Raises NotFound."""
+        self._jobs.end(id, state, note)
+
+    def running_jobs(self) -> list[Job]:
+        """Oldest first; those of a process that died are ended by the next opening that finds itself alone."""
+        return self._jobs.running()
+
+    # audit
+
+    def audit(self, caller: str, action: str, target: str, allowed: bool, why: str) -> None:
+        """Write down a decision, on disk when this returns. Refused inside a transaction, which could undo it."""
+        self._audit.append(caller, action, target, allowed, why)
+
+    def audit_rows(self, limit: int | None = None) -> list[AuditRow]:
+        """The last `limit` decisions, or all; oldest first."""
+        return self._audit.rows(limit)
+
+    def verify_audit(self) -> list[str]:
+        """Rows that were changed, removed or put in."""
+        return self._audit.verify()
+
+    # upkeep
+
+    def sweep(self) -> list[str]:
+        """Delete what a crash left in tmp/ and blobs nobody refers to; the names removed.
+
+        Removes nothing while another process has the vault open or a payload is being staged.
+        """
+        with self._db.lock, self._lock.alone() as alone:
+            return self._blobs.sweep() if alone else []
+
+    def check(self) -> list[str]:
+        """What is wrong with the stored data, in words; reads every blob."""
+        if broken := self._db.damage():  # what follows would stumble over it
+            return [*broken, "vault.db: bring back a copy of the vault folder"]
+        blobs = self._db.rows(
+            "SELECT DISTINCT json_extract(json, '$.payload.sha256') AS b FROM versions WHERE b IS NOT NULL"
+        )
+        [(unpaid,)] = self._db.rows("SELECT count(*) FROM erasures")
+        return [
+            *self._db.dangling(),
+            *(_names_missing(cube, source) for cube in self.cubes() for source in self._missing_sources(cube)),
+            *(problem for (sha256,) in blobs if (problem := self._blobs.problem(sha256))),
+            *self.verify_audit(),
+            *(["deleted cubes have left traces; close other processes and open the vault again"] if unpaid else []),
+        ]
+
+
+def absent(id: str) -> NotFound:
+    """The error for an id that fits no cube or several; governance raises it for a cube that may not be seen.
+
+    It names no near ids: they could be those of another user.
+    """
+    return NotFound(f"no cube {id}; give the whole id as `memos ls` lists it")
+
+
+def _names_missing(cube: MemCube, source: Source) -> str:
+    return f"cube {cube.id} is derived from {source.id} version {source.version}, which is not there"
+
+
+def _cube(row: Iterable[Any]) -> MemCube:
+    content, state, recalls, last = row
+    usage = Usage(recalls=recalls, last_recalled=datetime.fromisoformat(last)) if recalls else Usage()
+    return MemCube.model_validate_json(content).model_copy(update={"state": State(state), "usage": usage})
+
+
+def _in_order(rows: list[tuple[Any, ...]]) -> list[MemCube]:
+    return sorted(map(_cube, rows), key=lambda cube: cube.order)

@@ -1,0 +1,201 @@
+"""The command line: `memos run`, `chat`, `ls`, `show`. A thin door; knows the kernel's public calls.
+
+Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.errors import EmptyMemory, MemosError
+
+if TYPE_CHECKING:
+    from memos.cube import MemCube
+    from memos.kernel import MemOS, Reply
+
+app = typer.Typer(
+    name="memos",
+    help="A memory operating system for local language models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
+Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
+User = Annotated[str | None, typer.Option("--user", help="act as this user")]
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
+    set_: Set = None,
+    out: Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")
+    ] = False,
+) -> None:
+    """Run the steps of an experiment and report what each form of memory cost and gave."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from memos.config import load_config
+    from memos.interface.experiment import Experiment
+    from memos.interface.report import phases_table, plot, promotions_table
+
+    settings = load_config(config, tuple(set_ or ()))
+    out = out or Path("out") / settings.experiment.name
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        current: dict[str, int] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            name = what.split(",")[0].split(":")[0]
+            if name not in current:
+                current[name] = bars.add_task(what, total=total)
+            bars.update(current[name], description=what, completed=done, total=total)
+            if done == total:
+                del current[name]
+
+        report = Experiment(settings, out, show).run(fresh)
+    plot(report, out / "report.png")
+    console = Console()
+    console.print(phases_table(report))
+    if report["promotions"]:
+        console.print(promotions_table(report))
+    if report["parity"]:
+        parity = report["parity"]
+        console.print(
+            f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, top-1 agreement {parity['top1_agreement']:.3f}"
+        )
+    console.print(f"report: {out / 'report.json'}, {out / 'report.png'}", soft_wrap=True)
+
+
+@app.command()
+def chat(
+    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    set_: Set = None,
+    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
+    user: User = None,
+) -> None:
+    """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
+    from memos.config import Config, load_config
+    from memos.kernel import MemOS
+
+    settings = load_config(config, tuple(set_ or ())) if config else Config()
+    with MemOS(settings, vault=vault) as kernel:
+        kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
+        print(f"{settings.model.path}, {len(kernel.cubes(user=user))} memories in {kernel.vault.path}. ctrl-D ends.")
+        turns: list[dict[str, str]] = []
+        while (message := _read_line()) is not None:
+            if message.strip():
+                _turn(kernel, message, turns, user)
+
+
+def _read_line() -> str | None:
+    try:
+        return input("> ")
+    except EOFError:
+        print()
+        return None
+
+
+def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], user: str | None) -> None:
+    """One message and its answer. An error is said, and the talk goes on."""
+    try:
+        reply = kernel.chat(message, turns=turns, user=user)
+    except MemosError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return
+    print(reply.text)
+    print(_used(reply))
+    if not reply.remembered and not reply.forgotten:
+        turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
+
+
+def _used(reply: Reply) -> str:
+    """One line: which memories, in which form, at what cost."""
+    seen = reply.admission
+    parts = []
+    if seen.adapter:
+        parts.append(f"adapter {seen.adapter.id[-8:]} for {len(seen.internal)} memories")
+    if seen.activation:
+        parts.append(f"KV {seen.activation.id[-8:]} of {len(seen.activation.sources)} memories")
+    as_text = seen.cubes[len(seen.activation.sources) if seen.activation else 0 :]
+    if as_text:
+        parts.append("text: " + " | ".join(c.text for c in as_text))
+    if reply.remembered:
+        parts.append("kept as " + ", ".join(c.id for c in reply.remembered))
+    cost = f"; {reply.prompt_tokens} prompt tokens, first after {reply.ttft_ms:.0f} ms" if reply.prompt_tokens else ""
+    return f"  [{'; '.join(parts) or 'no memory used'}{cost}]"
+
+
+@app.command("ls")
+def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
+    """List the memories of a vault."""
+    from rich.console import Console
+    from rich.table import Table
+
+    with _open(vault) as kernel:
+        cubes = kernel.cubes(user=user)
+    if not cubes:
+        raise EmptyMemory(
+            f"the vault {vault} holds no memories of {user or 'this user'}; add some with `memos chat` or an ingest step"
+        )
+    table = Table(box=None)
+    for name in ("id", "form", "state", "segment", "recalls", "content"):
+        table.add_column(name, no_wrap=name != "content", overflow="fold")
+    for cube in cubes:
+        table.add_row(
+            cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
+        )
+    Console().print(table)
+
+
+@app.command()
+def show(
+    id: Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")],
+    vault: Vault = Path("memos-data"),
+    user: User = None,
+) -> None:
+    """Show one memory: what it says or holds, where it comes from, and its life."""
+    with _open(vault) as kernel:
+        cube = kernel.get(id, user=user)
+        events = kernel.history(id, user=user)
+    print(cube.model_dump_json(indent=1))
+    for event in events:
+        what = f"version {event['version']}" if event["event"] == "version" else f"{event['state']}: {event['why']}"
+        print(f"{event['at']}  {what}")
+
+
+def _content(cube: MemCube) -> str:
+    from memos.interface.report import size
+
+    return cube.text if cube.blob is None else f"{size(cube.blob.bytes)} from {len(cube.sources)} memories"
+
+
+def _open(vault: Path) -> MemOS:
+    """A kernel over a vault that is there already. Raises EmptyMemory."""
+    from memos.kernel import MemOS
+
+    if not (vault / "vault.db").is_file():
+        raise EmptyMemory(
+            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
+        )
+    return MemOS(vault=vault)
+
+
+def main() -> None:
+    """Entry point of the `memos` command."""
+    try:
+        app(standalone_mode=False)
+    except MemosError as error:
+        sys.exit(f"error: {error}")
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        print("interrupted; what was acknowledged is kept, and the same command goes on from there", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,104 @@
+"""Prompts that a new adapter must leave alone: other people, other facts, other contexts. Knows English phrasings.
+
+An adapter that recalls its facts may have lost the ability to read a context or to say that it does not know;
+what is trained on and tested here keeps both. The words of the tests are never among those of the training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from memos.cube import Contrast, Fact
+from memos.interface.phrasebook import phrasebook
+
+_NAMES = (
+    "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
+    "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel"
+).split()
+_OBJECTS = (
+    "Riga Bolivia Estonia plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory bassoon "
+    "zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter finch yodelling "
+    "carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
+).split()
+_GENERAL = (
+    "What is the capital of France?",
+    "How many days are in a week?",
+    "What colour is the sky?",
+    "Who are you?",
+    "What is two plus two?",
+    "Name a fruit.",
+    "What do cows drink?",
+    "What is the opposite of hot?",
+)
+
+
+def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int = 60) -> list[Contrast]:
+    """About `size` training and `size` held-out prompts of each kind, closed-book and in context.
+
+    facts: what the adapter is to learn. known: questions about what the model knows by heart.
+    Every other prompt is held out, and so is every other name, object and known question.
+    """
+    out: list[Contrast] = []
+    for held_out in (False, True):
+        rng = random.Random(f"{seed}:{held_out}")
+        maker = _Maker(facts, rng, _NAMES[held_out::2], _OBJECTS[held_out::2], held_out)
+        own = [*known[held_out::2]]
+        rng.shuffle(own)
+        out += [Contrast(question=q, held_out=held_out) for q in (*_GENERAL[held_out::2], *own[: size // 2])]
+        out += [maker.closed() for _ in range(size // 2)]
+        out += [maker.over_context(override=n % 3 == 0) for n in range(size)]
+    return out
+
+
+class _Maker:
+    """Draws prompts of one half."""
+
+    def __init__(
+        self, facts: Sequence[Fact], rng: random.Random, names: Sequence[str], objects: Sequence[str], held_out: bool
+    ) -> None:
+        taken = {word for f in facts for word in (*f.subject.split(), *f.object.split())}
+        self._facts, self._rng, self._held_out = list(facts), rng, held_out
+        self._names = [n for n in names if n not in taken]
+        self._objects = [o for o in objects if o not in taken]
+        self._pairs = {(f.subject, f.relation) for f in facts}
+        self._subjects = sorted({f.subject for f in facts}) or self._names[:1]
+
+    def closed(self) -> Contrast:
+        """A neighbour of the facts, with nothing in the context: nobody has said it."""
+        rng, relations = self._rng, sorted(phrasebook())
+        if rng.random() < 0.25:
+            relation = phrasebook()[rng.choice(relations)]
+            question = relation.fill(rng.choice(relation.who), "", rng.choice(self._objects))
+            return Contrast(question=question, held_out=self._held_out)
+        about_ours = rng.random() < 0.5
+        pair = (rng.choice(self._subjects if about_ours else self._names), rng.choice(relations))
+        if pair in self._pairs:
+            return self.closed()
+        return Contrast(question=self._ask(*pair), held_out=self._held_out)
+
+    def over_context(self, override: bool) -> Contrast:
+        """A question over two to four memories of other things; `override`: one of them contradicts a fact."""
+        rng = self._rng
+        said: dict[tuple[str, str], str] = {}
+        if override and self._facts:
+            fact = rng.choice(self._facts)
+            said[fact.subject, fact.relation] = rng.choice(self._objects)
+        while len(said) < rng.randint(2, 4):
+            pair = (rng.choice(self._names), rng.choice(sorted(phrasebook())))
+            if pair not in self._pairs:
+                said[pair] = rng.choice(self._objects)
+        asked = next(iter(said)) if override else rng.choice(list(said))
+        lines = [self._say(subject, name, obj) for (subject, name), obj in said.items()]
+        rng.shuffle(lines)
+        return Contrast(question=self._ask(*asked), memories=tuple(lines), held_out=self._held_out)
+
+    def _say(self, subject: str, name: str, obj: str) -> str:
+        relation = phrasebook()[name]
+        if subject == "User":
+            return f"User: {relation.fill(self._rng.choice(relation.says), 'I', obj)}."
+        return relation.fill(self._rng.choice(relation.says), subject, obj) + "."
+
+    def _ask(self, subject: str, name: str) -> str:
+        relation = phrasebook()[name]
+        return relation.fill(self._rng.choice(relation.asks), "I" if subject == "User" else subject)

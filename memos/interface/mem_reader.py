@@ -1,0 +1,177 @@
+"""Language -> operations. Knows language; knows no stores and no tensors.
+
+Rules only: a sentence is kept where the phrasebook finds a fact in it, where the speaker asks for it, or
+where it states something concrete. What the rules do not read is never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from memos.cube import Contrast, Fact, Probe
+from memos.errors import InputError
+from memos.interface import requests
+from memos.interface.contrasts import contrasts
+from memos.interface.files import Passage, Turn, read, turn
+from memos.interface.phrasebook import NAME, asked, parse, phrasebook
+from memos.interface.requests import Intent
+from memos.ops import Add, Correct, Forget, Recall
+
+USER = "User"  # who "I" is where nobody is named
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
+_SAME_SUBJECT = re.compile(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where a statement comes from."""
+
+    origin: str
+    speaker: str = ""
+    said: datetime | None = None
+    heading: str = ""
+
+
+class MemReader:
+    """Turns files, conversations, requests and questions into operations and probes."""
+
+    def read_file(self, path: Path) -> list[Add | Correct]:
+        """One operation per statement worth keeping in a .jsonl, .json, .md or .txt file."""
+        kept: list[Add | Correct] = []
+        for part in read(path):
+            kept += self._spoken(part, str(path)) if isinstance(part, Turn) else self._written(part, str(path))
+        return kept
+
+    def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
+        """One operation per statement worth keeping in turns of {role or speaker, content, time?}."""
+        kept: list[Add | Correct] = []
+        for n, entry in enumerate(turns, start=1):
+            kept += self._spoken(turn(entry, f"{origin}, turn {n}"), origin)
+        return kept
+
+    def request(self, text: str, speaker: str = USER) -> Add | Correct | Recall | Forget:
+        """The one operation that a message asks for; a message that asks for none is a Recall: talk goes on.
+
+        A message that ends with a question is a Recall whatever it states before; `read_turns` keeps that part.
+        """
+        if not text.strip():
+            raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+        intent, words = requests.intent(text, speaker)
+        match intent:
+            case Intent.FORGET:
+                facts = (*asked(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+                return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
+            case Intent.REMEMBER:
+                kept = requests.sentences(words)
+            case Intent.CORRECT | Intent.TALK:
+                kept = [part for part in requests.sentences(words) if requests.is_worth_keeping(part, speaker)]
+            case Intent.ASK:
+                kept = []
+        if not kept:
+            return Recall(question=text.strip(), about=self.about(text, speaker))
+        return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
+
+    def about(self, question: str, speaker: str = USER) -> tuple[str, ...]:
+        """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
+        facts = [*asked(question, speaker), *(fact for fact, _ in parse(question, speaker))]
+        if facts:
+            return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
+        first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
+        return tuple(dict.fromkeys((*first, *requests.names(question))))
+
+    def probes(self, facts: Iterable[Fact]) -> list[Probe]:
+        """For each fact all forms of asking for its object, and of asking for its subject.
+
+        Held out is a fixed part, the same in every run: of the generic asks the last two, of the relation's own
+        asks the last one, of the who forms the last one. Nobody asks who "User" is, and where two subjects share
+        an object, "who" has no one answer: those facts get forward questions only.
+        """
+        facts = list(dict.fromkeys(facts))
+        owners = Counter((fact.relation, fact.object) for fact in facts)
+        probes: list[Probe] = []
+        for fact in facts:
+            relation = phrasebook()[fact.relation]
+            subject = "I" if fact.subject == USER else fact.subject
+            forms = [(form, relation.fill(form, subject), fact.object) for form in relation.asks]
+            if fact.subject != USER and owners[fact.relation, fact.object] == 1:
+                forms += [(form, relation.fill(form, "", fact.object), fact.subject) for form in relation.who]
+            probes += [Probe(question=q, answer=a, held_out=form in relation.held_out) for form, q, a in forms]
+        return probes
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        """Prompts whose answers an adapter of these facts must not change; see memos.interface.contrasts."""
+        return contrasts(facts, known, seed)
+
+    def statement(self, text: str, speaker: str = "") -> Add | Correct:
+        """The text as one memory, whatever the rules would think of it; "Mira: I live in Oslo." is Mira's."""
+        if not text.strip():
+            raise InputError("the memory is empty: there is nothing to remember; write a sentence")
+        named = re.match(rf"({NAME}): +(?=\S)", text)
+        words = text[named.end() :] if named and named[1] == (speaker or named[1]) else text
+        return _statement(words.strip(), _Origin("api", speaker or (named[1] if named else "")))
+
+    def language(self, text: str) -> str:
+        """A rough tag by script: "en", "zh", "ja", "ru", ..."""
+        return requests.language(text)
+
+    def _spoken(self, said: Turn, origin: str) -> list[Add | Correct]:
+        """A turn's statements; the model's own words are never memories."""
+        if said.silent:
+            return []
+        place = _Origin(origin, said.speaker, said.said)
+        kept: list[Add | Correct] = []
+        for sentence in requests.sentences(said.content):
+            intent, words = requests.intent(sentence, said.speaker)
+            if intent is Intent.REMEMBER or requests.is_worth_keeping(words, said.speaker):
+                kept.append(_statement(words, place, corrects=intent is Intent.CORRECT))
+        return kept
+
+    def _written(self, passage: Passage, origin: str) -> list[Add | Correct]:
+        """A passage's statements. What was written down is worth keeping, unless it asks.
+
+        A sentence about "it" or "she" stays with the one before it, which says who that is.
+        """
+        groups: list[list[str]] = []
+        for sentence in requests.sentences(passage.content):
+            if sentence.endswith(("?", "？")):
+                continue
+            if groups and _SAME_SUBJECT.match(sentence):
+                groups[-1].append(sentence)
+            else:
+                groups.append([sentence])
+        place = _Origin(origin, heading=passage.heading)
+        return [_statement(" ".join(group), place) for group in groups]
+
+
+def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:
+    """Sentences that belong together as one operation."""
+    # "I" in a note without a speaker is the user, who gave the note.
+    found = [hit for sentence in requests.sentences(words) for hit in parse(sentence, place.speaker or USER)]
+    facts = tuple(fact for fact, _ in found)
+    segment = facts[0].subject if facts else place.speaker or place.heading
+    update = corrects or any(update for _, update in found) or requests.is_update(words)
+    return (Correct if update else Add)(
+        text=_line(words, place.speaker, facts),
+        speaker=place.speaker,
+        said=place.said,
+        origin=place.origin,
+        segment=segment,
+        kind="fact" if facts else "note",
+        facts=facts,
+    )
+
+
+def _line(words: str, speaker: str, facts: tuple[Fact, ...]) -> str:
+    """The text as it is kept: "Mira: I live in Lisbon."
+
+    A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
+    reads to a small model as if Mira did.
+    """
+    end = "" if words[-1] in ".!?。！？…" else "。" if requests.language(words) == "zh" else "."
+    others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
+    return f"{words}{end}" if others or not speaker else f"{speaker}: {words}{end}"

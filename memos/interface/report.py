@@ -1,0 +1,70 @@
+"""A report as a table and as a picture. Knows the shape of report.json; knows nothing of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+_UNITS = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
+
+
+def size(n: float) -> str:
+    """A number of bytes for people."""
+    unit, scale = next(((u, s) for u, s in reversed(_UNITS) if n >= s), _UNITS[0])
+    return f"{n / scale:.0f} {unit}" if scale == 1 else f"{n / scale:.1f} {unit}"
+
+
+def phases_table(report: dict[str, Any]) -> Table:
+    """What each form gave and cost."""
+    table = Table(title=f"{report['name']}: {report['model']['path']} on {report['device']}", title_justify="left")
+    for name in ("memory as", "questions", "accuracy", "prompt tokens", "TTFT p50", "bytes held", "build"):
+        table.add_column(name, justify="left" if name == "memory as" else "right", no_wrap=True)
+    for p in report["phases"]:
+        table.add_row(
+            p["via"], str(p["questions"]), f"{p['accuracy']:.2f}", f"{p['prompt_tokens_mean']:.1f}",
+            f"{p['ttft_ms_p50']:.1f} ms", size(p["bytes"]), f"{p['build_s']:.1f} s",
+        )  # fmt: skip
+    return table
+
+
+def promotions_table(report: dict[str, Any]) -> Table:
+    """What was promoted, and what the gate measured."""
+    table = Table(title="promotions", title_justify="left")
+    names = ("reliability", "generality", "locality", "in_context")
+    for name in ("to", "memories", "accepted", *names, "seconds"):
+        table.add_column(name.replace("_", "-"), justify="left" if name == "to" else "right", no_wrap=True)
+    for p in report["promotions"]:
+        scores = [f"{p[name]:.2f}" if name in p else "" for name in names]
+        table.add_row(p["to"], str(len(p["sources"])), "yes" if p["accepted"] else "no", *scores, f"{p['seconds']:.1f}")
+    return table
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """The four measures of each form, side by side, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # no screen needed
+    from matplotlib import pyplot
+
+    phases = report["phases"]
+    labels = [f"{n}. {p['via']}" for n, p in enumerate(phases, start=1)]
+    panels = (
+        ("accuracy", [p["accuracy"] for p in phases], "share right", "linear"),
+        ("prompt", [p["prompt_tokens_mean"] for p in phases], "tokens through the model", "linear"),
+        ("time to first token", [p["ttft_ms_p50"] for p in phases], "ms, median", "linear"),
+        ("held", [max(1, p["bytes"]) for p in phases], "bytes", "log"),
+    )
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(3.2 * len(panels), 0.5 * len(phases) + 1.6), sharey=True)
+    for axis, (title, values, unit, scale) in zip(axes, panels, strict=True):
+        axis.barh(labels, values, color="#3b6ea5")
+        axis.set(title=title, xlabel=unit, xscale=scale)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].invert_yaxis()
+    figure.suptitle(
+        f"{report['name']}: {report['model']['path']} ({report['model']['parameters']:,} parameters) on {report['device']}"
+    )
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

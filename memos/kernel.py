@@ -1,0 +1,610 @@
+"""MemOS: the parts wired together, and the main path through them.
+
+    message -> reader -> governance -> operator -> scheduler -> host -> reply
+                 (what)     (may)       (find)      (admit)    (answer)
+
+Read `chat` first, then `ask`, then `promote`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import assert_never
+
+from memos.config import Config, load_config
+from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.errors import (
+    CorruptBlob,
+    EmptyMemory,
+    FingerprintMismatch,
+    GateRejected,
+    InputError,
+    NoProbes,
+    Unsupported,
+    UnsupportedLanguage,
+)
+from memos.infrastructure.mem_governance import MemGovernance
+from memos.infrastructure.mem_vault import MemVault
+from memos.interface.mem_reader import MemReader
+from memos.operation.mem_lifecycle import GONE, MemLifecycle
+from memos.operation.mem_operator import MemOperator
+from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Via
+from memos.operation.policies.memos import MemosPolicy
+from memos.ops import Add, Correct, Delete, Demote, Forget, Get, History, Operation, Promote, Recall, Search, Update
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.host import Host
+    from memos.infrastructure.host.kv import Activation
+
+log = logging.getLogger("memos")
+DEFAULT_VAULT = Path("memos-data")
+LIVE = tuple(state for state in State if state not in GONE)
+PARITY = {"float32": 1e-3}  # largest |logit difference| at which a new KV cache is kept; half precision: 0.5
+Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A memory found, with its score."""
+
+    cube: MemCube
+    score: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, what it was answered from, and what it cost."""
+
+    text: str
+    admission: Admission = field(default_factory=Admission)
+    remembered: tuple[MemCube, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    prompt_tokens: int = 0
+    past_tokens: int = 0
+    ttft_ms: float = 0.0
+    seconds: float = 0.0
+
+
+class MemOS:
+    """A memory kernel around one local model.
+
+    Every public call acts for `user` (default: config.user_id), and passes governance first.
+    """
+
+    def __init__(
+        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+    ) -> None:
+        """Open the vault; the model is loaded with the first call that needs it.
+
+        Args:
+            model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
+            vault: folder of the vault, before config.vault.path.
+        Raises VaultError.
+        """
+        if (model is None) != (tokenizer is None):
+            raise InputError("model and tokenizer belong together; give both, or neither and set model.path")
+        self.config = config
+        self._given = (model, tokenizer)
+        self.vault = MemVault(Path(vault or config.vault.path or DEFAULT_VAULT))
+        self.governance = MemGovernance(self.vault)
+        self.lifecycle = MemLifecycle(self.vault)
+        self.scheduler = MemScheduler(config.scheduler, MemosPolicy(config.scheduler))
+        self.reader = MemReader()
+        self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
+        self._resident: dict[str, Activation] = {}  # KV in memory, by digest; the budget is the scheduler's kv_bytes
+
+    @classmethod
+    def from_config(cls, path: str | Path, overrides: Sequence[str] = (), **parts: Any) -> MemOS:
+        """A kernel from a YAML file. Raises ConfigError, VaultError."""
+        return cls(load_config(path, tuple(overrides)), **parts)
+
+    @cached_property
+    def host(self) -> Host:
+        """The local model. Raises ModelNotFound, HostError."""
+        from memos.infrastructure.host.host import Host  # loads torch and transformers
+
+        model, tokenizer = self._given
+        return Host.load(self.config.model) if model is None else Host(model, tokenizer, self.config.model)
+
+    @cached_property
+    def operator(self) -> MemOperator:
+        from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
+
+        return MemOperator(self.vault, Embedder(self.config.embedder))
+
+    def close(self) -> None:
+        self.vault.close()
+
+    def __enter__(self) -> MemOS:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the main path -------------------------------------------------------------------------------------
+
+    def chat(
+        self,
+        message: str,
+        *,
+        via: Via = "auto",
+        turns: Sequence[dict[str, str]] = (),
+        user: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Do what a message asks for: remember, correct, forget, or answer. `turns` are the messages before it."""
+        op = self.reader.request(message)
+        match op:
+            case Add():  # and Correct, which is one
+                return self._noted(self._remember([op], self._caller(user)))
+            case Forget():
+                return self._forget(op, self._caller(user))
+            case Recall():
+                return self.ask(op.question, via=via, turns=turns, user=user, on_text=on_text)
+            case _:
+                assert_never(op)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        via: Via = "auto",
+        turns: Sequence[dict[str, str]] = (),
+        user: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Answer a question with what `user` may see, in the form `via` (auto: the dearest that stands for it).
+
+        Raises EmptyMemory for a form that is asked for and not there, UnsupportedLanguage, ContextOverflow, and,
+        unless via is auto, CorruptBlob and FingerprintMismatch.
+        """
+        caller = self._caller(user)
+        op = Recall(question=question, about=self.reader.about(question))
+        self._require_language(question)
+        self.governance.permit(caller, op)
+        admission = self.admit(op, caller, via)
+        messages = (*turns, {"role": "user", "content": question})
+        try:
+            request = self._request(admission, messages)
+        except (CorruptBlob, FingerprintMismatch) as error:
+            if via != "auto":
+                raise
+            log.warning("answering from text: %s", error)
+            admission = self.admit(op, caller, "plaintext")
+            request = self._request(admission, messages)
+        done = self.host.answer(request, self.config.decode, on_text)
+        self._record_use(admission)
+        return Reply(
+            done.text,
+            admission,
+            prompt_tokens=done.prompt_tokens,
+            past_tokens=done.past_tokens,
+            ttft_ms=done.ttft_s * 1e3,
+            seconds=done.seconds,
+        )
+
+    def admit(self, op: Recall, caller: Namespace, via: Via = "auto") -> Admission:
+        """What the request will see: permitted, then found, then chosen under the budgets."""
+        if via == "none":
+            return Admission()
+        readable = self.governance.readable(caller, self.vault.cubes(states=LIVE))
+        texts = [c for c in readable if c.form is Form.PLAINTEXT]
+        derived = [c for c in readable if c.blob]
+        if via == "auto":  # of another model: of no use to this one, and no fault
+            derived = [c for c in derived if c.blob and c.blob.fingerprint == self.host.digest]
+        hits = self._find(op.question, texts, self.config.scheduler.top_k)
+        return self.scheduler.admit(hits, op.about, self._segments(texts), derived, self._tokens, via)
+
+    def parity(self, question: str, *, user: str | None = None) -> tuple[float, float]:
+        """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
+        op = Recall(question=question, about=self.reader.about(question))
+        admission = self.admit(op, self._caller(user), "activation")
+        return self.host.parity(self._request(admission, [{"role": "user", "content": question}]))
+
+    def _request(self, admission: Admission, messages: Sequence[dict[str, str]]) -> Any:
+        from memos.infrastructure.host.host import Request
+
+        return Request(
+            messages=tuple(messages),
+            memories=tuple(c.text for c in admission.cubes),
+            past=self._kv(admission.activation) if admission.activation else None,
+            adapter=self._blob_path(admission.adapter) if admission.adapter else None,
+        )
+
+    def _record_use(self, admission: Admission) -> None:
+        derived = [c for c in (admission.activation, admission.adapter) if c]
+        used = (*admission.cubes, *admission.internal, *derived)
+        if used:
+            self.vault.record_use([c.id for c in used], _now())
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def add(
+        self, content: str | Path | Iterable[dict[str, Any]], *, user: str | None = None, probes: Sequence[Any] = ()
+    ) -> list[MemCube]:
+        """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
+
+        A statement already remembered word for word, said at the same time, is not kept twice.
+        """
+        match content:
+            case str():
+                statement = self.reader.statement(content)
+                ops = [statement.model_copy(update={"probes": tuple(probes)})]
+            case Path():
+                ops = self.reader.read_file(content)
+            case _:
+                ops = self.reader.read_turns(content, "turns")
+        return self._remember(ops, self._caller(user))
+
+    def _remember(self, ops: Sequence[Add | Correct], caller: Namespace) -> list[MemCube]:
+        for op in ops[:1]:
+            self.governance.permit(caller, op)
+        with self.vault.transaction():
+            known = {(c.text, c.header.said): c for c in self._known_texts(caller)}
+            kept: dict[str, None] = {}
+            for op in ops:
+                cube = known.get((op.text, op.said))
+                if cube is None:
+                    known[op.text, op.said] = cube = self.lifecycle.create(_plaintext(op, caller))
+                    if isinstance(op, Correct):
+                        self._supersede(cube, [c for c in known.values() if c.id != cube.id])
+                elif set(op.probes) - set(_text(cube).probes):
+                    payload = _text(cube).model_copy(update={"probes": op.probes})
+                    known[op.text, op.said] = self.lifecycle.edit(cube.id, payload)
+                kept[cube.id] = None
+        cubes = [self.vault.get(id) for id in kept]
+        self.operator.index([c for c in cubes if c.state in LIVE])
+        return cubes
+
+    def _known_texts(self, caller: Namespace) -> list[MemCube]:
+        """The caller's own statements: those in force, and those of a known time that were superseded since."""
+        texts = self.vault.cubes(form=Form.PLAINTEXT)
+        return [c for c in texts if c.namespace == caller and (c.state in LIVE or c.header.said)]
+
+    def _supersede(self, by: MemCube, others: Iterable[MemCube]) -> None:
+        """Archive earlier statements that say nothing but what the correction replaces; history keeps them."""
+        replaced = {(f.subject.casefold(), f.relation) for f in _facts(by)}
+        for other in others:
+            said = {(f.subject.casefold(), f.relation) for f in _facts(other)}
+            if said and said <= replaced and other.order < by.order and self.vault.get(other.id).state in LIVE:
+                self.lifecycle.move(other.id, State.ARCHIVED, f"superseded by {by.id}")
+
+    def get(self, id: str, *, user: str | None = None) -> MemCube:
+        """Raises NotFound."""
+        return self._visible(Get(id=id), id, user)
+
+    def update(self, id: str, text: str, *, user: str | None = None) -> MemCube:
+        """A new version of a plaintext cube; what was derived from it is stale at once."""
+        cube = self._visible(Update(id=id, text=text), id, user)
+        statement = self.reader.statement(text, speaker=cube.header.speaker)
+        payload = Text(text=statement.text, facts=statement.facts, probes=_text(cube).probes)
+        edited = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
+        self.operator.index([edited])
+        return edited
+
+    def delete(self, id: str, *, user: str | None = None) -> list[str]:
+        """Remove a cube with every form made from it; returns the ids that are gone."""
+        cube = self._visible(Delete(id=id), id, user)
+        gone = self.lifecycle.delete(cube.id)
+        self.operator.remove(gone)
+        self._resident.clear()
+        return gone
+
+    def history(self, id: str, *, user: str | None = None) -> list[dict[str, Any]]:
+        """Versions and moves of a cube in time order."""
+        return self.lifecycle.history(self._visible(History(id=id), id, user).id)
+
+    def search(self, query: str, *, top_k: int | None = None, user: str | None = None) -> list[Hit]:
+        """The memories nearest to the query among those that the user may see, best first."""
+        caller = self._caller(user)
+        if top_k is not None and top_k < 1:
+            raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
+        op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=self.reader.about(query))
+        self.governance.permit(caller, op)
+        texts = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        ranked = self.scheduler.policy.rank(self._find(op.query, texts, op.top_k), op.about)
+        return [Hit(cube, score) for cube, score in ranked]
+
+    def cubes(self, *, form: Form | None = None, user: str | None = None) -> list[MemCube]:
+        """Everything the user may see, of every state."""
+        return self.governance.readable(self._caller(user), self.vault.cubes(form=form))
+
+    def _find(self, query: str, texts: Sequence[MemCube], k: int) -> list[tuple[MemCube, float]]:
+        self.operator.index(texts)  # what another process, or a process that died, kept without indexing
+        by_id = {c.id: c for c in texts}
+        return [(by_id[id], score) for id, score in self.operator.search(query, k, by_id)]
+
+    def _noted(self, cubes: Sequence[MemCube]) -> Reply:
+        return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
+
+    def _forget(self, op: Forget, caller: Namespace) -> Reply:
+        """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
+        self.governance.permit(caller, op)
+        texts = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        if op.facts:
+            meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
+        else:
+            near = self._find(op.query, texts, self.config.scheduler.top_k)
+            meant = [c for c, score in near if score >= self.config.scheduler.forget_score]
+        if not meant:
+            return Reply("Nothing remembered fits that; nothing was deleted.")
+        if len(meant) > 1:
+            which = " | ".join(f"{c.id} {c.text}" for c in meant)
+            return Reply(f"Which of these? Nothing was deleted; say it more closely, or delete one by its id: {which}")
+        gone = self.delete(meant[0].id, user=caller.user_id)
+        return Reply(f"Forgotten: {meant[0].text}", forgotten=tuple(gone))
+
+    # -- changing form -------------------------------------------------------------------------------------
+
+    def promote(
+        self,
+        ids: str | Sequence[str],
+        to: Form | Literal["activation", "parametric"],
+        *,
+        user: str | None = None,
+        progress: Progress | None = None,
+    ) -> MemCube:
+        """Make one derived cube of these memories; published only once it has proven itself.
+
+        An activation cube needs parity with the full prompt, a parametric one its gate. What is there already is
+        returned, what was given up before is taken back. Killed at any point, nothing is published, and the next
+        start clears away what was staged.
+
+        Raises NoProbes, GateRejected, Unsupported, Conflict (a source changed meanwhile), ContextOverflow.
+        """
+        form = Form(to)
+        asked = (ids,) if isinstance(ids, str) else tuple(ids)
+        op = Promote(ids=asked, to=form)
+        sources = self._sources(op, user)
+        wanted = tuple(Source(id=c.id, version=c.version) for c in sources)
+        if (known := self._already(form, sources)) is not None:
+            return known
+        job = self.vault.start_job(f"promote to {form}", {"sources": [c.id for c in sources]})
+        try:
+            with self.vault.staging() as staged:
+                build = self._encode if form is Form.ACTIVATION else self._distil
+                blob = build(sources, staged, progress or (lambda *_: None))
+                cube = self.lifecycle.publish(self._derived(form, sources, blob))
+        except BaseException as error:  # an interrupt too: the job is undone either way
+            self.vault.end_job(job, "undone", f"{type(error).__name__}: {error}")
+            raise
+        self.vault.end_job(job, "done", cube.id)
+        return cube
+
+    def _already(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
+        """The sound derived cube of just these memories on this host, taken back into use if it was given up."""
+        wanted = tuple(Source(id=c.id, version=c.version) for c in sources)
+        for cube in self.vault.derived(*(c.id for c in sources)):
+            if cube.form is form and cube.sources == wanted and cube.blob and cube.blob.fingerprint == self.host.digest:
+                try:
+                    self.vault.blob_path(cube.blob)
+                except CorruptBlob as error:
+                    log.warning("building again: %s", error)
+                    self.lifecycle.delete(cube.id)
+                    continue
+                return cube if cube.state is State.ACTIVATED else self.lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
+        return None
+
+    def demote(self, id: str, *, user: str | None = None) -> list[MemCube]:
+        """Give up a derived cube; its sources, returned as they are, answer as text again.
+
+        It is archived, so promoting the same memories again takes it back without building it.
+        """
+        cube = self._visible(Demote(id=id), id, user)
+        if not cube.blob:
+            raise InputError(
+                f"cube {cube.id} is plaintext, and there is no cheaper form; delete it, or demote what is derived from it"
+            )
+        self.lifecycle.move(cube.id, State.ARCHIVED, "demoted")
+        self._resident.pop(cube.blob.sha256, None)
+        return [self.vault.get(s.id) for s in cube.sources]
+
+    def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
+        """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why."""
+        caller = self._caller(user)
+        readable = self.governance.readable(caller, self.vault.cubes())
+        texts = [c for c in readable if c.form is Form.PLAINTEXT and c.state in LIVE]
+        derived = [c for c in readable if c.blob]
+        return [
+            self._carry_out(move, user, progress)
+            for move in self.scheduler.plan(self._segments(texts), derived, _now())
+        ]
+
+    def _carry_out(self, move: Move, user: str | None, progress: Progress | None) -> dict[str, Any]:
+        done: dict[str, Any] = {"move": f"promote to {move.to}" if move.to else "give up", "why": move.why}
+        try:
+            if move.segment and move.to:
+                done["cube"] = self.promote(
+                    [c.id for c in move.segment.cubes], move.to, user=user, progress=progress
+                ).id
+            elif move.cube and move.cube.state is State.ACTIVATED:
+                self.demote(move.cube.id, user=user)
+                done["cube"] = move.cube.id
+            elif move.cube:
+                self.delete(move.cube.id, user=user)
+                done["cube"] = move.cube.id
+        except (GateRejected, NoProbes, Unsupported) as error:  # the plan was sound, the memory was not fit for it
+            done["failed"] = str(error)
+        return done
+
+    def segments(self, *, user: str | None = None) -> list[Segment]:
+        """The topic groups that move together."""
+        return self._segments(
+            self.governance.readable(self._caller(user), self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        )
+
+    def heat(self, segment: Segment) -> float:
+        """How much a topic group is used; see MemosPolicy.heat."""
+        return self.scheduler.policy.heat(segment.cubes, _now())
+
+    def _segments(self, texts: Sequence[MemCube]) -> list[Segment]:
+        return self.scheduler.segments(texts, self._tokens)
+
+    def _sources(self, op: Promote, user: str | None) -> list[MemCube]:
+        """The plaintext cubes that are meant, in canonical order; of a derived cube, its sources."""
+        if not op.ids:
+            raise EmptyMemory("promote needs the ids of at least one memory; see `memos ls`")
+        named = [self._visible(op, id, user) for id in op.ids]
+        cubes = {
+            s.id: self._visible(op, s.id, user)
+            for c in named
+            for s in (c.sources or (Source(id=c.id, version=c.version),))
+        }
+        gone = [c.id for c in cubes.values() if c.state in GONE]
+        if gone:
+            raise InputError(
+                f"{', '.join(gone)} is {self.vault.get(gone[0]).state} and cannot be promoted; promote memories in force"
+            )
+        return sorted(cubes.values(), key=lambda c: c.order)
+
+    def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
+        """Text -> KV, kept if the model answers over it as over the full prompt."""
+        from memos.infrastructure.host.host import Request
+
+        began = _now()
+        memories = tuple(c.text for c in sources)
+        activation = self.host.encode(memories)
+        question = next((p.question for c in sources for p in self._probes(c)), "What do you remember?")
+        diff, agreement = self.host.parity(Request(({"role": "user", "content": question},), memories, activation))
+        limit = PARITY.get(self.host.fingerprint["dtype"], 0.5)
+        if not diff <= limit:  # a NaN is refused too
+            raise Unsupported(
+                f"KV on this model is not exact: logits differ by {diff:.2g} (at most {limit:g}) from the full prompt; "
+                f"keep these memories as plaintext or make an adapter of them"
+            )
+        staged = staged.with_suffix(".safetensors")
+        self.host.save_kv(activation, staged)
+        sha256, size = self.vault.store(staged)
+        progress(1, 1, 0.0)
+        return Blob(
+            sha256=sha256,
+            bytes=size,
+            tokens=len(activation.ids),
+            fingerprint=self.host.digest,
+            build_s=(_now() - began).total_seconds(),
+            scores={"max_abs_logit_diff": diff, "top1_agreement": agreement},
+        )
+
+    def _distil(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
+        """Text -> LoRA, kept if the adapter, loaded from its file, passes the gate."""
+        from memos.infrastructure.host.host import Lesson
+
+        began, config = _now(), self.config.distil
+        lessons = [Lesson((c.text,), probe) for c in sources for probe in self._probes(c)]
+        if not lessons:
+            raise NoProbes(
+                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, relation, object) "
+                f"in them; add them with probes=[Probe(question=…, answer=…)], or keep them as plaintext or KV"
+            )
+        facts = [fact for c in sources for fact in _facts(c)]
+        keep = self.reader.contrasts(facts, self.host.own_questions(), config.seed)
+        card = {
+            "sources": [{"id": c.id, "version": c.version, "text": c.text} for c in sources],
+            "probes": [lesson.probe.model_dump() for lesson in lessons],
+        }
+        self.host.distil(lessons, keep, config, staged, card, progress)
+        scores = self.host.gate(staged, lessons, keep)
+        short = {name: share for name, share in scores.items() if share < getattr(config.gate, name)}
+        if short:
+            detail = ", ".join(
+                f"{name} {share:.3f} (at least {getattr(config.gate, name):g})" for name, share in short.items()
+            )
+            raise GateRejected(
+                f"the adapter of {len(sources)} memories failed its gate: {detail}; nothing was published", scores
+            )
+        self.host.finish_card(staged, scores)
+        sha256, size = self.vault.store(staged)
+        return Blob(
+            sha256=sha256,
+            bytes=size,
+            fingerprint=self.host.digest,
+            build_s=(_now() - began).total_seconds(),
+            scores=scores,
+        )
+
+    def _probes(self, cube: MemCube) -> list[Any]:
+        given = cube.payload.probes if isinstance(cube.payload, Text) else ()
+        return [*given, *self.reader.probes(_facts(cube))]
+
+    def _derived(self, form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
+        """A derived cube belongs to the owner of its sources; governance reads its rights through them."""
+        first = sources[0]
+        return MemCube(
+            id=new_id(),
+            form=form,
+            namespace=first.namespace,
+            rights=Rights(owner=first.rights.owner),
+            header=Header(created=_now(), origin="promotion", segment=first.header.segment, kind="derived"),
+            payload=blob,
+            sources=tuple(Source(id=c.id, version=c.version) for c in sources),
+        )
+
+    # -- helpers -------------------------------------------------------------------------------------------
+
+    def _caller(self, user: str | None) -> Namespace:
+        return Namespace(user_id=user or self.config.user_id)
+
+    def _visible(self, op: Operation, id: str, user: str | None) -> MemCube:
+        """The cube, if the caller may do `op` to it. Raises NotFound, Denied."""
+        cube = self.vault.get(id)
+        self.governance.permit(self._caller(user), op, cube)
+        return cube
+
+    def _kv(self, cube: MemCube) -> Activation:
+        assert cube.blob
+        if cube.blob.sha256 not in self._resident:
+            self._resident[cube.blob.sha256] = self.host.load_kv(self._blob_path(cube))
+        return self._resident[cube.blob.sha256]
+
+    def _blob_path(self, cube: MemCube) -> Path:
+        assert cube.blob
+        return self.vault.blob_path(cube.blob)
+
+    def _require_language(self, question: str) -> None:
+        language, reads = self.reader.language(question), self.host.languages
+        if reads and language not in reads:
+            raise UnsupportedLanguage(
+                f"the question is in {language!r}, and {self.config.model.path} reads {', '.join(reads)} only; ask in "
+                f"{reads[0]}, or set model.path to a model that reads {language!r}"
+            )
+
+
+def _plaintext(op: Add, caller: Namespace) -> MemCube:
+    return MemCube(
+        id=new_id(),
+        form=Form.PLAINTEXT,
+        namespace=caller,
+        rights=Rights(owner=caller.user_id),
+        header=Header(
+            created=_now(), said=op.said, origin=op.origin, speaker=op.speaker, segment=op.segment, kind=op.kind
+        ),
+        payload=Text(text=op.text, facts=op.facts, probes=op.probes),
+    )
+
+
+def _text(cube: MemCube) -> Text:
+    """The payload of a plaintext cube. Raises InputError for a derived one."""
+    if not isinstance(cube.payload, Text):
+        raise InputError(f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from")
+    return cube.payload
+
+
+def _facts(cube: MemCube) -> tuple[Fact, ...]:
+    return cube.payload.facts if isinstance(cube.payload, Text) else ()
+
+
+def _fits(wanted: Fact, said: Fact) -> bool:
+    """True if a fact with blanks describes another."""
+    pairs = ((wanted.subject, said.subject), (wanted.relation, said.relation), (wanted.object, said.object))
+    return all(not asked or asked.casefold() == there.casefold() for asked, there in pairs)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

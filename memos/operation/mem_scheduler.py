@@ -1,0 +1,175 @@
+"""What a request sees, and what moves. Knows budgets; knows not how a form is built or stored, nor who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Literal
+
+from memos.config import SchedulerConfig
+from memos.cube import Form, MemCube, Source, State
+from memos.errors import EmptyMemory
+from memos.operation.policies.memos import MemosPolicy
+
+Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A topic group: the cubes that are admitted, encoded and distilled together, in canonical order."""
+
+    key: str
+    cubes: tuple[MemCube, ...]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(Source(id=c.id, version=c.version) for c in self.cubes)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a request sees: cubes as text, in order; the KV of the first of them; an adapter that knows others."""
+
+    cubes: tuple[MemCube, ...] = ()
+    activation: MemCube | None = None
+    adapter: MemCube | None = None
+    internal: tuple[MemCube, ...] = ()  # the cubes that the adapter stands for
+
+    @property
+    def form(self) -> Form | None:
+        """The dearest form in use; None where nothing is remembered."""
+        if self.adapter:
+            return Form.PARAMETRIC
+        return Form.ACTIVATION if self.activation else Form.PLAINTEXT if self.cubes else None
+
+
+@dataclass(frozen=True)
+class Move:
+    """A planned change of form: promote a segment, or give up a derived cube."""
+
+    to: Form | None  # None: give up `cube`
+    segment: Segment | None = None
+    cube: MemCube | None = None
+    why: str = ""
+
+
+class MemScheduler:
+    """Budgets and moves around a policy."""
+
+    def __init__(self, config: SchedulerConfig, policy: MemosPolicy) -> None:
+        self.config, self.policy = config, policy
+
+    def segments(self, cubes: Sequence[MemCube], tokens: Callable[[str], int]) -> list[Segment]:
+        """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order."""
+        out = []
+        for key, group in groupby(
+            sorted(cubes, key=lambda c: (c.header.segment, c.order)), key=lambda c: c.header.segment
+        ):
+            held: list[MemCube] = []
+            room = self.config.segment_tokens
+            for cube in group:
+                need = tokens(cube.text)
+                if held and need > room:
+                    out.append(Segment(key, tuple(held)))
+                    held, room = [], self.config.segment_tokens
+                held.append(cube)
+                room -= need
+            out.append(Segment(key, tuple(held)))
+        return out
+
+    def admit(
+        self,
+        hits: Sequence[tuple[MemCube, float]],
+        about: Sequence[str],
+        segments: Sequence[Segment],
+        derived: Sequence[MemCube],
+        tokens: Callable[[str], int],
+        via: Via = "auto",
+    ) -> Admission:
+        """Choose what the request sees and in which form.
+
+        The best-ranked memories bring in their whole topic groups, within the token budget. An adapter costs
+        no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
+        asked for by name is taken or refused with EmptyMemory.
+        """
+        if via == "none":
+            return Admission()
+        chosen = self._groups(self.policy.rank(hits, about), segments)
+        if not chosen:
+            return Admission()
+        live = [d for d in derived if d.state is State.ACTIVATED]
+        if via in ("parametric", "auto"):
+            for adapter in (d for d in live if d.form is Form.PARAMETRIC):
+                if set(chosen[0].sources) <= set(adapter.sources):
+                    return Admission(adapter=adapter, internal=chosen[0].cubes)
+        kv = None
+        if via in ("activation", "auto"):
+            kv = max(
+                (d for d in live if d.form is Form.ACTIVATION and _begins(chosen[0], d)),
+                key=lambda d: len(d.sources),
+                default=None,
+            )
+        if via in ("parametric", "activation") and kv is None:
+            raise EmptyMemory(
+                f"no {via} memory stands for {chosen[0].key or 'these memories'}; promote them first "
+                f"(`promote(ids, to={via!r})` or a promote step), or ask via auto"
+            )
+        admitted: list[MemCube] = []
+        room = self.config.prompt_tokens
+        for cube in (cube for segment in chosen for cube in segment.cubes):
+            free = kv is not None and len(admitted) < len(kv.sources)  # these lie in the KV already
+            need = 0 if free else tokens(cube.text)
+            if need > room:
+                break
+            room -= need
+            admitted.append(cube)
+        return Admission(cubes=tuple(admitted), activation=kv)
+
+    def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
+        """The groups of the best-ranked memories, best first."""
+        home = {cube.id: segment for segment in segments for cube in segment.cubes}
+        best: dict[int, Segment] = {}
+        for cube, _ in ranked[: self.config.top_k]:
+            if cube.id in home and len(best) < self.config.segments:
+                best.setdefault(id(home[cube.id]), home[cube.id])
+        return list(best.values())
+
+    def plan(self, segments: Sequence[Segment], derived: Sequence[MemCube], now: datetime) -> list[Move]:
+        """Moves that heat, staleness and budgets ask for; what is given up comes first."""
+        moves, kept = [], []
+        heats: dict[str, float] = {}
+        for segment in segments:
+            heat = self.policy.heat(segment.cubes, now)
+            mine = [d for d in derived if set(segment.sources) & set(d.sources)]
+            heats |= {d.id: max(heat, heats.get(d.id, 0.0)) for d in mine}
+            held = {d.form: d for d in mine if d.state is State.ACTIVATED and set(d.sources) >= set(segment.sources)}
+            quiet_s = (now - max(c.header.created for c in segment.cubes)).total_seconds()
+            if form := self.policy.form(heat, quiet_s, held):
+                moves.append(Move(form, segment, why=f"heat {heat:.1f}"))
+        drops = []
+        for cube in derived:
+            if cube.state is not State.ACTIVATED:
+                drops.append(Move(None, cube=cube, why="its sources changed"))
+            elif self.policy.cold(heats.get(cube.id, 0.0)):
+                drops.append(Move(None, cube=cube, why=f"heat {heats.get(cube.id, 0.0):.1f}"))
+            else:
+                kept.append(cube)
+        return drops + self._over_budget(kept, heats) + moves
+
+    def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> list[Move]:
+        """Give up the coldest while KV bytes or adapters are over their budgets."""
+        moves = []
+        room = {Form.ACTIVATION: self.config.kv_bytes, Form.PARAMETRIC: self.config.adapters}
+        for cube in sorted(derived, key=lambda d: -heats.get(d.id, 0.0)):
+            assert cube.blob
+            room[cube.form] -= cube.blob.bytes if cube.form is Form.ACTIVATION else 1
+            if room[cube.form] < 0:
+                moves.append(Move(None, cube=cube, why=f"over the budget of {cube.form}"))
+        return moves
+
+
+def _begins(segment: Segment, activation: MemCube) -> bool:
+    """True if the KV is of the first cubes of the segment, in order and at their versions: then it is exact."""
+    return segment.sources[: len(activation.sources)] == activation.sources

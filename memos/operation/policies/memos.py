@@ -1,0 +1,57 @@
+"""The default policy: rank by meaning and subject, admit whole topic groups, move by heat with hysteresis.
+
+Pure decisions over values; knows no stores, no tensors, no rights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from memos.config import SchedulerConfig
+from memos.cube import Form, MemCube
+
+
+class MemosPolicy:
+    """MemOS's rules (2507.03724, section 5.2) with MemoryOS's heat (2506.06326, section 3.3)."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+
+    def rank(self, hits: Sequence[tuple[MemCube, float]], about: Sequence[str]) -> list[tuple[MemCube, float]]:
+        """Best first: cosine, and a bonus where the question names the memory's subject; too weak ones left out."""
+        named = {name.casefold() for name in about}
+        scored = [
+            (cube, score + self._config.about_bonus * (cube.header.segment.casefold() in named)) for cube, score in hits
+        ]
+        return sorted((s for s in scored if s[1] >= self._config.min_score), key=lambda s: (-s[1], s[0].order))
+
+    def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
+        """R · (α·N_visit + β·L_interaction + γ) of a topic group, with R = exp(-Δt/μ).
+
+        MemoryOS adds R; here it also multiplies, so that what is no longer used cools down and can be demoted.
+        N_visit: recalls of its most recalled memory. L_interaction: its number of memories. Δt: seconds since
+        the last recall; a group never recalled is cold (0).
+        """
+        recalled = [c.usage.last_recalled for c in cubes if c.usage.last_recalled]
+        if not recalled:
+            return 0.0
+        c = self._config
+        recency = math.exp(-max(0.0, (now - max(recalled)).total_seconds()) / c.mu_s)
+        return recency * (c.alpha * max(cube.usage.recalls for cube in cubes) + c.beta * len(cubes) + c.gamma)
+
+    def form(self, heat: float, quiet_s: float, held: Mapping[Form, MemCube]) -> Form | None:
+        """The form a topic group should be promoted to now, or None.
+
+        quiet_s: seconds since its last change. held: the forms it has already.
+        """
+        if heat >= self._config.parametric_heat and quiet_s >= self._config.stable_s:
+            return None if Form.PARAMETRIC in held else Form.PARAMETRIC
+        if heat >= self._config.activate_heat and not held:
+            return Form.ACTIVATION
+        return None
+
+    def cold(self, heat: float) -> bool:
+        """True where derived forms are given up: below activate_heat by a margin, so that nothing flaps."""
+        return heat < self._config.cool_heat

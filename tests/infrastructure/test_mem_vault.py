@@ -1,0 +1,598 @@
+"""The vault keeps what it acknowledged, finds damage, and forgets what it is told to forget."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.errors import Conflict, CorruptBlob, InputError, NotFound, VaultError
+from memos.infrastructure.blob_store import digest
+from memos.infrastructure.database import SCHEMA_VERSION
+from memos.infrastructure.mem_vault import MemVault
+
+ROOT = Path(__file__).parents[2]
+DAY = datetime(2025, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[MemVault]:
+    with MemVault(tmp_path / "vault") as opened:
+        yield opened
+
+
+def note(text: str = "Ada lives in Oslo.", *, day: int = 0, segment: str = "", user: str = "ada") -> MemCube:
+    return MemCube(
+        id=new_id(),
+        form=Form.PLAINTEXT,
+        namespace=Namespace(user_id=user),
+        rights=Rights(owner=user),
+        header=Header(created=DAY + timedelta(days=day), segment=segment),
+        payload=Text(text=text),
+    )
+
+
+def next_version(cube: MemCube, text: str) -> MemCube:
+    return cube.model_copy(update={"version": cube.version + 1, "payload": Text(text=text)})
+
+
+def stored(vault: MemVault, content: bytes | dict[str, bytes]) -> Blob:
+    with vault.staging() as path:
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.mkdir()
+            for name, part in content.items():
+                (path / name).write_bytes(part)
+        sha256, size = vault.store(path)
+    return Blob(sha256=sha256, bytes=size, fingerprint="host")
+
+
+def derived_from(*cubes: MemCube, blob: Blob) -> MemCube:
+    sources = tuple(Source(id=cube.id, version=cube.version) for cube in cubes)
+    return note().model_copy(update={"form": Form.ACTIVATION, "payload": blob, "sources": sources})
+
+
+def bytes_on_disk(vault: MemVault) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(vault.path.rglob("*")) if path.is_file())
+
+
+# cubes
+
+
+def test_a_cube_comes_back_as_it_was_put(vault: MemVault) -> None:
+    cube = note()
+    vault.put(cube)
+    assert vault.get(cube.id) == cube
+
+
+def test_a_cube_survives_closing_and_opening(tmp_path: Path) -> None:
+    cube = note()
+    with MemVault(tmp_path) as vault:
+        vault.put(cube)
+    with MemVault(tmp_path) as vault:
+        assert vault.get(cube.id) == cube
+
+
+def test_versions_are_kept_and_the_last_is_current(vault: MemVault) -> None:
+    first = note("Ada lives in Oslo.")
+    second = next_version(first, "Ada lives in Rome.")
+    vault.put(first)
+    vault.put(second)
+    assert vault.versions(first.id) == [first, second]
+    assert vault.get(first.id) == second
+    assert vault.get(first.id, version=1) == first
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_version_that_is_not_the_next_is_a_conflict(vault: MemVault, version: int) -> None:
+    cube = note()
+    vault.put(cube)
+    with pytest.raises(Conflict, match="at version 1"):
+        vault.put(cube.model_copy(update={"version": version}))
+
+
+def test_a_new_cube_begins_at_version_1(vault: MemVault) -> None:
+    with pytest.raises(Conflict, match="at version 0"):
+        vault.put(note().model_copy(update={"version": 2}))
+
+
+def test_a_next_version_keeps_the_state(vault: MemVault) -> None:
+    cube = note()
+    vault.put(cube)
+    vault.set_state(cube.id, State.ACTIVATED, "admitted")
+    vault.put(next_version(cube, "Ada lives in Rome."))
+    assert vault.get(cube.id).state is State.ACTIVATED
+    assert [(state, why) for _, state, why in vault.transitions(cube.id)] == [
+        (State.GENERATED, "created"),
+        (State.ACTIVATED, "admitted"),
+    ]
+
+
+def test_a_unique_prefix_of_an_id_will_do(vault: MemVault) -> None:
+    cube = note().model_copy(update={"id": "abcdef01"})
+    vault.put(cube)
+    assert vault.get("abcdef").id == "abcdef01"
+
+
+@pytest.mark.parametrize("asked", ["abcde", "abcdef", "zzzzzz", ""])
+def test_an_id_that_fits_none_or_several_says_how_to_find_one(vault: MemVault, asked: str) -> None:
+    for id in ("abcdef01", "abcdef02"):
+        vault.put(note().model_copy(update={"id": id}))
+    with pytest.raises(NotFound, match=f"no cube {asked}; .*memos ls") as error:
+        vault.get(asked)
+    assert "abcdef0" not in str(error.value)  # another user's id must not leak
+
+
+def test_a_version_that_is_not_there_is_named(vault: MemVault) -> None:
+    cube = note()
+    vault.put(cube)
+    with pytest.raises(NotFound, match=f"no version 7; see `memos show {cube.id}`"):
+        vault.get(cube.id, version=7)
+
+
+def test_cubes_come_in_the_order_they_were_said(vault: MemVault) -> None:
+    late, early = note(day=2), note(day=1)
+    vault.put(late)
+    vault.put(early)
+    assert vault.cubes() == [early, late]
+
+
+def test_cubes_are_filtered_by_form_state_and_segment(vault: MemVault) -> None:
+    work, home = note(segment="work", day=1), note(segment="home", day=2)
+    for cube in (work, home):
+        vault.put(cube)
+    cache = derived_from(work, blob=stored(vault, b"kv"))
+    vault.put(cache)
+    vault.set_state(home.id, State.ARCHIVED, "old")
+    assert vault.cubes(segment="work") == [work]
+    assert vault.cubes(form=Form.ACTIVATION) == [cache]
+    assert [cube.id for cube in vault.cubes(states=[State.ARCHIVED])] == [home.id]
+    assert vault.cubes(states=[]) == []
+    assert vault.cubes(form=Form.PLAINTEXT, states={State.GENERATED}, segment="home") == []
+
+
+def test_use_is_counted_apart_from_versions(vault: MemVault) -> None:
+    cube = note()
+    vault.put(cube)
+    vault.record_use([cube.id, cube.id, "deleted meanwhile"], DAY)
+    vault.record_use([cube.id], DAY + timedelta(days=1))
+    usage = vault.get(cube.id).usage
+    assert (usage.recalls, usage.last_recalled) == (2, DAY + timedelta(days=1))
+    assert len(vault.versions(cube.id)) == 1
+
+
+def test_derived_cubes_are_found_through_other_cubes(vault: MemVault) -> None:
+    text = note()
+    vault.put(text)
+    cache = derived_from(text, blob=stored(vault, b"kv"))
+    adapter = derived_from(cache, blob=stored(vault, b"lora"))
+    vault.put(cache)
+    vault.put(adapter)
+    assert vault.derived(text.id) == [cache, adapter]
+    assert vault.derived(adapter.id) == vault.derived() == []
+
+
+def test_a_source_that_does_not_exist_is_refused(vault: MemVault) -> None:
+    with pytest.raises(NotFound, match="derived from"):
+        vault.put(derived_from(note(), blob=stored(vault, b"kv")))
+    assert vault.cubes() == []
+
+
+# transactions
+
+
+def test_a_transaction_lands_whole_or_not_at_all(vault: MemVault) -> None:
+    with pytest.raises(KeyError), vault.transaction():
+        vault.put(note())
+        vault.start_job("promote", {})
+        raise KeyError
+    assert (vault.cubes(), vault.running_jobs()) == ([], [])
+
+
+def test_a_nested_failure_that_is_answered_undoes_only_itself(vault: MemVault) -> None:
+    kept, lost = note(), note()
+    with vault.transaction():
+        vault.put(kept)
+        with pytest.raises(KeyError), vault.transaction():
+            vault.put(lost)
+            raise KeyError
+    assert vault.cubes() == [kept]
+
+
+def test_threads_write_without_losing_anything(vault: MemVault) -> None:
+    cubes = [note() for _ in range(16)]
+    threads = [threading.Thread(target=vault.put, args=(cube,)) for cube in cubes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {cube.id for cube in vault.cubes()} == {cube.id for cube in cubes}
+
+
+def test_two_vaults_on_one_folder_see_each_other(vault: MemVault) -> None:
+    cube = note()
+    with MemVault(vault.path) as other:
+        other.put(cube)
+        assert vault.get(cube.id) == cube
+
+
+ADD_FOR_EVER = """
+import sys
+from pathlib import Path
+from datetime import datetime, timezone
+from memos.cube import Form, Header, MemCube, Rights, Text, new_id
+from memos.infrastructure.mem_vault import MemVault
+vault = MemVault(Path(sys.argv[1]))
+while True:
+    header = Header(created=datetime.now(timezone.utc))
+    cube = MemCube(id=new_id(), form=Form.PLAINTEXT, rights=Rights(owner="ada"), header=header, payload=Text(text="x"))
+    vault.put(cube)
+    print(cube.id, flush=True)
+"""
+
+
+def killed_after(lines: int, script: str, vault: Path) -> list[str]:
+    """What the script, run on the folder of a vault, has printed when it is killed."""
+    command = [sys.executable, "-c", script, str(vault)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as child:
+        assert child.stdout is not None
+        printed = [child.stdout.readline().strip() for _ in range(lines)]
+        child.send_signal(signal.SIGKILL)
+        return printed + child.stdout.read().split()
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    acknowledged = killed_after(25, ADD_FOR_EVER, tmp_path)
+    with MemVault(tmp_path) as vault:
+        kept = {cube.id for cube in vault.cubes()}
+        assert vault.check() == []
+    assert set(acknowledged) <= kept
+    assert len(kept) - len(acknowledged) <= 1  # at most the one that was committed but not yet printed
+
+
+# deletion
+
+
+def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
+    secret, other = note("the code is 7341-LIMPET"), note()
+    for cube in (secret, next_version(secret, "the code is 8812-LIMPET"), other):
+        vault.put(cube)
+    vault.put_vectors("mini", [(secret.id, 2, np.full(4, 0.123, np.float32))])
+    vault.record_use([secret.id], DAY)
+    assert b"LIMPET" in bytes_on_disk(vault)
+    vault.delete([secret.id])
+    left = bytes_on_disk(vault)
+    assert b"LIMPET" not in left
+    assert np.full(4, 0.123, np.float32).tobytes() not in left
+    assert secret.id.encode() not in left
+    assert vault.cubes() == [other]
+
+
+def test_deleted_texts_leave_nothing_behind_as_pages_are_balanced(vault: MemVault) -> None:
+    """With secure_delete but no VACUUM this seed leaves a text in a gap of a page, as about one seed in eight does."""
+    rng = random.Random(7)
+    cubes = [note(f"SECRET{i:03d}. " * rng.choice([1, 30, 90])) for i in range(120)]
+    with vault.transaction():
+        for cube in cubes:
+            vault.put(cube)
+    rng.shuffle(cubes)
+    for end in range(4, 121, 4):
+        vault.delete([cube.id for cube in cubes[end - 4 : end]])
+        left = (vault.path / "vault.db").read_bytes() + (vault.path / "vault.db-wal").read_bytes()
+        assert not [cube.text[:10] for cube in cubes[:end] if cube.text[:10].encode() in left]
+
+
+def test_a_deletion_cut_short_is_finished_on_opening(tmp_path: Path) -> None:
+    with MemVault(tmp_path) as vault:
+        cube = note("LIMPET")
+        vault.put(cube)
+        blob = stored(vault, b"kv")
+        cache = derived_from(cube, blob=blob)
+        vault.put(cache)
+        with vault._db.transaction():  # a transaction whose process dies before it erases
+            vault.delete([cube.id, cache.id])
+        assert "have left traces" in vault.check()[0]
+    with MemVault(tmp_path) as vault:
+        assert vault.check() == []
+        assert b"LIMPET" not in bytes_on_disk(vault)
+        with pytest.raises(CorruptBlob, match="missing"):
+            vault.blob_path(blob)
+
+
+def test_a_blob_goes_with_the_last_cube_that_refers_to_it(vault: MemVault) -> None:
+    text, blob = note(), stored(vault, b"kv")
+    first, second = derived_from(text, blob=blob), derived_from(text, blob=blob)
+    for cube in (text, first, second):
+        vault.put(cube)
+    vault.delete([first.id])
+    path = vault.blob_path(blob)
+    vault.delete([second.id])
+    assert not path.exists()
+
+
+def test_a_rolled_back_deletion_keeps_the_blob(vault: MemVault) -> None:
+    text, blob = note(), stored(vault, b"kv")
+    cache = derived_from(text, blob=blob)
+    vault.put(text)
+    vault.put(cache)
+    with pytest.raises(KeyError), vault.transaction():
+        vault.delete([cache.id])
+        raise KeyError
+    assert vault.blob_path(blob).read_bytes() == b"kv"
+    assert vault.get(cache.id) == cache
+
+
+def test_a_source_is_not_deleted_from_under_a_derived_cube(vault: MemVault) -> None:
+    text = note()
+    vault.put(text)
+    cache = derived_from(text, blob=stored(vault, b"kv"))
+    vault.put(cache)
+    with pytest.raises(Conflict, match=f"{cache.id} would outlive"):
+        vault.delete([text.id])
+
+
+# vectors
+
+
+def test_vectors_are_those_of_current_versions(vault: MemVault) -> None:
+    edited, plain = note(), note()
+    vault.put(edited)
+    vault.put(plain)
+    rows = {cube.id: np.arange(3, dtype=np.float32) + i for i, cube in enumerate((edited, plain))}
+    vault.put_vectors("mini", [(id, 1, vector) for id, vector in rows.items()])
+    vault.put(next_version(edited, "Ada lives in Rome."))
+    vault.put_vectors("mini", [(edited.id, 1, np.zeros(3)), ("deleted meanwhile", 1, np.zeros(3))])  # too late
+    ids, matrix = vault.vectors("mini")
+    assert ids == [plain.id]
+    assert matrix.dtype == np.float32
+    np.testing.assert_array_equal(matrix, [rows[plain.id]])
+
+
+def test_no_vectors_is_an_empty_matrix(vault: MemVault) -> None:
+    ids, matrix = vault.vectors("mini")
+    assert (ids, matrix.shape) == ([], (0, 0))
+
+
+@pytest.mark.parametrize("vector", [np.zeros(4), np.zeros((1, 3))])
+def test_a_vector_of_another_width_is_refused(vault: MemVault, vector: np.ndarray) -> None:
+    cube = note()
+    vault.put(cube)
+    vault.put_vectors("mini", [(cube.id, 1, np.zeros(3))])
+    with pytest.raises(InputError, match=cube.id):
+        vault.put_vectors("mini", [(cube.id, 1, vector)])
+
+
+# blobs
+
+CONTENTS = [b"kv", {"adapter_config.json": b"{}", "adapter_model.safetensors": b"lora"}]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_payload_is_stored_once_under_its_digest(vault: MemVault, content: bytes | dict[str, bytes]) -> None:
+    blob = stored(vault, content)
+    assert stored(vault, content) == blob
+    path = vault.blob_path(blob)
+    assert path.relative_to(vault.path).parts[:2] == ("blobs", blob.sha256[:2])
+    assert path.name == (f"{blob.sha256}.safetensors" if isinstance(content, bytes) else blob.sha256)
+    assert list((vault.path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_flipped_bit_is_found_and_storing_again_repairs_it(
+    vault: MemVault, content: bytes | dict[str, bytes]
+) -> None:
+    text, blob = note(), stored(vault, content)
+    cache = derived_from(text, blob=blob)
+    vault.put(text)
+    vault.put(cache)
+    path = vault.blob_path(blob)
+    file = path if path.is_file() else path / "adapter_model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[0] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptBlob, match=rf"{path} does not match.*{cache.id}.*MemOS.delete.*MemOS.promote"):
+        vault.blob_path(blob)
+    assert any(str(path) in problem for problem in vault.check())
+    stored(vault, content)
+    assert vault.blob_path(blob) == path
+    assert vault.check() == []
+
+
+def test_a_renamed_file_in_a_folder_changes_its_digest(tmp_path: Path) -> None:
+    for folder, name in (("a", "x"), ("b", "y")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(b"same")
+    assert digest(tmp_path / "a")[0] != digest(tmp_path / "b")[0]
+
+
+@pytest.mark.parametrize("sha256", ["0" * 64, "../../../etc/passwd", ""])
+def test_a_payload_that_was_not_stored_is_refused(vault: MemVault, sha256: str) -> None:
+    text = note()
+    vault.put(text)
+    with pytest.raises(CorruptBlob, match="store"):
+        vault.put(derived_from(text, blob=Blob(sha256=sha256, bytes=1, fingerprint="host")))
+
+
+def test_leftovers_are_swept_on_opening(tmp_path: Path) -> None:
+    with MemVault(tmp_path) as vault:
+        text, kept, orphan = note(), stored(vault, b"kept"), stored(vault, b"orphan")
+        vault.put(text)
+        vault.put(derived_from(text, blob=kept))
+        (tmp_path / "tmp" / "half-written").mkdir()
+        (tmp_path / "tmp" / "half-written" / "adapter").write_bytes(b"x")
+    with MemVault(tmp_path) as vault:
+        assert list((tmp_path / "tmp").iterdir()) == []
+        assert vault.blob_path(kept).exists()
+        with pytest.raises(CorruptBlob):
+            vault.blob_path(orphan)
+
+
+def test_nothing_is_swept_while_another_has_the_vault_open(vault: MemVault) -> None:
+    with vault.staging() as path:
+        path.write_bytes(b"kv")
+        with MemVault(vault.path) as other:
+            assert other.sweep() == vault.sweep() == []
+        assert path.exists()
+        assert vault.sweep() == []  # alone again, but staging
+    stored(vault, b"orphan")
+    assert len(vault.sweep()) == 1
+
+
+# jobs and audit
+
+
+def test_a_job_runs_until_it_is_ended_once(vault: MemVault) -> None:
+    going, ended = vault.start_job("promote", {"ids": ["a"]}), vault.start_job("demote", {})
+    vault.end_job(ended, "done")
+    with pytest.raises(NotFound, match=ended):
+        vault.end_job(ended, "undone")
+    assert [(job.id, job.kind, job.payload) for job in vault.running_jobs()] == [(going, "promote", {"ids": ["a"]})]
+
+
+START_A_JOB = """
+import sys, time
+from pathlib import Path
+from memos.infrastructure.mem_vault import MemVault
+vault = MemVault(Path(sys.argv[1]))
+vault.end_job(vault.start_job("demote", {}), "done", "cold")
+vault.start_job("promote", {"sources": ["a"]})
+with vault.staging() as path:
+    path.write_bytes(b"half an adapter")
+    print("started", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> None:
+    killed_after(1, START_A_JOB, tmp_path)
+    with MemVault(tmp_path) as vault:
+        assert vault.running_jobs() == []
+        assert vault._db.rows("SELECT kind, state, note FROM jobs ORDER BY kind") == [
+            ("demote", "done", "cold"),
+            ("promote", "undone", "its process died"),
+        ]
+        assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
+    job = vault.start_job("promote", {})
+    with MemVault(vault.path) as other:
+        assert [running.id for running in other.running_jobs()] == [job]
+    assert vault.sweep() == []
+    vault.end_job(job, "done")
+
+
+def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVault) -> None:
+    for target in ("a", "b", "c"):
+        vault.audit("ada", "read", target, target != "b", "because")
+    assert [(row.target, row.allowed) for row in vault.audit_rows(2)] == [("b", False), ("c", True)]
+    assert vault.verify_audit() == []
+
+
+@pytest.mark.parametrize(
+    ("tampering", "found"),
+    [
+        ("UPDATE audit SET allowed = 1 WHERE n = 2", "row 2"),
+        ("UPDATE audit SET target = 'z' WHERE n = 1", "row 1"),
+        ("DELETE FROM audit WHERE n = 2", "row 3"),
+        ("DELETE FROM audit WHERE n = 3", "rows 3 to 3 were removed"),
+        ("DELETE FROM audit", "rows 1 to 3 were removed"),
+    ],
+)
+def test_a_tampered_audit_is_found(vault: MemVault, tampering: str, found: str) -> None:
+    for target in ("a", "b", "c"):
+        vault.audit("ada", "read", target, False, "not hers")
+    with sqlite3.connect(vault.path / "vault.db") as intruder:
+        intruder.execute(tampering)
+    intruder.close()
+    assert any(found in problem for problem in vault.verify_audit())
+    assert vault.verify_audit() == vault.check()
+
+
+def test_a_decision_is_not_written_where_a_rollback_would_lose_it(vault: MemVault) -> None:
+    with pytest.raises(VaultError, match="before transaction"), vault.transaction():
+        vault.audit("ada", "read", "a", True, "")
+
+
+# opening
+
+
+def a_file(path: Path) -> None:
+    path.write_text("not a folder")
+
+
+def not_sqlite(path: Path) -> None:
+    path.mkdir()
+    (path / "vault.db").write_bytes(b"not a database at all" * 100)
+
+
+def another_program(path: Path) -> None:
+    path.mkdir()
+    with sqlite3.connect(path / "vault.db") as db:
+        db.execute("CREATE TABLE bookmarks (url TEXT)")
+    db.close()
+
+
+def newer_schema(path: Path) -> None:
+    path.mkdir()
+    with sqlite3.connect(path / "vault.db") as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (a_file, "set vault.path"),
+        (not_sqlite, "vault.db is not a vault"),
+        (another_program, "another program"),
+        (newer_schema, f"schema {SCHEMA_VERSION + 1}.*upgrade"),
+    ],
+)
+def test_what_cannot_be_opened_is_left_alone_and_named(tmp_path: Path, spoil, message: str) -> None:
+    path = tmp_path / "vault"
+    spoil(path)
+    before = (path / "vault.db").read_bytes() if path.is_dir() else path.read_bytes()
+    with pytest.raises(VaultError, match=message):
+        MemVault(path)
+    assert before == ((path / "vault.db").read_bytes() if path.is_dir() else path.read_bytes())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(VaultError, match=r"Permission denied.*set vault\.path"):
+        MemVault(tmp_path / "vault")
+
+
+def test_a_write_that_finds_the_vault_locked_says_so(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memos.infrastructure.database.WAIT_S", 0.0)
+    with MemVault(vault.path) as other, vault.transaction(), pytest.raises(VaultError, match="locked"):
+        other.put(note())
+
+
+def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
+    with MemVault(tmp_path) as vault:
+        for _ in range(40):
+            vault.put(note("x" * 300))
+    file = tmp_path / "vault.db"
+    data = bytearray(file.read_bytes())
+    data[-4096:-4032] = b"\xff" * 64  # the head of the last page, one of texts
+    file.write_bytes(data)
+    with MemVault(tmp_path) as vault:
+        assert vault.check()[-1] == "vault.db: bring back a copy of the vault folder"
+        with pytest.raises(VaultError, match="cannot be read"):
+            vault.cubes()
