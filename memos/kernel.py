@@ -9,7 +9,7 @@ Read `chat` first, then `ask`, then `promote`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import assert_never
 
 from memos.config import Config, load_config
-from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.cube import Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import (
     CorruptBlob,
     EmptyMemory,
@@ -40,8 +40,10 @@ from memos.operation.policies.memos import MemosPolicy
 from memos.ops import Add, Correct, Delete, Demote, Forget, Get, History, Operation, Promote, Recall, Search, Update
 
 if TYPE_CHECKING:
+    from memos.infrastructure.host.decode import Completion
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.host.kv import Activation
+    from memos.transitions import Transitions
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
@@ -114,6 +116,12 @@ class MemOS:
         return Host.load(self.config.model) if model is None else Host(model, tokenizer, self.config.model)
 
     @cached_property
+    def transitions(self) -> Transitions:
+        from memos.transitions import Transitions  # loads torch and transformers
+
+        return Transitions(self.vault, self.lifecycle, self.reader, self.host, self.config.distil)
+
+    @cached_property
     def operator(self) -> MemOperator:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
 
@@ -179,7 +187,7 @@ class MemOS:
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
             request = self._request(admission, messages)
-        done = self.host.answer(request, self.config.decode, on_text)
+        done = _drain(self.host.stream(request, self.config.decode), on_text)
         self._record_use(admission)
         return Reply(
             done.text,
@@ -363,34 +371,7 @@ class MemOS:
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
         sources = self._sources(op, user)
-        wanted = tuple(Source(id=c.id, version=c.version) for c in sources)
-        if (known := self._already(form, sources)) is not None:
-            return known
-        job = self.vault.start_job(f"promote to {form}", {"sources": [c.id for c in sources]})
-        try:
-            with self.vault.staging() as staged:
-                build = self._encode if form is Form.ACTIVATION else self._distil
-                blob = build(sources, staged, progress or (lambda *_: None))
-                cube = self.lifecycle.publish(self._derived(form, sources, blob))
-        except BaseException as error:  # an interrupt too: the job is undone either way
-            self.vault.end_job(job, "undone", f"{type(error).__name__}: {error}")
-            raise
-        self.vault.end_job(job, "done", cube.id)
-        return cube
-
-    def _already(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
-        """The sound derived cube of just these memories on this host, taken back into use if it was given up."""
-        wanted = tuple(Source(id=c.id, version=c.version) for c in sources)
-        for cube in self.vault.derived(*(c.id for c in sources)):
-            if cube.form is form and cube.sources == wanted and cube.blob and cube.blob.fingerprint == self.host.digest:
-                try:
-                    self.vault.blob_path(cube.blob)
-                except CorruptBlob as error:
-                    log.warning("building again: %s", error)
-                    self.lifecycle.delete(cube.id)
-                    continue
-                return cube if cube.state is State.ACTIVATED else self.lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
-        return None
+        return self.transitions.promote(form, sources, progress or (lambda *_: None))
 
     def demote(self, id: str, *, user: str | None = None) -> list[MemCube]:
         """Give up a derived cube; its sources, returned as they are, answer as text again.
@@ -400,7 +381,8 @@ class MemOS:
         cube = self._visible(Demote(id=id), id, user)
         if not cube.blob:
             raise InputError(
-                f"cube {cube.id} is plaintext, and there is no cheaper form; delete it, or demote what is derived from it"
+                f"cube {cube.id} is plaintext, and there is no cheaper form; "
+                f"delete it, or demote what is derived from it"
             )
         self.lifecycle.move(cube.id, State.ARCHIVED, "demoted")
         self._resident.pop(cube.blob.sha256, None)
@@ -424,12 +406,10 @@ class MemOS:
                 done["cube"] = self.promote(
                     [c.id for c in move.segment.cubes], move.to, user=user, progress=progress
                 ).id
-            elif move.cube and move.cube.state is State.ACTIVATED:
-                self.demote(move.cube.id, user=user)
-                done["cube"] = move.cube.id
             elif move.cube:
-                self.delete(move.cube.id, user=user)
                 done["cube"] = move.cube.id
+                give_up = self.demote if move.cube.state is State.ACTIVATED else self.delete  # stale: of no use again
+                give_up(move.cube.id, user=user)
         except (GateRejected, NoProbes, Unsupported) as error:  # the plan was sound, the memory was not fit for it
             done["failed"] = str(error)
         return done
@@ -460,91 +440,10 @@ class MemOS:
         gone = [c.id for c in cubes.values() if c.state in GONE]
         if gone:
             raise InputError(
-                f"{', '.join(gone)} is {self.vault.get(gone[0]).state} and cannot be promoted; promote memories in force"
+                f"{', '.join(gone)} is {self.vault.get(gone[0]).state} and cannot be promoted; "
+                f"promote memories in force"
             )
         return sorted(cubes.values(), key=lambda c: c.order)
-
-    def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
-        """Text -> KV, kept if the model answers over it as over the full prompt."""
-        from memos.infrastructure.host.host import Request
-
-        began = _now()
-        memories = tuple(c.text for c in sources)
-        activation = self.host.encode(memories)
-        question = next((p.question for c in sources for p in self._probes(c)), "What do you remember?")
-        diff, agreement = self.host.parity(Request(({"role": "user", "content": question},), memories, activation))
-        limit = PARITY.get(self.host.fingerprint["dtype"], 0.5)
-        if not diff <= limit:  # a NaN is refused too
-            raise Unsupported(
-                f"KV on this model is not exact: logits differ by {diff:.2g} (at most {limit:g}) from the full prompt; "
-                f"keep these memories as plaintext or make an adapter of them"
-            )
-        staged = staged.with_suffix(".safetensors")
-        self.host.save_kv(activation, staged)
-        sha256, size = self.vault.store(staged)
-        progress(1, 1, 0.0)
-        return Blob(
-            sha256=sha256,
-            bytes=size,
-            tokens=len(activation.ids),
-            fingerprint=self.host.digest,
-            build_s=(_now() - began).total_seconds(),
-            scores={"max_abs_logit_diff": diff, "top1_agreement": agreement},
-        )
-
-    def _distil(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
-        """Text -> LoRA, kept if the adapter, loaded from its file, passes the gate."""
-        from memos.infrastructure.host.host import Lesson
-
-        began, config = _now(), self.config.distil
-        lessons = [Lesson((c.text,), probe) for c in sources for probe in self._probes(c)]
-        if not lessons:
-            raise NoProbes(
-                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, relation, object) "
-                f"in them; add them with probes=[Probe(question=…, answer=…)], or keep them as plaintext or KV"
-            )
-        facts = [fact for c in sources for fact in _facts(c)]
-        keep = self.reader.contrasts(facts, self.host.own_questions(), config.seed)
-        card = {
-            "sources": [{"id": c.id, "version": c.version, "text": c.text} for c in sources],
-            "probes": [lesson.probe.model_dump() for lesson in lessons],
-        }
-        self.host.distil(lessons, keep, config, staged, card, progress)
-        scores = self.host.gate(staged, lessons, keep)
-        short = {name: share for name, share in scores.items() if share < getattr(config.gate, name)}
-        if short:
-            detail = ", ".join(
-                f"{name} {share:.3f} (at least {getattr(config.gate, name):g})" for name, share in short.items()
-            )
-            raise GateRejected(
-                f"the adapter of {len(sources)} memories failed its gate: {detail}; nothing was published", scores
-            )
-        self.host.finish_card(staged, scores)
-        sha256, size = self.vault.store(staged)
-        return Blob(
-            sha256=sha256,
-            bytes=size,
-            fingerprint=self.host.digest,
-            build_s=(_now() - began).total_seconds(),
-            scores=scores,
-        )
-
-    def _probes(self, cube: MemCube) -> list[Any]:
-        given = cube.payload.probes if isinstance(cube.payload, Text) else ()
-        return [*given, *self.reader.probes(_facts(cube))]
-
-    def _derived(self, form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
-        """A derived cube belongs to the owner of its sources; governance reads its rights through them."""
-        first = sources[0]
-        return MemCube(
-            id=new_id(),
-            form=form,
-            namespace=first.namespace,
-            rights=Rights(owner=first.rights.owner),
-            header=Header(created=_now(), origin="promotion", segment=first.header.segment, kind="derived"),
-            payload=blob,
-            sources=tuple(Source(id=c.id, version=c.version) for c in sources),
-        )
 
     # -- helpers -------------------------------------------------------------------------------------------
 
@@ -576,6 +475,17 @@ class MemOS:
             )
 
 
+def _drain(pieces: Generator[str, None, Completion], on_text: Callable[[str], None] | None) -> Completion:
+    """Hand each piece of an answer on; the answer with its costs."""
+    while True:
+        try:
+            piece = next(pieces)
+        except StopIteration as done:
+            return done.value
+        if on_text:
+            on_text(piece)
+
+
 def _plaintext(op: Add, caller: Namespace) -> MemCube:
     return MemCube(
         id=new_id(),
@@ -592,7 +502,9 @@ def _plaintext(op: Add, caller: Namespace) -> MemCube:
 def _text(cube: MemCube) -> Text:
     """The payload of a plaintext cube. Raises InputError for a derived one."""
     if not isinstance(cube.payload, Text):
-        raise InputError(f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from")
+        raise InputError(
+            f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
+        )
     return cube.payload
 
 

@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.operation": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", *PUBLIC),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
-    "memos.kernel": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
+    "memos.kernel": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure", "memos.transitions"),
+    "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
     "memos.__init__": (*VOCABULARY, "memos.kernel"),
     "memos.__main__": ("memos.interface.cli",),
 }

@@ -106,13 +106,14 @@ def _read_line() -> str | None:
 def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], user: str | None) -> None:
     """One message and its answer. An error is said, and the talk goes on."""
     try:
-        reply = kernel.chat(message, turns=turns, user=user)
+        reply = kernel.chat(message, turns=turns, user=user, on_text=lambda piece: print(piece, end="", flush=True))
     except MemosError as error:
         print(f"error: {error}", file=sys.stderr)
         return
-    print(reply.text)
+    answered = bool(reply.prompt_tokens)  # and so streamed already
+    print("" if answered else reply.text)
     print(_used(reply))
-    if not reply.remembered and not reply.forgotten:
+    if answered:
         turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
 
 

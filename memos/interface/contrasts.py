@@ -17,9 +17,9 @@ _NAMES = (
     "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel"
 ).split()
 _OBJECTS = (
-    "Riga Bolivia Estonia plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory bassoon "
-    "zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter finch yodelling "
-    "carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
+    "Riga Bolivia Estonia plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory "
+    "bassoon zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter finch "
+    "yodelling carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
 ).split()
 _GENERAL = (
     "What is the capital of France?",

@@ -76,7 +76,8 @@ class Experiment:
                 if found["config"] == self._digest:
                     return found
                 raise InputError(
-                    f"{self.out} holds an unfinished run of another config; choose another --out, or begin anew with --fresh"
+                    f"{self.out} holds an unfinished run of another config; choose another --out, "
+                    f"or begin anew with --fresh"
                 )
         if self.config.vault.path is None:  # the vault is the run's own
             shutil.rmtree(self.out / "vault", ignore_errors=True)

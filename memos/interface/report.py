@@ -62,9 +62,8 @@ def plot(report: dict[str, Any], path: Path) -> None:
         axis.set(title=title, xlabel=unit, xscale=scale)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].invert_yaxis()
-    figure.suptitle(
-        f"{report['name']}: {report['model']['path']} ({report['model']['parameters']:,} parameters) on {report['device']}"
-    )
+    model = report["model"]
+    figure.suptitle(f"{report['name']}: {model['path']} ({model['parameters']:,} parameters) on {report['device']}")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

@@ -70,9 +70,7 @@ class MemLifecycle:
             if cube.form is not Form.PLAINTEXT:
                 raise InputError(f"cube {cube.id} ({cube.form}) is derived; edit its sources and promote them again")
             header = cube.header if segment is None else cube.header.model_copy(update={"segment": segment})
-            self._vault.put(
-                cube.model_copy(update={"version": cube.version + 1, "payload": payload, "header": header})
-            )
+            self._vault.put(cube.model_copy(update={"version": cube.version + 1, "payload": payload, "header": header}))
             self._retire_derived(cube, f"source {cube.id} edited")
             return self._vault.get(cube.id)
 

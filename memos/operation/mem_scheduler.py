@@ -137,26 +137,37 @@ class MemScheduler:
         return list(best.values())
 
     def plan(self, segments: Sequence[Segment], derived: Sequence[MemCube], now: datetime) -> list[Move]:
-        """Moves that heat, staleness and budgets ask for; what is given up comes first."""
-        moves, kept = [], []
+        """Moves that heat, staleness and budgets ask for; what is given up comes first.
+
+        A derived cube is dropped when a source has changed, given up when its group is cold, another cube of its
+        form stands for more of the group, or its budget is full. One given up before is left alone: it costs
+        disk only, and is taken back without building it.
+        """
+        current = {source for segment in segments for source in segment.sources}
+        stale = [d for d in derived if not set(d.sources) <= current]
+        live = [d for d in derived if d not in stale and d.state is State.ACTIVATED]
         heats: dict[str, float] = {}
+        gives, promotes = [Move(None, cube=d, why="its sources changed") for d in stale], []
         for segment in segments:
             heat = self.policy.heat(segment.cubes, now)
-            mine = [d for d in derived if set(segment.sources) & set(d.sources)]
+            mine = [d for d in live if set(segment.sources) & set(d.sources)]
             heats |= {d.id: max(heat, heats.get(d.id, 0.0)) for d in mine}
-            held = {d.form: d for d in mine if d.state is State.ACTIVATED and set(d.sources) >= set(segment.sources)}
+            held = {d.form: d for d in mine if set(d.sources) >= set(segment.sources)}
+            gives += [
+                Move(None, cube=d, why=f"{held[d.form].id} stands for more")
+                for d in mine
+                if d.form in held and set(d.sources) < set(held[d.form].sources)
+            ]
             quiet_s = (now - max(c.header.created for c in segment.cubes)).total_seconds()
             if form := self.policy.form(heat, quiet_s, held):
-                moves.append(Move(form, segment, why=f"heat {heat:.1f}"))
-        drops = []
-        for cube in derived:
-            if cube.state is not State.ACTIVATED:
-                drops.append(Move(None, cube=cube, why="its sources changed"))
-            elif self.policy.cold(heats.get(cube.id, 0.0)):
-                drops.append(Move(None, cube=cube, why=f"heat {heats.get(cube.id, 0.0):.1f}"))
-            else:
-                kept.append(cube)
-        return drops + self._over_budget(kept, heats) + moves
+                promotes.append(Move(form, segment, why=f"heat {heat:.1f}"))
+        gives += [
+            Move(None, cube=d, why=f"heat {heats.get(d.id, 0.0):.1f}")
+            for d in live
+            if self.policy.cold(heats.get(d.id, 0.0))
+        ]
+        given = {m.cube.id for m in gives if m.cube}
+        return gives + self._over_budget([d for d in live if d.id not in given], heats) + promotes
 
     def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> list[Move]:
         """Give up the coldest while KV bytes or adapters are over their budgets."""

@@ -6,7 +6,7 @@ Knows tensors and sampling; knows no memories. A row may begin with a KV cache t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -47,8 +47,18 @@ class _Stream:
 
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)
-    text: str = ""
     done: bool = False
+    given: int = 0  # characters handed out
+
+    def advance(self, text: str, stops: Sequence[str]) -> str:
+        """What is new and certain: half a character, and what may yet become a stop string, wait."""
+        text = _cut(text, stops)
+        if not self.done:
+            may_stop = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
+            text = text[: len(text) - max(may_stop, default=0)]
+            text = text[: -len("\ufffd")] if text.endswith("\ufffd") else text
+        piece, self.given = text[self.given :], max(self.given, len(text))
+        return piece
 
 
 class Decoder:
@@ -64,33 +74,40 @@ class Decoder:
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
     def complete(
-        self,
-        model: PreTrainedModel,
-        rows: Sequence[Row],
-        config: DecodeConfig,
-        began: float | None = None,
-        on_text: Callable[[int, str], None] | None = None,
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
     ) -> list[Completion]:
-        """Answers of a batch, each the same as if it were decoded alone.
+        """Answers of a batch, each the same as if it were decoded alone; see `stream`."""
+        pieces = self.stream(model, rows, config, began)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as done:
+                return list(done.value)
 
-        Args:
-            began: `time.perf_counter()` at the start of the request; now if None.
-            on_text: called with (row, new piece of text) as the answers grow.
+    def stream(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
+    ) -> Generator[tuple[int, str], None, list[Completion]]:
+        """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
+
+        began: `time.perf_counter()` at the start of the request; now if None.
         Raises ContextOverflow before anything is computed.
         """
         began = time.perf_counter() if began is None else began
         for row in rows:
             self._fits(row, config)
+        stops = (*self._stop, *config.stop)
         streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
         first = 0.0
         for _ in self._loop(model, rows, config, streams):
-            first = first or self._clock(model) - began
-            if on_text:
-                for n, piece in self._pieces(streams):
-                    on_text(n, piece)
-        seconds = self._clock(model) - began
+            first = first or _clock(model) - began
+            for n, stream in enumerate(streams):
+                text = self._text(stream)
+                stream.done = stream.done or any(stop in text for stop in stops)
+                if piece := stream.advance(text, stops):
+                    yield n, piece
+        seconds = _clock(model) - began
         return [
-            Completion(self._cut(s, config).strip(), tuple(s.ids), len(r.ids), r.past_length, first, seconds)
+            Completion(_cut(self._text(s), stops).strip(), tuple(s.ids), len(r.ids), r.past_length, first, seconds)
             for s, r in zip(streams, rows, strict=True)
         ]
 
@@ -104,7 +121,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _loop(
-        self, model: PreTrainedModel, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
         step = prefill_inputs(rows, model.device, self._pad)
@@ -115,8 +132,9 @@ class Decoder:
                 for logits, s in zip(out.logits[:, -1].float().cpu(), streams, strict=True)
             ]
             for stream, token in zip(streams, chosen, strict=True):
+                stream.done = stream.done or token in self._ends
                 if not stream.done:
-                    self._take(stream, token, config)
+                    stream.ids.append(token)
             yield
             if all(s.done for s in streams) or n + 1 == config.max_new_tokens:
                 return
@@ -137,35 +155,20 @@ class Decoder:
         p = p * (p.cumsum(-1) - p < config.top_p)  # the first token that reaches top_p is kept
         return int(order[torch.multinomial(p, 1, generator=generator)])
 
-    def _take(self, stream: _Stream, token: int, config: DecodeConfig) -> None:
-        if token in self._ends:
-            stream.done = True
-            return
-        stream.ids.append(token)
-        text = self._text(stream)
-        stream.done = any(stop in text for stop in (*self._stop, *config.stop))
-
     def _text(self, stream: _Stream) -> str:
         return str(self._tokenizer.decode(stream.ids, skip_special_tokens=True))
 
-    def _cut(self, stream: _Stream, config: DecodeConfig) -> str:
-        """The answer up to the first stop string."""
-        text = self._text(stream)
-        return text[: min([text.find(stop) for stop in (*self._stop, *config.stop) if stop in text], default=len(text))]
 
-    def _pieces(self, streams: list[_Stream]) -> Iterator[tuple[int, str]]:
-        """What is new since the last call; half a character waits for its other half."""
-        for n, stream in enumerate(streams):
-            text = self._text(stream)
-            if len(text) > len(stream.text) and not text.endswith("\ufffd"):
-                yield n, text[len(stream.text) :]
-                stream.text = text
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """The text up to its first stop string."""
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
-    @staticmethod
-    def _clock(model: PreTrainedModel) -> float:
-        if model.device.type == "cuda":
-            torch.cuda.synchronize(model.device)
-        return time.perf_counter()
+
+def _clock(model: torch.nn.Module) -> float:
+    """Now, with the device's work done."""
+    if next(model.parameters()).device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[str, torch.Tensor | DynamicCache]:

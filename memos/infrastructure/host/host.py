@@ -13,7 +13,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,30 +109,40 @@ class Host:
 
     # -- answering -----------------------------------------------------------------------------------------
 
-    def answer(
-        self, request: Request, decode: DecodeConfig = DecodeConfig(), on_text: Callable[[str], None] | None = None
-    ) -> Completion:
-        """One answer; `on_text` is called with each new piece as it comes."""
-        pieces = (lambda _, piece: on_text(piece)) if on_text else None
-        return self._answer([request], decode, pieces)[0]
+    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
+        return self.answer_all([request], decode)[0]
 
     def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
         """Answers of a batch in its order, each as if asked alone; requests with one adapter share a forward."""
         out: dict[int, Completion] = {}
         for adapter in dict.fromkeys(r.adapter for r in requests):
+            began = time.perf_counter()
             group = [n for n, r in enumerate(requests) if r.adapter == adapter]
-            out |= zip(group, self._answer([requests[n] for n in group], decode, None), strict=True)
+            rows = [self._row(requests[n]) for n in group]
+            with self._model_with(adapter) as model:
+                out |= zip(group, self.decoder.complete(model, rows, decode, began), strict=True)
         return [out[n] for n in range(len(requests))]
 
-    def _answer(
-        self, requests: Sequence[Request], decode: DecodeConfig, on_text: Callable[[int, str], None] | None
-    ) -> list[Completion]:
+    def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, Completion]:
+        """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
-        rows = [self._row(r) for r in requests]
-        if requests[0].adapter is None:
-            return self.decoder.complete(self.model, rows, decode, began, on_text)
+        row = self._row(request)
+        with self._model_with(request.adapter) as model:
+            pieces = self.decoder.stream(model, [row], decode, began)
+            while True:
+                try:
+                    yield next(pieces)[1]
+                except StopIteration as done:
+                    return done.value[0]
+
+    @contextmanager
+    def _model_with(self, adapter: Path | None) -> Iterator[torch.nn.Module]:
+        """The model to answer with: the base, or the serving twin with this adapter, to itself."""
+        if adapter is None:
+            yield self.model
+            return
         with self._adapter_lock:
-            return self.decoder.complete(self._serving(requests[0].adapter), rows, decode, began, on_text)
+            yield self._serving(adapter)
 
     def _row(self, request: Request) -> Row:
         prompt = self.prompts.build(request.memories, request.messages)
