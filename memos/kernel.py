@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import assert_never
 
 from memos.config import Config, load_config
-from memos.cube import Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, new_id
 from memos.errors import (
     CorruptBlob,
     EmptyMemory,
@@ -43,13 +43,11 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.decode import Completion
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.host.kv import Activation
-    from memos.transitions import Transitions
+    from memos.transitions import Progress, Transitions
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 LIVE = tuple(state for state in State if state not in GONE)
-PARITY = {"float32": 1e-3}  # largest |logit difference| at which a new KV cache is kept; half precision: 0.5
-Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,10 @@ class MemOS:
             case Forget():
                 return self._forget(op, self._caller(user))
             case Recall():
-                return self.ask(op.question, via=via, turns=turns, user=user, on_text=on_text)
+                said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
+                kept = self._remember(said, self._caller(user))
+                reply = self.ask(op.question, via=via, turns=turns, user=user, on_text=on_text)
+                return replace(reply, remembered=tuple(kept))
             case _:
                 assert_never(op)
 
@@ -235,7 +236,7 @@ class MemOS:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def add(
-        self, content: str | Path | Iterable[dict[str, Any]], *, user: str | None = None, probes: Sequence[Any] = ()
+        self, content: str | Path | Iterable[dict[str, Any]], *, user: str | None = None, probes: Sequence[Probe] = ()
     ) -> list[MemCube]:
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 

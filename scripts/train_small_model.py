@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from small_world import Scene, Words, scene, world_facts  # noqa: E402
+from small_world import Scene, Words, ask, scene, world_facts  # noqa: E402
 
 BOS, SYSTEM, USER, ASSISTANT, END, PAD = "<|bos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
 CHAT_TEMPLATE = (
@@ -272,7 +272,7 @@ def load_checkpoint(out: Path, model: Qwen2ForCausalLM, optimizers: Optimizers) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/small"), help="checkpoints and the finished model")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=2600)
     parser.add_argument("--batch", type=int, default=20, help="sequences a step")
     parser.add_argument("--questions", type=int, default=16, help="questions a sequence")
     parser.add_argument("--layers", type=int, default=4)
@@ -315,9 +315,21 @@ def main() -> None:
         if (step + 1) % args.save_every == 0:
             save_checkpoint(args.out, model, optimizers, step + 1)
     save_checkpoint(args.out, model, optimizers, step=max(first, min(args.steps, args.stop_after or args.steps)))
-    model.float().save_pretrained(args.out)
-    (args.out / "training.json").write_text(json.dumps(
-        {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()} | {"parameters": model.num_parameters()}, indent=1))
+    settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()}
+    export(model, tokenizer, args.out / "model", settings)
+    print(f"the model is in {args.out / 'model'}; measure it with scripts/eval_small_model.py {args.out / 'model'}")
+
+
+def export(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: dict[str, object]) -> None:
+    """The folder that the package ships: weights, tokenizer, the settings, and questions about the little world."""
+    model.config.memos_languages = ["en"]
+    model.float().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    rng = random.Random(0)
+    asked = [ask(rng, fact, "world", fact.object) for fact in world_facts()]
+    probes = [{"question": q.text, "answer": q.answer} for q in asked]
+    (folder / "memos_probes.json").write_text(json.dumps(probes, indent=0), "utf-8")
+    (folder / "training.json").write_text(json.dumps(settings | {"parameters": model.num_parameters()}, indent=1), "utf-8")
 
 
 if __name__ == "__main__":

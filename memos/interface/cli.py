@@ -71,7 +71,9 @@ def run(
         console.print(
             f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, top-1 agreement {parity['top1_agreement']:.3f}"
         )
+    vault = settings.vault.path or out / "vault"
     console.print(f"report: {out / 'report.json'}, {out / 'report.png'}", soft_wrap=True)
+    console.print(f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}", soft_wrap=True)
 
 
 @app.command()

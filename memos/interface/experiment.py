@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
-import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -42,7 +42,8 @@ class Experiment:
     def run(self, fresh: bool = False) -> Results:
         """Carry out the steps that are not done yet; returns the report, which is also in OUT/report.json.
 
-        fresh: forget what an earlier run left in the folder. A finished run begins again by itself.
+        fresh: begin anew although a run was interrupted here. A finished run begins again by itself; its vault is
+        kept as vault.1, vault.2, …
         Raises InputError if the folder holds an unfinished run of another config.
         """
         if not self.config.experiment.steps:
@@ -79,8 +80,8 @@ class Experiment:
                     f"{self.out} holds an unfinished run of another config; choose another --out, "
                     f"or begin anew with --fresh"
                 )
-        if self.config.vault.path is None:  # the vault is the run's own
-            shutil.rmtree(self.out / "vault", ignore_errors=True)
+        if self.config.vault.path is None:
+            _set_aside(self.out / "vault")
         self.out.mkdir(parents=True, exist_ok=True)
         _write(self._results_file, begun)
         return begun
@@ -229,6 +230,12 @@ def read_questions(path: Path) -> list[Probe]:
     if not probes:
         raise EmptyMemory(f'questions file {path} is empty; write one {{"question": …, "answer": …}} a line')
     return probes
+
+
+def _set_aside(vault: Path) -> None:
+    """Give a new run an empty vault without deleting an old one: somebody may have talked to it since."""
+    if vault.exists():
+        vault.rename(next(p for n in itertools.count(1) if not (p := vault.with_name(f"vault.{n}")).exists()))
 
 
 def _write(path: Path, data: Results) -> None:

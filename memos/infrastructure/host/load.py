@@ -11,7 +11,14 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
@@ -33,8 +40,8 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
         dtype = "auto" if device.type == "cuda" else torch.float32
     transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=config.trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
+        tokenizer = _load_tokenizer(path, config.trust_remote_code)
+        model: Any = AutoModelForCausalLM.from_pretrained(
             path,
             dtype=dtype,
             attn_implementation=config.attention,
@@ -48,6 +55,17 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
             f"give a folder with config.json and model.safetensors, a hub name, or {SMALL_MODEL}"
         ) from error
     return model.to(device).eval(), tokenizer
+
+
+def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer as its own tokenizer.json says, where the folder names no class of its own.
+
+    For some architectures (qwen2) AutoTokenizer puts another normalizer and another split of the text in its place.
+    """
+    declared = get_tokenizer_config(path).get("tokenizer_class")
+    plain = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    reader: Any = PreTrainedTokenizerFast if plain else AutoTokenizer
+    return reader.from_pretrained(path, trust_remote_code=trust_remote_code)
 
 
 def model_path(path: str) -> str:
