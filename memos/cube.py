@@ -104,6 +104,7 @@ class Header(Frozen):
 
     # times have a zone, so that all of them can be ordered
     created: AwareDatetime  # when memos learnt it
+    changed: AwareDatetime | None = None  # when its content was last edited
     said: AwareDatetime | None = None  # when it was said, where the origin tells
     origin: str = "api"  # a file, "chat", "api", or the move that derived it
     speaker: str = ""

@@ -111,7 +111,10 @@ class MemOS:
         from memos.infrastructure.host.host import Host  # loads torch and transformers
 
         model, tokenizer = self._given
-        return Host.load(self.config.model) if model is None else Host(model, tokenizer, self.config.model)
+        if model is None:
+            return Host.load(self.config.model)
+        named = {"path": str(getattr(model.config, "_name_or_path", "")) or "the given model"}
+        return Host(model, tokenizer, self.config.model.model_copy(update=named))
 
     @cached_property
     def transitions(self) -> Transitions:
@@ -268,6 +271,7 @@ class MemOS:
                     payload = _text(cube).model_copy(update={"probes": op.probes})
                     known[op.text, op.said] = self.lifecycle.edit(cube.id, payload)
                 kept[cube.id] = None
+        self._release()
         cubes = [self.vault.get(id) for id in kept]
         self.operator.index([c for c in cubes if c.state in LIVE])
         return cubes
@@ -296,6 +300,7 @@ class MemOS:
         payload = Text(text=statement.text, facts=statement.facts, probes=_text(cube).probes)
         edited = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
         self.operator.index([edited])
+        self._release()
         return edited
 
     def delete(self, id: str, *, user: str | None = None) -> list[str]:
@@ -303,7 +308,7 @@ class MemOS:
         cube = self._visible(Delete(id=id), id, user)
         gone = self.lifecycle.delete(cube.id)
         self.operator.remove(gone)
-        self._resident.clear()
+        self._release()
         return gone
 
     def history(self, id: str, *, user: str | None = None) -> list[dict[str, Any]]:
@@ -337,16 +342,17 @@ class MemOS:
         """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
         self.governance.permit(caller, op)
         texts = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
-        if op.facts:
-            meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
-        else:
-            near = self._find(op.query, texts, self.config.scheduler.top_k)
-            meant = [c for c, score in near if score >= self.config.scheduler.forget_score]
-        if not meant:
-            return Reply("Nothing remembered fits that; nothing was deleted.")
-        if len(meant) > 1:
-            which = " | ".join(f"{c.id} {c.text}" for c in meant)
-            return Reply(f"Which of these? Nothing was deleted; say it more closely, or delete one by its id: {which}")
+        meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
+        near = [] if op.facts else self._find(op.query, texts, 3)
+        meant = meant or [c for c, score in near if score >= self.config.scheduler.forget_score]
+        if len(meant) != 1:
+            which = " | ".join(f"{c.id} {c.text}" for c in meant or [c for c, _ in near])
+            rule = "Nothing was deleted: one memory must be meant"
+            return Reply(
+                f"{rule}; these are near, delete one by its id or say it more closely: {which}"
+                if which
+                else f"{rule}, and none fits."
+            )
         gone = self.delete(meant[0].id, user=caller.user_id)
         return Reply(f"Forgotten: {meant[0].text}", forgotten=tuple(gone))
 
@@ -386,19 +392,22 @@ class MemOS:
                 f"delete it, or demote what is derived from it"
             )
         self.lifecycle.move(cube.id, State.ARCHIVED, "demoted")
-        self._resident.pop(cube.blob.sha256, None)
+        self._release()
         return [self.vault.get(s.id) for s in cube.sources]
 
     def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why."""
         caller = self._caller(user)
-        readable = self.governance.readable(caller, self.vault.cubes())
-        texts = [c for c in readable if c.form is Form.PLAINTEXT and c.state in LIVE]
-        derived = [c for c in readable if c.blob]
-        return [
-            self._carry_out(move, user, progress)
-            for move in self.scheduler.plan(self._segments(texts), derived, _now())
-        ]
+        own = [c for c in self.governance.readable(caller, self.vault.cubes()) if c.rights.owner == caller.user_id]
+        texts = [c for c in own if c.form is Form.PLAINTEXT and c.state in LIVE]
+        moves = self.scheduler.plan(self._segments(texts), [c for c in own if c.blob], _now())
+        return [self._carry_out(move, user, progress) for move in moves if not self._refused(move)]
+
+    def _refused(self, move: Move) -> bool:
+        """A promotion that was tried and refused is not tried again until its memories change."""
+        if not (move.segment and move.to):
+            return False
+        return self.transitions.refused(move.to, move.segment.cubes)
 
     def _carry_out(self, move: Move, user: str | None, progress: Progress | None) -> dict[str, Any]:
         done: dict[str, Any] = {"move": f"promote to {move.to}" if move.to else "give up", "why": move.why}
@@ -462,6 +471,12 @@ class MemOS:
         if cube.blob.sha256 not in self._resident:
             self._resident[cube.blob.sha256] = self.host.load_kv(self._blob_path(cube))
         return self._resident[cube.blob.sha256]
+
+    def _release(self) -> None:
+        """Let go of tensors in memory: a source may have changed. What is still in force is loaded again when used."""
+        self._resident.clear()
+        if "host" in self.__dict__:  # loaded
+            self.host.release()
 
     def _blob_path(self, cube: MemCube) -> Path:
         assert cube.blob

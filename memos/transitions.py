@@ -26,7 +26,7 @@ from memos.operation.mem_lifecycle import MemLifecycle
 log = logging.getLogger("memos")
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
-PARITY = {"float32": 1e-3, "bfloat16": 0.5, "float16": 0.5}
+PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
 
 
 class Transitions:
@@ -41,16 +41,24 @@ class Transitions:
         """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote."""
         if (known := self._known(form, sources)) is not None:
             return known
-        job = self._vault.start_job(f"promote to {form}", {"sources": [c.id for c in sources]})
+        job = self._vault.start_job(f"promote to {form}", _order(sources))
         try:
             with self._vault.staging() as staged:
                 build = self._encode if form is Form.ACTIVATION else self._distil
-                cube = self._lifecycle.publish(_derived(form, sources, build(sources, staged, progress)))
+                blob = build(sources, staged, progress)
+                with self._vault.transaction():
+                    cube = self._lifecycle.publish(_derived(form, sources, blob))
+                    self._vault.end_job(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
             self._vault.end_job(job, "undone", f"{type(error).__name__}: {error}")
             raise
-        self._vault.end_job(job, "done", cube.id)
         return cube
+
+    def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
+        """True if these memories, as they are now, were built in this form before and did not prove themselves."""
+        tried = self._vault.ended_jobs(f"promote to {form}", "undone")
+        verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
+        return any(job.payload == _order(sources) and job.note.startswith(verdicts) for job in tried)
 
     def probes(self, cube: MemCube) -> list[Probe]:
         """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
@@ -70,7 +78,7 @@ class Transitions:
                 log.warning("building again: %s", error)
                 self._lifecycle.delete(cube.id)
                 continue
-            if cube.state is State.ACTIVATED:
+            if cube.state is not State.ARCHIVED:
                 return cube
             return self._lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
         return None
@@ -83,13 +91,12 @@ class Transitions:
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
         asked = Request(({"role": "user", "content": question},), memories, activation)
         diff, agreement = self._host.parity(asked)
-        limit = PARITY[self._host.fingerprint["dtype"]]
+        limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
         if not diff <= limit:  # so that a NaN is refused too
             raise Unsupported(
                 f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most {limit:g} "
                 f"is kept; keep these memories as plaintext, or make an adapter of them"
             )
-        staged = staged.with_suffix(".safetensors")
         self._host.save_kv(activation, staged)
         sha256, size = self._vault.store(staged)
         progress(1, 1, 0.0)
@@ -160,6 +167,11 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
         payload=blob,
         sources=_pinned(sources),
     )
+
+
+def _order(sources: Sequence[MemCube]) -> dict[str, list[str]]:
+    """What a job was to promote, in JSON."""
+    return {"sources": [f"{c.id}@{c.version}" for c in sources]}
 
 
 def _pinned(sources: Sequence[MemCube]) -> tuple[Source, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from small_world import Scene, Words, ask, scene, world_facts  # noqa: E402
@@ -157,7 +157,7 @@ def tensors(rows: list[Row], pad: int) -> tuple[torch.Tensor, ...]:
     return torch.from_numpy(ids), torch.from_numpy(positions), mask, torch.from_numpy(labels)
 
 
-def answer_loss(model: Qwen2ForCausalLM, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+def answer_loss(model: LlamaForCausalLM, batch: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy and accuracy over answer tokens; the head runs on those positions alone."""
     ids, positions, mask, labels = batch
     with torch.autocast(ids.device.type, torch.bfloat16):
@@ -167,10 +167,10 @@ def answer_loss(model: Qwen2ForCausalLM, batch: tuple[torch.Tensor, ...]) -> tup
     return torch.nn.functional.cross_entropy(logits, labels[wanted]), (logits.argmax(-1) == labels[wanted]).float().mean()
 
 
-def build_model(tokenizer: PreTrainedTokenizerFast, layers: int, width: int) -> Qwen2ForCausalLM:
-    model = Qwen2ForCausalLM(Qwen2Config(
+def build_model(tokenizer: PreTrainedTokenizerFast, layers: int, width: int) -> LlamaForCausalLM:
+    model = LlamaForCausalLM(LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=width, intermediate_size=width * 8 // 3 // 32 * 32, num_hidden_layers=layers,
-        num_attention_heads=width // HEAD, num_key_value_heads=width // HEAD, tie_word_embeddings=True,
+        num_attention_heads=width // HEAD, num_key_value_heads=width // HEAD, tie_word_embeddings=True, attention_bias=True,
         max_position_embeddings=CONTEXT, rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         attn_implementation="sdpa"))
@@ -179,7 +179,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, layers: int, width: int) -> 
     return model
 
 
-def prime_induction(model: Qwen2ForCausalLM, width: int) -> None:
+def prime_induction(model: LlamaForCausalLM, width: int) -> None:
     """Start with the circuit that such a model has to find before anything else: look back one token, then
     find where the present token stood before and copy what followed (Olsson et al., 2209.11895).
 
@@ -213,7 +213,7 @@ def prime_induction(model: Qwen2ForCausalLM, width: int) -> None:
 class Optimizers:
     """Muon for the matrices, AdamW for the rest; state in safetensors, so that a run can go on."""
 
-    def __init__(self, model: Qwen2ForCausalLM, lr: float) -> None:
+    def __init__(self, model: LlamaForCausalLM, lr: float) -> None:
         named = dict(model.named_parameters())
         self.names = {id(p): n for n, p in named.items()}
         matrices = [p for n, p in named.items() if p.ndim == 2 and "embed" not in n]
@@ -248,13 +248,13 @@ def schedule(step: int, steps: int) -> float:
     return 1.0 if step < 0.6 * steps else max(0.03, (steps - step) / (0.4 * steps))
 
 
-def save_checkpoint(out: Path, model: Qwen2ForCausalLM, optimizers: Optimizers, step: int) -> None:
+def save_checkpoint(out: Path, model: LlamaForCausalLM, optimizers: Optimizers, step: int) -> None:
     state = {f"model|{k}": v.contiguous() for k, v in model.state_dict().items() if k != "lm_head.weight"}
     save_file(state | optimizers.state(), out / "checkpoint.tmp", {"step": str(step)})
     os.replace(out / "checkpoint.tmp", out / "checkpoint.safetensors")
 
 
-def load_checkpoint(out: Path, model: Qwen2ForCausalLM, optimizers: Optimizers) -> int:
+def load_checkpoint(out: Path, model: LlamaForCausalLM, optimizers: Optimizers) -> int:
     from safetensors import safe_open
 
     path = out / "checkpoint.safetensors"
@@ -282,6 +282,8 @@ def main() -> None:
     parser.add_argument("--save-every", type=int, default=100, help="steps between checkpoints")
     parser.add_argument("--stop-after", type=int, help="stop at this step (the schedule stays that of --steps)")
     args = parser.parse_args()
+    if not hasattr(torch.optim, "Muon"):
+        sys.exit(f"training needs torch >= 2.9 for torch.optim.Muon, this is {torch.__version__}; pip install -U torch")
 
     args.out.mkdir(parents=True, exist_ok=True)
     if (args.out / "tokenizer.json").exists():
@@ -320,7 +322,7 @@ def main() -> None:
     print(f"the model is in {args.out / 'model'}; measure it with scripts/eval_small_model.py {args.out / 'model'}")
 
 
-def export(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: dict[str, object]) -> None:
+def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: dict[str, object]) -> None:
     """The folder that the package ships: weights, tokenizer, the settings, and questions about the little world."""
     model.config.memos_languages = ["en"]
     model.float().save_pretrained(folder)

@@ -18,6 +18,7 @@ class Job(NamedTuple):
     kind: str
     payload: dict[str, Any]
     started: datetime
+    note: str = ""  # how it ended
 
 
 class JobList:
@@ -48,7 +49,11 @@ class JobList:
         sql = f"UPDATE jobs SET state = ?, ended = ?, note = ? WHERE state = 'running' AND {which}"
         return self._db.write(sql, state, now(), note, *values)
 
-    def running(self) -> list[Job]:
-        """Oldest first."""
-        rows = self._db.rows("SELECT id, kind, payload, started FROM jobs WHERE state = 'running' ORDER BY started, id")
-        return [Job(id, kind, json.loads(payload), datetime.fromisoformat(at)) for id, kind, payload, at in rows]
+    def all(self, state: str, kind: str | None = None) -> list[Job]:
+        """Those in this state, of one kind or of every kind; oldest first."""
+        rows = self._db.rows(
+            "SELECT id, kind, payload, started, note FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
+            "ORDER BY started, id",
+            *(state, kind),
+        )
+        return [Job(id, kind, json.loads(text), datetime.fromisoformat(at), note) for id, kind, text, at, note in rows]

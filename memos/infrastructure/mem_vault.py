@@ -277,7 +277,11 @@ class MemVault:
 
     def running_jobs(self) -> list[Job]:
         """Oldest first; those of a process that died are ended by the next opening that finds itself alone."""
-        return self._jobs.running()
+        return self._jobs.all("running")
+
+    def ended_jobs(self, kind: str, state: Literal["done", "undone"]) -> list[Job]:
+        """Oldest first, each with the note it ended with."""
+        return self._jobs.all(state, kind)
 
     # audit
 

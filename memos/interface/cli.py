@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Run the steps of an experiment and report what each form of memory cost and gave."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     from memos.config import load_config
     from memos.interface.experiment import Experiment
@@ -50,7 +50,7 @@ def run(
     out = out or Path("out") / settings.experiment.name
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        current: dict[str, int] = {}
+        current: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:
             name = what.split(",")[0].split(":")[0]
@@ -73,7 +73,9 @@ def run(
         )
     vault = settings.vault.path or out / "vault"
     console.print(f"report: {out / 'report.json'}, {out / 'report.png'}", soft_wrap=True)
-    console.print(f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}", soft_wrap=True)
+    console.print(
+        f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}", soft_wrap=True
+    )
 
 
 @app.command()

@@ -18,8 +18,8 @@ _NAMES = (
 ).split()
 _OBJECTS = (
     "Riga Bolivia Estonia plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory "
-    "bassoon zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter finch "
-    "yodelling carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
+    "bassoon zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter "
+    "finch yodelling carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
 ).split()
 _GENERAL = (
     "What is the capital of France?",

@@ -64,7 +64,7 @@ class MemReader:
         intent, words = requests.intent(text, speaker)
         match intent:
             case Intent.FORGET:
-                facts = (*asked(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+                facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
                 return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
             case Intent.REMEMBER:
                 kept = requests.sentences(words)
@@ -146,6 +146,19 @@ class MemReader:
                 groups.append([sentence])
         place = _Origin(origin, heading=passage.heading)
         return [_statement(" ".join(group), place) for group in groups]
+
+
+def _described(words: str, speaker: str) -> list[Fact]:
+    """The facts, with blanks, that a question or a clause describes: "where Mira lives" asks where she does live."""
+    first, *rest = words.split() or [""]
+    for kind in (1, 0):  # "which city I live in" has a noun after its question word
+        head, tail = [first, *rest[:kind]], rest[kind:]
+        plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]
+        for aux in ("", "do", "does", "is", "am", "was", "did", "would"):
+            question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
+            if found := asked(question[0].upper() + question[1:] + "?", speaker):
+                return found
+    return asked(words, speaker)
 
 
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:

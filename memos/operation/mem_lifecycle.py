@@ -6,6 +6,7 @@ A derived cube never outlives the truth of its sources: each method here reaches
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 from memos.cube import Form, MemCube, State, Text
@@ -69,7 +70,8 @@ class MemLifecycle:
                 raise BadTransition(f"cube {cube.id} is {cube.state} and cannot be edited; {way_out}")
             if cube.form is not Form.PLAINTEXT:
                 raise InputError(f"cube {cube.id} ({cube.form}) is derived; edit its sources and promote them again")
-            header = cube.header if segment is None else cube.header.model_copy(update={"segment": segment})
+            changed = {"changed": datetime.now(timezone.utc)} | ({} if segment is None else {"segment": segment})
+            header = cube.header.model_copy(update=changed)
             self._vault.put(cube.model_copy(update={"version": cube.version + 1, "payload": payload, "header": header}))
             self._retire_derived(cube, f"source {cube.id} edited")
             return self._vault.get(cube.id)

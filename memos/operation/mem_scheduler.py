@@ -97,35 +97,33 @@ class MemScheduler:
         if via == "none":
             return Admission()
         chosen = self._groups(self.policy.rank(hits, about), segments)
-        if not chosen:
-            return Admission()
+        if not chosen and via in ("activation", "parametric"):
+            raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
         live = [d for d in derived if d.state is State.ACTIVATED]
-        if via in ("parametric", "auto"):
-            for adapter in (d for d in live if d.form is Form.PARAMETRIC):
-                if set(chosen[0].sources) <= set(adapter.sources):
-                    return Admission(adapter=adapter, internal=chosen[0].cubes)
-        kv = None
-        if via in ("activation", "auto"):
-            kv = max(
-                (d for d in live if d.form is Form.ACTIVATION and _begins(chosen[0], d)),
-                key=lambda d: len(d.sources),
-                default=None,
-            )
-        if via in ("parametric", "activation") and kv is None:
+        adapter = kv = None
+        if chosen and via in ("parametric", "auto"):
+            adapters = (d for d in live if d.form is Form.PARAMETRIC and set(chosen[0].sources) <= set(d.sources))
+            adapter = next(adapters, None)
+        if chosen and via in ("activation", "auto") and adapter is None:  # KV made without an adapter is wrong under it
+            kvs = (d for d in live if d.form is Form.ACTIVATION and _begins(chosen[0], d))
+            kv = max(kvs, key=lambda d: len(d.sources), default=None)
+        if via in ("parametric", "activation") and adapter is kv is None:
             raise EmptyMemory(
                 f"no {via} memory stands for {chosen[0].key or 'these memories'}; promote them first "
                 f"(`promote(ids, to={via!r})` or a promote step), or ask via auto"
             )
+        known = set(adapter.sources) if adapter else set()
+        inside = [c for segment in chosen for c in segment.cubes if Source(id=c.id, version=c.version) in known]
         admitted: list[MemCube] = []
         room = self.config.prompt_tokens
-        for cube in (cube for segment in chosen for cube in segment.cubes):
+        for cube in (c for segment in chosen for c in segment.cubes if c not in inside):
             free = kv is not None and len(admitted) < len(kv.sources)  # these lie in the KV already
             need = 0 if free else tokens(cube.text)
             if need > room:
                 break
             room -= need
             admitted.append(cube)
-        return Admission(cubes=tuple(admitted), activation=kv)
+        return Admission(cubes=tuple(admitted), activation=kv, adapter=adapter, internal=tuple(inside))
 
     def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
         """The groups of the best-ranked memories, best first."""
@@ -158,7 +156,7 @@ class MemScheduler:
                 for d in mine
                 if d.form in held and set(d.sources) < set(held[d.form].sources)
             ]
-            quiet_s = (now - max(c.header.created for c in segment.cubes)).total_seconds()
+            quiet_s = (now - max(c.header.changed or c.header.created for c in segment.cubes)).total_seconds()
             if form := self.policy.form(heat, quiet_s, held):
                 promotes.append(Move(form, segment, why=f"heat {heat:.1f}"))
         gives += [
@@ -167,18 +165,32 @@ class MemScheduler:
             if self.policy.cold(heats.get(d.id, 0.0))
         ]
         given = {m.cube.id for m in gives if m.cube}
-        return gives + self._over_budget([d for d in live if d.id not in given], heats) + promotes
+        over, room = self._over_budget([d for d in live if d.id not in given], heats)
+        return gives + over + [m for m in promotes if _need(m, derived) <= room[m.to or Form.PLAINTEXT]]
 
-    def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> list[Move]:
-        """Give up the coldest while KV bytes or adapters are over their budgets."""
+    def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> tuple[list[Move], dict[Form, int]]:
+        """Give up the coldest that do not fit their budget (bytes of KV, number of adapters); and what room is left."""
         moves = []
         room = {Form.ACTIVATION: self.config.kv_bytes, Form.PARAMETRIC: self.config.adapters}
         for cube in sorted(derived, key=lambda d: -heats.get(d.id, 0.0)):
-            assert cube.blob
-            room[cube.form] -= cube.blob.bytes if cube.form is Form.ACTIVATION else 1
-            if room[cube.form] < 0:
+            if _size(cube) > room[cube.form]:
                 moves.append(Move(None, cube=cube, why=f"over the budget of {cube.form}"))
-        return moves
+            else:
+                room[cube.form] -= _size(cube)
+        return moves, room
+
+
+def _size(cube: MemCube) -> int:
+    """What a derived cube takes of its budget."""
+    assert cube.blob
+    return cube.blob.bytes if cube.form is Form.ACTIVATION else 1
+
+
+def _need(move: Move, derived: Sequence[MemCube]) -> int:
+    """What a promotion takes of its budget: as much as before, so that what was given up for want of room stays out."""
+    assert move.segment
+    before = (d for d in derived if d.form is move.to and d.sources == move.segment.sources)
+    return max((_size(d) for d in before), default=1)
 
 
 def _begins(segment: Segment, activation: MemCube) -> bool:

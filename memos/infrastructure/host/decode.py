@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig
-from memos.errors import ContextOverflow
+from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.kv import Activation, cache_of
 
 
@@ -112,11 +113,11 @@ class Decoder:
         ]
 
     def _fits(self, row: Row, config: DecodeConfig) -> None:
-        need = row.past_length + len(row.ids) + config.max_new_tokens
-        if self.context and need > self.context:
+        prompt, answer = row.past_length + len(row.ids), config.max_new_tokens
+        if self.context and prompt + answer > self.context:
             raise ContextOverflow(
-                f"{row.past_length + len(row.ids)} tokens of prompt and {config.max_new_tokens} of answer do not fit the model's "
-                f"context of {self.context}; lower scheduler.prompt_tokens or decode.max_new_tokens, or shorten the question"
+                f"{prompt} tokens of prompt and {answer} of answer do not fit the model's context of {self.context}; "
+                f"lower scheduler.prompt_tokens or decode.max_new_tokens, or shorten the question"
             )
 
     @torch.inference_mode()
@@ -124,7 +125,7 @@ class Decoder:
         self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
-        step = prefill_inputs(rows, model.device, self._pad)
+        step = prefill_inputs(rows, next(model.parameters()).device, self._pad)
         for n in range(config.max_new_tokens):
             out = model(**step, use_cache=True, logits_to_keep=1)
             chosen = [
@@ -135,12 +136,18 @@ class Decoder:
                 stream.done = stream.done or token in self._ends
                 if not stream.done:
                     stream.ids.append(token)
+                    stream.done = n + 1 == config.max_new_tokens
             yield
-            if all(s.done for s in streams) or n + 1 == config.max_new_tokens:
+            if all(s.done for s in streams):
                 return
+            if getattr(out, "past_key_values", None) is None:
+                raise Unsupported(
+                    f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
+                    f"set model.path to a model with attention"
+                )
             ones = step["attention_mask"].new_ones(len(rows), 1)
             step = {
-                "input_ids": torch.tensor(chosen, device=model.device)[:, None],
+                "input_ids": torch.tensor(chosen, device=out.logits.device)[:, None],
                 "position_ids": step["position_ids"][:, -1:] + 1,
                 "attention_mask": torch.cat([step["attention_mask"], ones], dim=1),
                 "past_key_values": out.past_key_values,
@@ -153,7 +160,8 @@ class Decoder:
             return int(logits.argmax())
         p, order = torch.softmax(logits / config.temperature, -1).sort(descending=True)
         p = p * (p.cumsum(-1) - p < config.top_p)  # the first token that reaches top_p is kept
-        return int(order[torch.multinomial(p, 1, generator=generator)])
+        # drawn in token order: rounding, which differs in a batch, may swap nearly equal tokens in the sorted one
+        return int(torch.multinomial(torch.zeros_like(p).scatter(0, order, p), 1, generator=generator))
 
     def _text(self, stream: _Stream) -> str:
         return str(self._tokenizer.decode(stream.ids, skip_special_tokens=True))
@@ -171,7 +179,7 @@ def _clock(model: torch.nn.Module) -> float:
     return time.perf_counter()
 
 
-def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[str, torch.Tensor | DynamicCache]:
+def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[str, Any]:
     """Arguments of the first forward of a batch, padded on the left.
 
     A row lies as [padding, past, padding, ids]: attention_mask [B, P + T] says what is real, position_ids

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig, DistilConfig, ModelConfig
 from memos.cube import Contrast, Probe
-from memos.errors import FingerprintMismatch, NoProbes
+from memos.errors import FingerprintMismatch, HostError, NoProbes
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
 from memos.infrastructure.host.kv import Activation, encode, load_activation, save_activation
@@ -66,6 +66,8 @@ class Host:
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ModelConfig = ModelConfig()
     ) -> None:
+        if model.training:
+            raise HostError("the model is in training mode, where dropout changes answers; call model.eval() first")
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.prompts = PromptFormat(tokenizer, config)
         self.decoder = Decoder(tokenizer, model, self.prompts.stop)
@@ -145,6 +147,10 @@ class Host:
             yield self._serving(adapter)
 
     def _row(self, request: Request) -> Row:
+        if request.past and request.adapter:
+            raise FingerprintMismatch(
+                "KV made by the base model is wrong under an adapter; use one of them in a request"
+            )
         prompt = self.prompts.build(request.memories, request.messages)
         return self._after(prompt, request.past)
 
@@ -164,6 +170,12 @@ class Host:
         prompt = self.prompts.build(request.memories, request.messages)
         inputs = prefill_inputs([self._after(prompt, request.past)], self.model.device, 0)
         return self.model(**inputs, use_cache=True, logits_to_keep=len(prompt.tail)).logits[0].float().cpu()
+
+    def release(self) -> None:
+        """Let go of all adapters in memory."""
+        with self._adapter_lock:
+            self._resident.clear()
+            self._adapted = None
 
     # -- activation ----------------------------------------------------------------------------------------
 
@@ -207,10 +219,9 @@ class Host:
                 f"the model answers none of {len(taught)} probes even with the memory in its context; "
                 f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
             )
-        examples = self._examples(
-            [self._prompt(x.probe.question) for x, _ in right], [self._prompt(x.probe.question, x.memories) for x, _ in right],
-            [ids for _, ids in right], config.top_logits,
-        )  # fmt: skip
+        alone = [self._prompt(x.probe.question) for x, _ in right]
+        told = [self._prompt(x.probe.question, x.memories) for x, _ in right]
+        examples = self._examples(alone, told, [ids for _, ids in right], config.top_logits)
         kept = [self._prompt(k.question, k.memories) for k in keep if not k.held_out]
         held = self._examples(kept, kept, self._greedy(kept), config.top_logits)
         student = lora.fresh_adapter(self.model, config)

@@ -35,10 +35,11 @@ class Activation:
         return sum(t.numel() * t.element_size() for layer in self.layers for t in layer)
 
     def digest(self) -> str:
-        """sha256 over all keys and values."""
-        digest = hashlib.sha256()
+        """sha256 over the ids and all keys and values."""
+        digest = hashlib.sha256(json.dumps(self.ids).encode())
         for layer in self.layers:
             for tensor in layer:
+                digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
                 digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
@@ -67,21 +68,23 @@ def encode(model: PreTrainedModel, ids: Sequence[int]) -> Activation:
     """
     row = torch.tensor([list(ids)], device=model.device)
     positions = torch.arange(len(ids), device=model.device)[None]
-    cache = model(
+    out = model(
         input_ids=row,
         position_ids=positions,
         past_key_values=DynamicCache(config=model.config),
         use_cache=True,
         logits_to_keep=1,
-    ).past_key_values
+    )
+    cache = getattr(out, "past_key_values", None)  # a pure state space model has none
     layers = []
     for n, layer in enumerate(getattr(cache, "layers", ())):
-        if type(layer) is not DynamicLayer or layer.keys is None or layer.keys.shape[-2] != len(ids):
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if type(layer) is not DynamicLayer or keys is None or values is None or keys.shape[-2] != len(ids):
             raise Unsupported(
-                f"{model.config.model_type} keeps layer {n} as {type(layer).__name__}, not as keys and values of every token; "
-                f"its memories can be plaintext or parametric"
+                f"{model.config.model_type} keeps layer {n} as {type(layer).__name__}, not as keys and values of every "
+                f"token; its memories can be plaintext or parametric"
             )
-        layers.append((layer.keys, layer.values))
+        layers.append((keys, values))
     if not layers:
         raise Unsupported(
             f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
@@ -120,18 +123,20 @@ def load_activation(path: Path, fingerprint: dict[str, str], device: torch.devic
             header = f.metadata() or {}
             if header.get("layout") != LAYOUT:
                 raise FingerprintMismatch(
-                    f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; promote its sources again"
+                    f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
+                    f"promote its sources again"
                 )
             require_same_host(json.loads(header["fingerprint"]), fingerprint, path.name)
-            names = sorted(f.keys())
-            tensors = {name: f.get_tensor(name) for name in names}
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+            layers = tuple(
+                (f.get_tensor(f"layers.{n:03d}.k"), f.get_tensor(f"layers.{n:03d}.v"))
+                for n in range(len(f.keys()) // 2)
+            )
+        activation, digest = Activation(tuple(json.loads(header["ids"])), layers), header["digest"]
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise CorruptBlob(
             f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
         ) from error
-    layers = tuple((tensors[f"layers.{n:03d}.k"], tensors[f"layers.{n:03d}.v"]) for n in range(len(names) // 2))
-    activation = Activation(tuple(json.loads(header["ids"])), layers)
-    if activation.digest() != header["digest"]:
+    if activation.digest() != digest:
         raise CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
     return activation
 

@@ -67,8 +67,8 @@ def fresh_adapter(model: PreTrainedModel, config: DistilConfig) -> PeftModel:
             return get_peft_model(twin(model), lora)
     except ValueError as error:
         raise Unsupported(
-            f"peft finds nothing to adapt in {model.config.model_type} with distil.targets {config.targets!r}: {error}; "
-            f"name the model's linear layers in distil.targets, or keep its memories as plaintext or KV"
+            f"peft finds nothing to adapt in {model.config.model_type} with distil.targets {config.targets!r}: "
+            f"{error}; name the model's linear layers in distil.targets, or keep its memories as plaintext or KV"
         ) from error
 
 
@@ -177,7 +177,7 @@ def _answer_logits(
 
 def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None:
     """A folder that plain peft loads: adapter_config.json, adapter_model.safetensors; and our card.json."""
-    student.save_pretrained(folder, safe_serialization=True)
+    student.save_pretrained(str(folder), safe_serialization=True)
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card; ours is card.json
     config = folder / "adapter_config.json"
     settings = json.loads(config.read_text("utf-8"))
@@ -227,6 +227,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     if stored != expected:
         loaded.delete_adapter(name)
         raise CorruptBlob(
-            f"adapter {folder.name} has {len(stored)} tensors, its config asks for {len(expected)}; promote its sources again"
+            f"adapter {folder.name} has {len(stored)} tensors, its config asks for {len(expected)}; "
+            f"promote its sources again"
         )
     return loaded.eval()

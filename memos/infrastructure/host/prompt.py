@@ -14,6 +14,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from memos.config import ModelConfig
+from memos.errors import HostError
 
 Message = dict[str, str]
 _MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
@@ -35,6 +36,8 @@ class PromptFormat:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: ModelConfig) -> None:
         self._tokenizer, self._config = tokenizer, config
+        if config.template == "chat" and not tokenizer.chat_template:
+            raise HostError("model.template is chat, but the tokenizer has no chat template; set it to auto or plain")
         self.chat = config.template == "chat" or (config.template == "auto" and bool(tokenizer.chat_template))
         self.stop = () if self.chat else ("\nUser:",)
 
@@ -42,24 +45,25 @@ class PromptFormat:
     def identity(self) -> str:
         """What the ids depend on beside the tokenizer; part of the fingerprint."""
         c = self._config
-        return "\0".join(
-            (str(self._tokenizer.chat_template) if self.chat else "plain", c.system, c.memory_header, c.memory_line)
-        )
+        # Filled too, since a template may write today's date before the memories.
+        filled = self._fill(f"{c.system}{c.memory_header}{_MEMORIES}", [{"role": "user", "content": ""}])
+        return "\0".join((str(self._tokenizer.chat_template) if self.chat else "plain", filled, c.memory_line))
 
     def ids(self, text: str) -> list[int]:
         """Plain tokenisation: nothing is added before or after."""
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def line(self, memory: str) -> list[int]:
-        """One memory as it stands in a prompt."""
-        return self.ids(self._config.memory_line.format(text=memory))
+        """One memory as it stands in a prompt. What it says is text, never a control token."""
+        line = self._config.memory_line.format(text=memory)
+        return list(self._tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"])
 
     def build(self, memories: Sequence[str], messages: Sequence[Message]) -> Prompt:
         """The whole prompt; without memories the prefix is empty and no header is shown."""
         if not memories:
             return Prompt((), tuple(self._encode(self._fill(self._config.system, messages))))
         text = self._fill(f"{self._config.system}{self._config.memory_header}{_MEMORIES}", messages)
-        head, tail = text.split(_MEMORIES)
+        head, _, tail = text.partition(_MEMORIES)
         prefix = self._encode(head) + [i for memory in memories for i in self.line(memory)]
         return Prompt(tuple(prefix), tuple(self.ids(tail)))
 
