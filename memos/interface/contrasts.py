@@ -16,11 +16,15 @@ _NAMES = (
     "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
     "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel"
 ).split()
-_OBJECTS = (
-    "Riga Bolivia Estonia plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory "
-    "bassoon zither Catalan Latvian polo sledding hazelnuts oats Dublin Ghana baker tailor buttermilk barley otter "
-    "finch yodelling carving amber khaki banjo fiddle Basque Tamil curling rafting cashews rye"
+_THINGS = (
+    "plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory bassoon zither polo "
+    "sledding hazelnuts oats baker tailor buttermilk barley otter finch yodelling carving amber khaki banjo fiddle "
+    "curling rafting cashews rye weaver"
 ).split()
+_PROPER = (
+    "Riga Latvia Tallinn Bolivia Ghana Estonia Tamil Basque Catalan Arbor Zenith Orion Ilona Rufus Selma Viggo".split()
+)
+_PROPER_RELATIONS = {"city", "employer", "language", "sister", "boss", "friend", "book", "trip"}
 _GENERAL = (
     "What is the capital of France?",
     "How many days are in a week?",
@@ -42,7 +46,7 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
     out: list[Contrast] = []
     for held_out in (False, True):
         rng = random.Random(f"{seed}:{held_out}")
-        maker = _Maker(facts, rng, _NAMES[held_out::2], _OBJECTS[held_out::2], held_out)
+        maker = _Maker(facts, rng, held_out)
         own = [*known[held_out::2]]
         rng.shuffle(own)
         out += [Contrast(question=q, held_out=held_out) for q in (*_GENERAL[held_out::2], *own[: size // 2])]
@@ -54,22 +58,30 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
 class _Maker:
     """Draws prompts of one half."""
 
-    def __init__(
-        self, facts: Sequence[Fact], rng: random.Random, names: Sequence[str], objects: Sequence[str], held_out: bool
-    ) -> None:
+    def __init__(self, facts: Sequence[Fact], rng: random.Random, held_out: bool) -> None:
         taken = {word for f in facts for word in (*f.subject.split(), *f.object.split())}
         self._facts, self._rng, self._held_out = list(facts), rng, held_out
-        self._names = [n for n in names if n not in taken]
-        self._objects = [o for o in objects if o not in taken]
+        self._names, self._things, self._proper = (
+            [word for word in words[held_out::2] if word not in taken] for words in (_NAMES, _THINGS, _PROPER)
+        )
         self._pairs = {(f.subject, f.relation) for f in facts}
         self._subjects = sorted({f.subject for f in facts}) or self._names[:1]
+
+    def _object(self, relation: str) -> str:
+        match relation:
+            case "birthday":
+                return f"{self._rng.randint(1, 28)} {self._rng.choice(('April', 'July', 'August'))}"
+            case "code":
+                return str(self._rng.randint(1000, 9999))
+            case _:
+                return self._rng.choice(self._proper if relation in _PROPER_RELATIONS else self._things)
 
     def closed(self) -> Contrast:
         """A neighbour of the facts, with nothing in the context: nobody has said it."""
         rng, relations = self._rng, sorted(phrasebook())
         if rng.random() < 0.25:
             relation = phrasebook()[rng.choice(relations)]
-            question = relation.fill(rng.choice(relation.who), "", rng.choice(self._objects))
+            question = relation.fill(rng.choice(relation.who), "", self._object(relation.name))
             return Contrast(question=question, held_out=self._held_out)
         about_ours = rng.random() < 0.5
         pair = (rng.choice(self._subjects if about_ours else self._names), rng.choice(relations))
@@ -83,11 +95,11 @@ class _Maker:
         said: dict[tuple[str, str], str] = {}
         if override and self._facts:
             fact = rng.choice(self._facts)
-            said[fact.subject, fact.relation] = rng.choice(self._objects)
+            said[fact.subject, fact.relation] = self._object(fact.relation)
         while len(said) < rng.randint(2, 4):
             pair = (rng.choice(self._names), rng.choice(sorted(phrasebook())))
             if pair not in self._pairs:
-                said[pair] = rng.choice(self._objects)
+                said[pair] = self._object(pair[1])
         asked = next(iter(said)) if override else rng.choice(list(said))
         lines = [self._say(subject, name, obj) for (subject, name), obj in said.items()]
         rng.shuffle(lines)

@@ -74,13 +74,31 @@ def test_a_request_becomes_one_operation(text: str, kind: type, words: str) -> N
     assert words == (op.question if isinstance(op, Recall) else op.query if isinstance(op, Forget) else op.text)
 
 
-def test_a_request_carries_its_facts_and_subjects() -> None:
+def test_a_request_carries_its_facts_and_subject() -> None:
     op = reader.request("Remember that I live in Oslo", "Tom")
     assert isinstance(op, Add)
     assert op.facts == (Fact(subject="Tom", relation="city", object="Oslo"),)
     assert (op.speaker, op.segment, op.kind) == ("Tom", "Tom", "fact")
-    forget = reader.request("Forget where I live", "Tom")
-    assert isinstance(forget, Forget) and forget.about == ("Tom",)
+
+
+@pytest.mark.parametrize(
+    "text, subject, relation, obj",
+    [
+        ("Forget where I live", "Tom", "city", ""),
+        ("Forget where Mira lives", "Mira", "city", ""),
+        ("Forget which city I live in", "Tom", "city", ""),
+        ("Please forget that I live in Oslo.", "Tom", "city", "Oslo"),
+        ("Forget my job.", "Tom", "job", ""),
+    ],
+)
+def test_what_is_to_be_forgotten_is_a_fact_with_blanks(text: str, subject: str, relation: str, obj: str) -> None:
+    op = reader.request(text, "Tom")
+    assert isinstance(op, Forget)
+    assert op.facts == (Fact(subject=subject, relation=relation, object=obj),)
+
+
+def test_what_is_no_fact_is_forgotten_by_its_words() -> None:
+    assert reader.request("Forget the zorb.", "Tom") == Forget(query="the zorb")
 
 
 def test_an_empty_request_is_refused() -> None:
