@@ -119,7 +119,7 @@ def batch_rows(encoder: Encoder, rng: random.Random, size: int, progress: float,
             continue
         closed = rng.random() < 0.06
         s = scene(rng, 0 if closed else rng.randint(max(1, most // 3) if rng.random() < 0.7 else 1, most), questions,
-                  Words(), updated=updated, world=0.7 if closed else 0.08, chatter=rng.choice((0.0, 0.3, 0.8)))
+                  Words(), updated=updated, world=0.7 if closed else 0.08, who=0.2, chatter=rng.choice((0.0, 0.3, 0.8)))
         rows.append(encoder.row(s, dialogue=rng.random() < 0.12, gap=rng.randint(0, 900) if rng.random() < 0.25 else 0))
     return rows
 

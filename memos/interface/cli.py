@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from memos.errors import EmptyMemory, MemosError
 
@@ -17,8 +18,24 @@ if TYPE_CHECKING:
     from memos.cube import MemCube
     from memos.kernel import MemOS, Reply
 
+
+class _Named(TyperGroup):
+    """Says what went wrong, and ends with its exit code. A wrong command line is typer's own: 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MemosError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("interrupted; what was acknowledged is kept, the same command goes on from there", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="memos",
+    cls=_Named,
     help="A memory operating system for local language models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -69,7 +86,8 @@ def run(
     if report["parity"]:
         parity = report["parity"]
         console.print(
-            f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, top-1 agreement {parity['top1_agreement']:.3f}"
+            f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, "
+            f"top-1 agreement {parity['top1_agreement']:.3f}"
         )
     vault = settings.vault.path or out / "vault"
     console.print(f"report: {out / 'report.json'}, {out / 'report.png'}", soft_wrap=True)
@@ -108,10 +126,12 @@ def _read_line() -> str | None:
 
 
 def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], user: str | None) -> None:
-    """One message and its answer. An error is said, and the talk goes on."""
+    """One message and its answer. To a person an error is said and the talk goes on; a script ends with it."""
     try:
         reply = kernel.chat(message, turns=turns, user=user, on_text=lambda piece: print(piece, end="", flush=True))
     except MemosError as error:
+        if not sys.stdin.isatty():
+            raise
         print(f"error: {error}", file=sys.stderr)
         return
     answered = bool(reply.prompt_tokens)  # and so streamed already
@@ -148,7 +168,8 @@ def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
         cubes = kernel.cubes(user=user)
     if not cubes:
         raise EmptyMemory(
-            f"the vault {vault} holds no memories of {user or 'this user'}; add some with `memos chat` or an ingest step"
+            f"the vault {vault} holds no memories of {user or 'this user'}; "
+            f"add some with `memos chat` or an ingest step"
         )
     table = Table(box=None)
     for name in ("id", "form", "state", "segment", "recalls", "content"):
@@ -195,12 +216,4 @@ def _open(vault: Path) -> MemOS:
 
 def main() -> None:
     """Entry point of the `memos` command."""
-    try:
-        app(standalone_mode=False)
-    except MemosError as error:
-        sys.exit(f"error: {error}")
-    except typer.Exit as error:
-        sys.exit(error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        print("interrupted; what was acknowledged is kept, and the same command goes on from there", file=sys.stderr)
-        sys.exit(130)
+    app()

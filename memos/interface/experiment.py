@@ -23,7 +23,7 @@ from typing_extensions import assert_never
 
 from memos.config import AskStep, Config, DemoteStep, IngestStep, PromoteStep, Step, TickStep
 from memos.cube import Form, MemCube, Probe, State
-from memos.errors import EmptyMemory, GateRejected, InputError
+from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
 from memos.kernel import MemOS, Reply
 
 VERSIONS = ("memos", "torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
@@ -72,7 +72,7 @@ class Experiment:
             "parity": None,
         }
         if self._results_file.is_file() and not fresh:
-            found: Results = json.loads(self._results_file.read_text("utf-8"))
+            found = _read(self._results_file)
             if found["done"] < len(self.config.experiment.steps):
                 if found["config"] == self._digest:
                     return found
@@ -80,10 +80,13 @@ class Experiment:
                     f"{self.out} holds an unfinished run of another config; choose another --out, "
                     f"or begin anew with --fresh"
                 )
-        if self.config.vault.path is None:
-            _set_aside(self.out / "vault")
-        self.out.mkdir(parents=True, exist_ok=True)
-        _write(self._results_file, begun)
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            if self.config.vault.path is None:
+                _set_aside(self.out / "vault")
+            _write(self._results_file, begun)
+        except OSError as error:
+            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
         return begun
 
     def _step(self, kernel: MemOS, step: Step, results: Results) -> None:
@@ -117,12 +120,22 @@ class Experiment:
 
     def _ask(self, kernel: MemOS, via: Any, file: Path, results: Results) -> Results:
         questions = read_questions(file)
+        if via != "none" and not kernel.cubes():
+            raise EmptyMemory(
+                f"nothing is remembered that could be asked via {via}; put an ingest step before this one"
+            )
         replies: list[Results] = []
         asked: list[Reply] = []
         right, diffs = 0, []
         used: dict[str, MemCube] = {}
         for n, probe in enumerate(questions, start=1):
-            reply = kernel.ask(probe.question, via=via)
+            try:
+                reply = kernel.ask(probe.question, via=via)
+            except EmptyMemory as error:  # one of its memories did not take this form: not answered, so not right
+                if n == len(questions) and not asked:
+                    raise
+                replies.append({"question": probe.question, "expected": probe.answer, "answer": "", "why": str(error)})
+                continue
             right += probe.holds(reply.text)
             replies.append(
                 {
@@ -163,18 +176,21 @@ class Experiment:
             else [[c.id for c in s.cubes] for s in self._by_rule(kernel, promotion)]
         )
         if not groups:
-            raise EmptyMemory(
-                f"nothing to promote to {promotion.to}: no memory is hot enough yet; ask first, or use rule: all"
-            )
+            what = "nothing is remembered; put an ingest step before this one"
+            if promotion.rule == "hot":
+                what = "no memory is hot enough yet; ask first, or use rule: all"
+            raise EmptyMemory(f"nothing to promote to {promotion.to}: {what}")
+        what = "distil" if promotion.to is Form.PARAMETRIC else "encode"
         for n, ids in enumerate(groups, start=1):
             began = time.perf_counter()
             row: Results = {"to": str(promotion.to), "sources": ids, "accepted": True}
             try:
-                blob = kernel.promote(ids, promotion.to, progress=self._training(f"distil {n} of {len(groups)}")).blob
+                blob = kernel.promote(ids, promotion.to, progress=self._training(f"{what} {n} of {len(groups)}")).blob
                 assert blob
                 row |= {"bytes": blob.bytes, "seconds": blob.build_s, **blob.scores}
-            except GateRejected as error:
-                row |= {"accepted": False, "why": str(error), "seconds": time.perf_counter() - began, **error.scores}
+            except PromotionError as error:
+                scores = error.scores if isinstance(error, GateRejected) else {}
+                row |= {"accepted": False, "why": str(error), "seconds": time.perf_counter() - began, **scores}
             results["promotions"] = [
                 p for p in results["promotions"] if (p["to"], p["sources"]) != (row["to"], ids)
             ] + [row]
@@ -236,6 +252,15 @@ def _set_aside(vault: Path) -> None:
     """Give a new run an empty vault without deleting an old one: somebody may have talked to it since."""
     if vault.exists():
         vault.rename(next(p for n in itertools.count(1) if not (p := vault.with_name(f"vault.{n}")).exists()))
+
+
+def _read(path: Path) -> Results:
+    """What an earlier run has done. Raises InputError."""
+    try:
+        found: Results = json.loads(path.read_text("utf-8"))
+        return found | {"done": int(found["done"]), "config": str(found["config"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None
 
 
 def _write(path: Path, data: Results) -> None:

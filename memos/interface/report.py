@@ -16,11 +16,18 @@ def size(n: float) -> str:
     return f"{n / scale:.0f} {unit}" if scale == 1 else f"{n / scale:.1f} {unit}"
 
 
+def _table(title: str, *names: str) -> Table:
+    """Numbers to the right of a first column, narrow enough for 80 characters."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True)
+    for n, name in enumerate(names):
+        table.add_column(name, justify="right" if n else "left", no_wrap=True)
+    return table
+
+
 def phases_table(report: dict[str, Any]) -> Table:
     """What each form gave and cost."""
-    table = Table(title=f"{report['name']}: {report['model']['path']} on {report['device']}", title_justify="left")
-    for name in ("memory as", "questions", "accuracy", "prompt tokens", "TTFT p50", "bytes held", "build"):
-        table.add_column(name, justify="left" if name == "memory as" else "right", no_wrap=True)
+    columns = ("memory as", "questions", "accuracy", "prompt tokens", "TTFT p50", "bytes held", "build")
+    table = _table(f"{report['name']}: {report['model']['path']} on {report['device']}", *columns)
     for p in report["phases"]:
         table.add_row(
             p["via"], str(p["questions"]), f"{p['accuracy']:.2f}", f"{p['prompt_tokens_mean']:.1f}",
@@ -31,10 +38,8 @@ def phases_table(report: dict[str, Any]) -> Table:
 
 def promotions_table(report: dict[str, Any]) -> Table:
     """What was promoted, and what the gate measured."""
-    table = Table(title="promotions", title_justify="left")
     names = ("reliability", "generality", "locality", "in_context")
-    for name in ("to", "memories", "accepted", *names, "seconds"):
-        table.add_column(name.replace("_", "-"), justify="left" if name == "to" else "right", no_wrap=True)
+    table = _table("promotions", "to", "memories", "accepted", *(n.replace("_", "-") for n in names), "seconds")
     for p in report["promotions"]:
         scores = [f"{p[name]:.2f}" if name in p else "" for name in names]
         table.add_row(p["to"], str(len(p["sources"])), "yes" if p["accepted"] else "no", *scores, f"{p['seconds']:.1f}")

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from memos.config import DecodeConfig, ModelConfig
-from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
+from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 
@@ -139,6 +139,17 @@ def test_a_sliding_window_still_reads_text(tiny: Callable[[str], Host]) -> None:
 def test_a_model_without_attention_is_refused_with_its_first_answer(tiny: Callable[[str], Host]) -> None:
     with pytest.raises(Unsupported, match="Mamba2ForCausalLM returns no past_key_values.*set model.path"):
         tiny("mamba2").answer(Request(ASKED, MEMORIES))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_memories_that_fill_the_context_are_refused_with_the_numbers(tiny: Callable[[str], Host], name: str) -> None:
+    host = tiny(name)
+    lines = tuple(f"Mira owns {n} cats." for n in range(100))
+    fits = max(n for n in range(100) if len(host.prompts.prefix(lines[:n])) < 256)
+    assert len(host.encode(lines[:fits]).ids) < 256
+    tokens = len(host.prompts.prefix(lines[: fits + 1]))
+    with pytest.raises(ContextOverflow, match=f"{fits + 1} memories of {tokens} tokens leave no room .* of 256; encode"):
+        host.encode(lines[: fits + 1])
 
 
 def test_values_that_are_not_finite_are_refused(tiny: Callable[[str], Host]) -> None:

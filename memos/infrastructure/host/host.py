@@ -25,7 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig, DistilConfig, ModelConfig
 from memos.cube import Contrast, Probe
-from memos.errors import FingerprintMismatch, HostError, NoProbes
+from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
 from memos.infrastructure.host.kv import Activation, encode, load_activation, save_activation
@@ -180,8 +180,14 @@ class Host:
     # -- activation ----------------------------------------------------------------------------------------
 
     def encode(self, memories: Sequence[str]) -> Activation:
-        """The KV of the memories as one exact prefix, in the order given. Raises Unsupported."""
-        return encode(self.model, self.prompts.prefix(memories))
+        """The KV of the memories as one exact prefix, in the order given. Raises Unsupported, ContextOverflow."""
+        ids, context = self.prompts.prefix(memories), self.decoder.context
+        if context and len(ids) >= context:
+            raise ContextOverflow(
+                f"{len(memories)} memories of {len(ids)} tokens leave no room in the model's context of {context}; "
+                f"encode fewer of them at once"
+            )
+        return encode(self.model, ids)
 
     def save_kv(self, activation: Activation, path: Path) -> None:
         save_activation(activation, path, self.fingerprint)

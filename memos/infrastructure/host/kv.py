@@ -126,7 +126,7 @@ def load_activation(path: Path, fingerprint: dict[str, str], device: torch.devic
                     f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
                     f"promote its sources again"
                 )
-            require_same_host(json.loads(header["fingerprint"]), fingerprint, path.name)
+            require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
             layers = tuple(
                 (f.get_tensor(f"layers.{n:03d}.k"), f.get_tensor(f"layers.{n:03d}.v"))
                 for n in range(len(f.keys()) // 2)

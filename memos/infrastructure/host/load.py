@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
@@ -40,6 +41,10 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
         dtype = "auto" if device.type == "cuda" else torch.float32
     transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
     try:
+        if not Path(path).is_dir():
+            hf_hub_download(
+                path, "config.json"
+            )  # asked for once: each look-up retries for long where there is no network
         tokenizer = _load_tokenizer(path, config.trust_remote_code)
         model: Any = AutoModelForCausalLM.from_pretrained(
             path,
@@ -48,7 +53,9 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
             trust_remote_code=config.trust_remote_code,
             use_safetensors=True,  # never a pickle
         )
-    except (OSError, ValueError, SafetensorError) as error:
+        if not tokenizer("a", add_special_tokens=False)["input_ids"]:
+            raise ValueError("it has no tokenizer files")
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: tensors of another shape
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelNotFound(
             f"model.path {config.path!r} does not load as a causal language model with safetensors weights: {reason}; "

@@ -196,8 +196,8 @@ def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
     """The card of an adapter that fits this host. Raises FingerprintMismatch or CorruptBlob."""
     try:
         card = json.loads((folder / CARD).read_text("utf-8"))
-        require_same_host(card["fingerprint"], fingerprint, f"adapter {folder.name}")
-    except (OSError, ValueError, KeyError) as error:
+        require_same_host(dict(card["fingerprint"]), fingerprint, f"adapter {folder.name}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CorruptBlob(
             f"adapter {folder.name} has no readable {CARD} ({error}); demote its cube, or promote its sources again"
         ) from error
@@ -210,18 +210,21 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     Raises CorruptBlob for a file that peft cannot read or whose tensors are not exactly those of the adapter.
     """
     try:
-        if isinstance(model, PeftModel):
-            model.load_adapter(str(folder), adapter_name=name, is_trainable=False)
-            loaded = model
-        else:
-            loaded = PeftModel.from_pretrained(twin(model), str(folder), adapter_name=name, is_trainable=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what peft warns of is refused below
+            if isinstance(model, PeftModel):
+                model.load_adapter(str(folder), adapter_name=name, is_trainable=False)
+                loaded = model
+            else:
+                loaded = PeftModel.from_pretrained(twin(model), str(folder), adapter_name=name, is_trainable=False)
         with safe_open(folder / "adapter_model.safetensors", "pt") as f:
             stored = set(f.keys())
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:  # peft checks nothing
         if isinstance(model, PeftModel) and name in model.peft_config:
             model.delete_adapter(name)  # peft leaves the name behind when a shape does not fit
+        reason = " ".join(str(error).split())[:200]  # peft may name every tensor
         raise CorruptBlob(
-            f"adapter {folder.name} does not load: {error}; demote its cube, or promote its sources again"
+            f"adapter {folder.name} does not load: {reason}; demote its cube, or promote its sources again"
         ) from error
     expected = set(get_peft_model_state_dict(loaded, adapter_name=name))
     if stored != expected:
