@@ -228,7 +228,9 @@ def scene(rng: random.Random, n_facts: int, n_questions: int, words: Words = Wor
             used.add(was)
             old[fact.subject, fact.relation] = was
             said.append((at * rng.random(), state(rng, Fact(fact.subject, fact.relation, was))))
-        said.append((at, state(rng, fact, update=(fact.subject, fact.relation) in old and rng.random() < 0.7)))
+        # "now lives in" is said without an earlier statement too, as when that one is out of the memory
+        changed = rng.random() < (0.7 if (fact.subject, fact.relation) in old else 0.2)
+        said.append((at, state(rng, fact, update=changed)))
     for _ in range(sum(rng.random() < chatter for _ in range(n_facts + 1))):
         remark = rng.choice(CHATTER)
         said.append((rng.random(), f"{rng.choice(people)}: {remark[0].upper() + remark[1:]}."))

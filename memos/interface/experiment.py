@@ -64,6 +64,7 @@ class Experiment:
     def _resume(self, fresh: bool) -> Results:
         begun: Results = {
             "config": self._digest,
+            "steps": len(self.config.experiment.steps),
             "done": 0,
             "seconds": 0.0,
             "phases": [],
@@ -73,7 +74,7 @@ class Experiment:
         }
         if self._results_file.is_file() and not fresh:
             found = _read(self._results_file)
-            if found["done"] < len(self.config.experiment.steps):
+            if found["done"] < found["steps"]:
                 if found["config"] == self._digest:
                     return found
                 raise InputError(
@@ -208,7 +209,7 @@ class Experiment:
         return [s for s in segments if kernel.heat(s) >= enough]
 
     def _training(self, what: str) -> Callable[[int, int, float], None]:
-        return lambda step, steps, loss: self._show(f"{what}, loss {loss:.3f}", step, steps)
+        return lambda step, steps, loss: self._show(f"{what}, loss {loss:.3f}" if loss else what, step, steps)
 
     def _report(self, kernel: MemOS, results: Results) -> Results:
         return {
@@ -258,7 +259,7 @@ def _read(path: Path) -> Results:
     """What an earlier run has done. Raises InputError."""
     try:
         found: Results = json.loads(path.read_text("utf-8"))
-        return found | {"done": int(found["done"]), "config": str(found["config"])}
+        return found | {"done": int(found["done"]), "steps": int(found["steps"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None
 

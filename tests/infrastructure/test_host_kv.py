@@ -148,7 +148,9 @@ def test_memories_that_fill_the_context_are_refused_with_the_numbers(tiny: Calla
     fits = max(n for n in range(100) if len(host.prompts.prefix(lines[:n])) < 256)
     assert len(host.encode(lines[:fits]).ids) < 256
     tokens = len(host.prompts.prefix(lines[: fits + 1]))
-    with pytest.raises(ContextOverflow, match=f"{fits + 1} memories of {tokens} tokens leave no room .* of 256; encode"):
+    with pytest.raises(
+        ContextOverflow, match=f"{fits + 1} memories of {tokens} tokens leave no room .* of 256; encode"
+    ):
         host.encode(lines[: fits + 1])
 
 

@@ -95,7 +95,7 @@ def train(
 ) -> int:
     """Fit the adapter; returns the steps taken.
 
-    A step sees `batch` lessons and half as many examples to keep. It ends early once every lesson's answer tokens
+    A step sees `batch` lessons and as many examples to keep. It ends early once every lesson's answer tokens
     were last seen with p > stop_probability and what is to be kept has drifted by less than stop_drift: greedy
     recall is certain well before the loss is 0.
     """
@@ -109,7 +109,7 @@ def train(
         if len(order) < config.batch:
             order += rng.sample(range(len(lessons)), len(lessons))
         chosen, order = order[: config.batch], order[config.batch :]
-        held = rng.sample(range(len(keep)), min(max(1, config.batch // 2), len(keep)))
+        held = rng.sample(range(len(keep)), min(config.batch, len(keep)))
         batch = [lessons[i] for i in chosen] + [keep[i] for i in held]
         losses, least = _losses(student, batch)
         for i, p in zip(chosen, least, strict=False):
