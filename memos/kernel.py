@@ -208,9 +208,10 @@ class MemOS:
             return Admission()
         readable = self.governance.readable(caller, self.vault.cubes(states=LIVE))
         texts = [c for c in readable if c.form is Form.PLAINTEXT]
-        derived = [c for c in readable if c.blob]
-        if via == "auto":  # of another model: of no use to this one, and no fault
-            derived = [c for c in derived if c.blob and c.blob.fingerprint == self.host.digest]
+        ours = [c for c in readable if c.blob and c.blob.fingerprint == self.host.digest]
+        others = [c for c in readable if c.blob and c not in ours]
+        # made on another model: of no use to this one, and no fault, unless just that form is asked for
+        derived = ours if via == "auto" else ours + others
         hits = self._find(op.question, texts, self.config.scheduler.top_k)
         return self.scheduler.admit(hits, op.about, self._segments(texts), derived, self._tokens, via)
 

@@ -259,7 +259,7 @@ def _read(path: Path) -> Results:
     """What an earlier run has done. Raises InputError."""
     try:
         found: Results = json.loads(path.read_text("utf-8"))
-        return found | {"done": int(found["done"]), "steps": int(found["steps"])}
+        return found | {"config": str(found["config"]), "done": int(found["done"]), "steps": int(found["steps"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None
 

@@ -121,6 +121,7 @@ def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
 # the folder
 
 
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of transformers
 def test_plain_peft_loads_the_adapter_with_the_same_logits(host: Host, made: Made) -> None:
     fresh = AutoModelForCausalLM.from_pretrained(model_path(SMALL_MODEL), dtype=torch.float32).eval()
     ids = torch.tensor([host._prompt("Where does Mira live?")])

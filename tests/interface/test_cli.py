@@ -196,14 +196,40 @@ def test_a_run_that_is_over_begins_again_and_keeps_the_old_vault(folder: Path) -
 
 
 def test_an_adapter_that_fails_its_gate_is_reported_and_the_run_goes_on(folder: Path) -> None:
-    learns_nothing = {"steps": 1, "learning_rate": 1e-6}
+    out, learns_nothing = folder / "out", {"steps": 1, "learning_rate": 1e-6}
     yaml = config(folder, INGEST, LORA, ask("plaintext"), distil=learns_nothing)
-    assert invoke("run", yaml, "--out", folder / "out").exit_code == 0
-    [promotion] = json.loads((folder / "out" / "report.json").read_text())["promotions"]
+    assert invoke("run", yaml, "--out", out).exit_code == 0
+    [promotion] = json.loads((out / "report.json").read_text())["promotions"]
     assert not promotion["accepted"] and promotion["generality"] < 0.9
     assert "failed its gate" in promotion["why"]
-    no(invoke("run", config(folder, INGEST, LORA, ask("parametric"), distil=learns_nothing), "--out", folder / "other"),
-       "no parametric memory stands for Mira; promote them first")  # fmt: skip
+    asked = config(folder, ask("parametric"), vault={"path": str(out / "vault")})
+    no(invoke("run", asked, "--out", folder / "asked"), "no parametric memory stands for Mira; promote them first")
+
+
+def test_a_question_whose_memories_did_not_take_the_form_counts_as_not_answered(folder: Path) -> None:
+    """Mira is asked about and so hot enough for KV; Tom is not."""
+    (folder / "talk.jsonl").write_text(
+        "".join(json.dumps({"speaker": s, "content": "I live in Lisbon."}) + "\n" for s in ("Mira", "Tom"))
+    )
+    (folder / "both.jsonl").write_text(
+        "".join(json.dumps({"question": f"Where does {s} live?", "answer": "Lisbon"}) + "\n" for s in ("Mira", "Tom"))
+    )
+    (folder / "mira.jsonl").write_text(json.dumps(ASKED))
+    steps = [
+        INGEST,
+        ask("plaintext", "mira.jsonl"),
+        {"promote": {"to": "activation", "rule": "hot"}},
+        ask("activation", "both.jsonl"),
+    ]
+    yaml = config(folder, *steps, scheduler={"activate_heat": 2.9, "cool_heat": 1})
+    assert invoke("run", yaml, "--out", folder / "out").exit_code == 0
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert len(report["promotions"]) == 1
+    phase = report["phases"][1]
+    mira, tom = phase["replies"]
+    assert (phase["questions"], mira["form"], tom["answer"]) == (2, "activation", "")
+    assert "no activation memory stands for Tom" in tom["why"]
+    assert phase["accuracy"] <= 0.5
 
 
 # bad input to run

@@ -18,6 +18,9 @@ from memos.errors import HostError
 
 Message = dict[str, str]
 _MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
+# Some templates write today's date before the memories: KV made yesterday would fit no prompt of today. The date is
+# the one that Llama 3's template writes where there is no clock.
+_STOPPED_CLOCK = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro -%}"
 
 
 @dataclass(frozen=True)
@@ -92,4 +95,10 @@ class PromptFormat:
         return self._template(messages)
 
     def _template(self, messages: Sequence[Message]) -> str:
-        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+        template = self._tokenizer.get_chat_template()
+        if "strftime_now" in template:
+            template = _STOPPED_CLOCK + template
+        text = self._tokenizer.apply_chat_template(
+            list(messages), chat_template=template, tokenize=False, add_generation_prompt=True
+        )
+        return str(text)
