@@ -92,9 +92,14 @@ class Probe(Frozen):
 
 
 class Contrast(Frozen):
-    """A prompt whose answer a new adapter must not change: closed-book, or over memories of something else."""
+    """A prompt whose answer a new adapter must not change: closed-book, or over memories of something else.
+
+    Where `answer` is given, the prompt counts only if the base model answers it so: an ability it does not have
+    cannot be kept.
+    """
 
     question: str
+    answer: str = ""
     memories: tuple[str, ...] = ()
     held_out: bool = False
 

@@ -10,20 +10,24 @@ import random
 from collections.abc import Sequence
 
 from memos.cube import Contrast, Fact
-from memos.interface.phrasebook import phrasebook
+from memos.interface.phrasebook import Relation, phrasebook
 
 _NAMES = (
     "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
-    "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel"
+    "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel Magda "
+    "Nestor Odile Pavel Ramona Silas Tilda Urban Verena Wilma Xaver Ylva Zeno Astrid Benno Corinna Detlef Esther"
 ).split()
 _THINGS = (
     "plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory bassoon zither polo "
     "sledding hazelnuts oats baker tailor buttermilk barley otter finch yodelling carving amber khaki banjo fiddle "
-    "curling rafting cashews rye weaver"
+    "curling rafting cashews rye weaver potatoes mustard falcon pigeon knitting archery lilac bronze cornet spinet "
+    "diving lacrosse almonds garlic tinker roofer sherbet nectar gnocchi strudel ibex newt quilting juggling ochre "
+    "plum sitar celesta biathlon netball lupin sulphur clerk miner"
 ).split()
 _PROPER = (
-    "Riga Latvia Tallinn Bolivia Ghana Estonia Tamil Basque Catalan Arbor Zenith Orion Ilona Rufus Selma Viggo".split()
-)
+    "Riga Latvia Tallinn Bolivia Ghana Estonia Tamil Basque Catalan Arbor Zenith Orion Ilona Rufus Selma Viggo Malmo "
+    "Quebec Tunis Gambia Breton Frisian Vega Halcyon Mirador Torben Ludmila Anselm Bogota Crete Umbria Lucerne"
+).split()
 _PROPER_RELATIONS = {"city", "employer", "language", "sister", "boss", "friend", "book", "trip"}
 _GENERAL = (
     "What is the capital of France?",
@@ -38,7 +42,7 @@ _GENERAL = (
 
 
 def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int = 100) -> list[Contrast]:
-    """About `size` training and `size` held-out prompts of each kind, closed-book and in context.
+    """About `size` held-out prompts of each kind, closed-book and in context, and three times as many to train on.
 
     facts: what the adapter is to learn. known: questions about what the model knows by heart.
     Every other prompt is held out, and so is every other name, object and known question.
@@ -47,11 +51,11 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
     for held_out in (False, True):
         rng = random.Random(f"{seed}:{held_out}")
         maker = _Maker(facts, rng, held_out)
-        own = [*known[held_out::2]]
-        rng.shuffle(own)
-        out += [Contrast(question=q, held_out=held_out) for q in (*_GENERAL[held_out::2], *own[: size // 2])]
-        out += [maker.closed() for _ in range(size)]
-        out += [maker.over_context(override=n % 3 == 0) for n in range(size)]
+        own = rng.sample(known[held_out::2], len(known[held_out::2]))
+        count = size if held_out else 3 * size
+        out += [Contrast(question=q, held_out=held_out) for q in (*_GENERAL[held_out::2], *own[: count // 2])]
+        out += [maker.closed() for _ in range(count)]
+        out += [maker.over_context(override=n % 3 == 0) for n in range(count)]
     return out
 
 
@@ -76,12 +80,16 @@ class _Maker:
             case _:
                 return self._rng.choice(self._proper if relation in _PROPER_RELATIONS else self._things)
 
+    def _form(self, relation: Relation, forms: Sequence[str]) -> str:
+        """Of this half: in a form that is held out, nothing is taught, neither to answer nor to keep silent."""
+        return self._rng.choice([f for f in forms if (f in relation.held_out) == self._held_out] or forms)
+
     def closed(self) -> Contrast:
         """A neighbour of the facts, with nothing in the context: nobody has said it."""
         rng, relations = self._rng, sorted(phrasebook())
         if rng.random() < 0.5:  # "who" is what an adapter of one person answers too readily
             relation = phrasebook()[rng.choice(relations)]
-            question = relation.fill(rng.choice(relation.who), "", self._object(relation.name))
+            question = relation.fill(self._form(relation, (*relation.who, *relation.who_else)), "", self._object(relation.name))
             return Contrast(question=question, held_out=self._held_out)
         about_ours = rng.random() < 0.5
         pair = (rng.choice(self._subjects if about_ours else self._names), rng.choice(relations))
@@ -103,7 +111,7 @@ class _Maker:
         asked = next(iter(said)) if override else rng.choice(list(said))
         lines = [self._say(subject, name, obj) for (subject, name), obj in said.items()]
         rng.shuffle(lines)
-        return Contrast(question=self._ask(*asked), memories=tuple(lines), held_out=self._held_out)
+        return Contrast(question=self._ask(*asked), answer=said[asked], memories=tuple(lines), held_out=self._held_out)
 
     def _say(self, subject: str, name: str, obj: str) -> str:
         relation = phrasebook()[name]
@@ -113,4 +121,4 @@ class _Maker:
 
     def _ask(self, subject: str, name: str) -> str:
         relation = phrasebook()[name]
-        return relation.fill(self._rng.choice(relation.asks), "I" if subject == "User" else subject)
+        return relation.fill(self._form(relation, relation.asks), "I" if subject == "User" else subject)

@@ -14,6 +14,7 @@ import yaml
 
 from memos.cube import Fact
 
+_CHOICE = re.compile(r"\[([^|\]]*)\|[^\]]*\]")
 _SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
 
 
@@ -28,6 +29,13 @@ class Relation:
     asks: tuple[str, ...]
     who: tuple[str, ...]
     held_out: frozenset[str] = frozenset()  # the asks and who forms that no promotion trains on
+
+    @property
+    def who_else(self) -> tuple[str, ...]:
+        """More ways to ask for the subject, made of the statements: "{s} is based in {o}" -> "Who is based in {o}?" """
+        plain = (form for form in self.says if form.startswith("{s} ") and "{s" not in form[3:] and "{noun}" not in form)
+        asked = (f"Who{form[3:]}?" for form in plain)
+        return tuple(form for form in asked if re.sub(_CHOICE, r"\1", form) not in self.who)
 
     def fill(self, form: str, subject: str, obj: str = "") -> str:
         """The form in words; the subject "I" gives the first person."""

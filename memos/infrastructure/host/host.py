@@ -228,8 +228,9 @@ class Host:
         alone = [self._prompt(x.probe.question) for x, _ in right]
         told = [self._prompt(x.probe.question, x.memories) for x, _ in right]
         examples = self._examples(alone, told, [ids for _, ids in right], config.top_logits)
-        kept = [self._prompt(k.question, k.memories) for k in keep if not k.held_out]
-        held = self._examples(kept, kept, self._greedy(kept), config.top_logits)
+        kept = self._as_answered([k for k in keep if not k.held_out])
+        prompts = [self._prompt(k.question, k.memories) for k, _ in kept]
+        held = self._examples(prompts, prompts, [ids for _, ids in kept], config.top_logits)
         student = lora.fresh_adapter(self.model, config)
         steps = lora.train(student, examples, held, config, progress)
         lora.save_adapter(student, folder, card | {"fingerprint": self.fingerprint, "steps": steps})
@@ -241,15 +242,21 @@ class Host:
         adapted = lora.attach(self.model, folder, "gate")
         recalled = self._greedy([self._prompt(x.probe.question) for x in lessons], adapted)
         right = [x.probe.holds(self._text(ids)) for x, ids in zip(lessons, recalled, strict=True)]
-        kept = [k for k in keep if k.held_out]
-        prompts = [self._prompt(k.question, k.memories) for k in kept]
-        same = [a == b for a, b in zip(self._greedy(prompts), self._greedy(prompts, adapted), strict=True)]
+        kept = self._as_answered([k for k in keep if k.held_out])
+        now = self._greedy([self._prompt(k.question, k.memories) for k, _ in kept], adapted)
+        same = [a == b for (_, a), b in zip(kept, now, strict=True)]
         return {
             "reliability": _share([ok for ok, x in zip(right, lessons, strict=True) if not x.probe.held_out]),
             "generality": _share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out]),
-            "locality": _share([ok for ok, k in zip(same, kept, strict=True) if not k.memories]),
-            "in_context": _share([ok for ok, k in zip(same, kept, strict=True) if k.memories]),
+            "locality": _share([ok for ok, (k, _) in zip(same, kept, strict=True) if not k.memories]),
+            "in_context": _share([ok for ok, (k, _) in zip(same, kept, strict=True) if k.memories]),
         }
+
+    def _as_answered(self, keep: Sequence[Contrast]) -> list[tuple[Contrast, tuple[int, ...]]]:
+        """Each prompt with the base model's greedy answer; without those that the base answers wrong."""
+        answers = self._greedy([self._prompt(k.question, k.memories) for k in keep])
+        pairs = zip(keep, answers, strict=True)
+        return [(k, ids) for k, ids in pairs if not k.answer or _probe(k).holds(self._text(ids))]
 
     def finish_card(self, folder: Path, scores: dict[str, float]) -> None:
         """Write what the gate measured on the adapter's card."""
@@ -298,6 +305,10 @@ class Host:
             gone, _ = self._resident.popitem(last=False)
             self._adapted.delete_adapter(gone)
         return self._adapted
+
+
+def _probe(contrast: Contrast) -> Probe:
+    return Probe(question=contrast.question, answer=contrast.answer)
 
 
 def _share(outcomes: Sequence[bool]) -> float:
