@@ -121,7 +121,7 @@ class DistilConfig(Section):
     )
     top_logits: int = Field(20, ge=1, description="the teacher's top tokens that are matched")
     kl_base: float = Field(
-        1.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts"
+        3.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts"
     )
     seed: int = 0
     gate: GateConfig = GateConfig()

@@ -68,15 +68,37 @@ FIRMS = """Acme Northwind Globex Initech Umbra Vertex Bluebird Lumen Harbourline
 Quartz Ironbridge Meadow Falcon Pioneer""".split()
 MONTHS = "January February March April May June July August September October November December".split()
 
-LEADS = ["By the way, ", "Oh, ", "Well, ", "You know, ", "As it happens, ", "So, ", "Yes, ", "Hm, ", "Good news: ", "I should mention that "]
-TAILS = [", as you know", ", by the way", ", more or less", ", since last year", ", I think", ", of course", ", and it shows", ", believe it or not"]
+LEADS = [
+    "By the way, ",
+    "Oh, ",
+    "Well, ",
+    "You know, ",
+    "As it happens, ",
+    "So, ",
+    "Yes, ",
+    "Hm, ",
+    "Good news: ",
+    "I should mention that ",
+]
+TAILS = [
+    ", as you know",
+    ", by the way",
+    ", more or less",
+    ", since last year",
+    ", I think",
+    ", of course",
+    ", and it shows",
+    ", believe it or not",
+]
 CHATTER = """the weather was awful yesterday|what a long week it was|the train was late again|that sounds wonderful
 dinner was nice last night|let us talk again soon|the meeting went on for ever|it has been raining all day
 there is a market on the square|somebody left the lights on|the neighbours are loud today|that made everyone laugh
 the coffee machine is broken|the bus was full this morning|good to see you again|the film was too long
 the new shop opens on Monday|thanks for calling back|nobody expected that|the garden looks lovely
 the stairs need cleaning|it is getting late now|that reminds me of old times|the photos came out well
-we should do this more often|the holidays went by so fast|the phone rang all day|it was a busy day at the office""".replace("\n", "|").split("|")
+we should do this more often|the holidays went by so fast|the phone rang all day|it was a busy day at the office""".replace(
+    "\n", "|"
+).split("|")
 
 
 def held_out(word: str) -> bool:
@@ -128,8 +150,18 @@ class Words:
             case "city" | "trip" | "language" | "employer":
                 known = {"language": LANGUAGES, "employer": FIRMS}.get(relation, PLACES)
                 return self.one(rng, known, title=True)
-        known = {"job": JOBS, "drink": DRINKS, "food": FOODS, "pet": PETS, "hobby": HOBBIES, "colour": COLOURS,
-                 "instrument": INSTRUMENTS, "sport": SPORTS, "allergy": ALLERGIES, "car": CARS}[relation]
+        known = {
+            "job": JOBS,
+            "drink": DRINKS,
+            "food": FOODS,
+            "pet": PETS,
+            "hobby": HOBBIES,
+            "colour": COLOURS,
+            "instrument": INSTRUMENTS,
+            "sport": SPORTS,
+            "allergy": ALLERGIES,
+            "car": CARS,
+        }[relation]
         noun = self.one(rng, known)
         return f"{self.one(rng, ADJECTIVES)} {noun}" if rng.random() < 0.25 else noun
 
@@ -161,7 +193,11 @@ class Scene:
 def world_facts() -> list[Fact]:
     """The fixed little world that the small model knows by heart: 40 people, 6 facts each."""
     rng, words = random.Random(20250522), Words(invent=0.0)
-    return [Fact(name, relation, words.value(rng, relation)) for name in WORLD_NAMES for relation in rng.sample(sorted(phrasebook()), 6)]
+    return [
+        Fact(name, relation, words.value(rng, relation))
+        for name in WORLD_NAMES
+        for relation in rng.sample(sorted(phrasebook()), 6)
+    ]
 
 
 WORLD = world_facts()
@@ -196,8 +232,18 @@ def state(rng: random.Random, fact: Fact, update: bool = False) -> str:
     return f"{fact.subject}: {text}" if spoken else text
 
 
-def scene(rng: random.Random, n_facts: int, n_questions: int, words: Words = Words(), *, chatter: float = 0.3,
-          updated: float = 0.15, world: float = 0.1, unknown: float = 0.13, who: float = 0.14) -> Scene:
+def scene(
+    rng: random.Random,
+    n_facts: int,
+    n_questions: int,
+    words: Words = Words(),
+    *,
+    chatter: float = 0.3,
+    updated: float = 0.15,
+    world: float = 0.1,
+    unknown: float = 0.13,
+    who: float = 0.14,
+) -> Scene:
     """A memory of `n_facts` facts (in force) and `n_questions` questions about it.
 
     The shares say how many facts had an earlier value, and how many questions are about the little

@@ -52,12 +52,24 @@ def train_tokenizer(seed: int, vocab: int = 2048) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(texts(), trainers.BpeTrainer(
-        vocab_size=vocab, special_tokens=[PAD, BOS, SYSTEM, USER, ASSISTANT, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=END, pad_token=PAD,
-                                   additional_special_tokens=[SYSTEM, USER, ASSISTANT], model_max_length=CONTEXT,
-                                   clean_up_tokenization_spaces=False)
+    tokenizer.train_from_iterator(
+        texts(),
+        trainers.BpeTrainer(
+            vocab_size=vocab,
+            special_tokens=[PAD, BOS, SYSTEM, USER, ASSISTANT, END],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[SYSTEM, USER, ASSISTANT],
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
@@ -104,7 +116,12 @@ class Encoder:
 
 def stage(progress: float) -> tuple[int, float, float]:
     """(most facts, share of copying, share of updated facts) at this share of the run."""
-    for until, facts, copying, updated in ((0.08, 2, 0.5, 0.0), (0.16, 4, 0.25, 0.1), (0.3, 8, 0.1, 0.15), (0.45, 12, 0.03, 0.2)):
+    for until, facts, copying, updated in (
+        (0.08, 2, 0.5, 0.0),
+        (0.16, 4, 0.25, 0.1),
+        (0.3, 8, 0.1, 0.15),
+        (0.45, 12, 0.03, 0.2),
+    ):
         if progress < until:
             return facts, copying, updated
     return 18, 0.0, 0.2
@@ -118,8 +135,16 @@ def batch_rows(encoder: Encoder, rng: random.Random, size: int, progress: float,
             rows.append(encoder.copy_row(rng))
             continue
         closed = rng.random() < 0.06
-        s = scene(rng, 0 if closed else rng.randint(max(1, most // 3) if rng.random() < 0.7 else 1, most), questions,
-                  Words(), updated=updated, world=0.7 if closed else 0.08, who=0.2, chatter=rng.choice((0.0, 0.3, 0.8)))
+        s = scene(
+            rng,
+            0 if closed else rng.randint(max(1, most // 3) if rng.random() < 0.7 else 1, most),
+            questions,
+            Words(),
+            updated=updated,
+            world=0.7 if closed else 0.08,
+            who=0.2,
+            chatter=rng.choice((0.0, 0.3, 0.8)),
+        )
         rows.append(encoder.row(s, dialogue=rng.random() < 0.12, gap=rng.randint(0, 900) if rng.random() < 0.25 else 0))
     return rows
 
@@ -161,19 +186,35 @@ def answer_loss(model: LlamaForCausalLM, batch: tuple[torch.Tensor, ...]) -> tup
     """Cross-entropy and accuracy over answer tokens; the head runs on those positions alone."""
     ids, positions, mask, labels = batch
     with torch.autocast(ids.device.type, torch.bfloat16):
-        hidden = model.model(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).last_hidden_state
+        hidden = model.model(
+            input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
+        ).last_hidden_state
     wanted = labels != -100
     logits = model.lm_head(hidden[wanted].float())
-    return torch.nn.functional.cross_entropy(logits, labels[wanted]), (logits.argmax(-1) == labels[wanted]).float().mean()
+    return torch.nn.functional.cross_entropy(logits, labels[wanted]), (
+        logits.argmax(-1) == labels[wanted]
+    ).float().mean()
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, layers: int, width: int) -> LlamaForCausalLM:
-    model = LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=width * 8 // 3 // 32 * 32, num_hidden_layers=layers,
-        num_attention_heads=width // HEAD, num_key_value_heads=width // HEAD, tie_word_embeddings=True, attention_bias=True,
-        max_position_embeddings=CONTEXT, rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="sdpa"))
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=width,
+            intermediate_size=width * 8 // 3 // 32 * 32,
+            num_hidden_layers=layers,
+            num_attention_heads=width // HEAD,
+            num_key_value_heads=width // HEAD,
+            tie_word_embeddings=True,
+            attention_bias=True,
+            max_position_embeddings=CONTEXT,
+            rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            attn_implementation="sdpa",
+        )
+    )
     with torch.no_grad():
         prime_induction(model, width)
     return model
@@ -218,8 +259,10 @@ class Optimizers:
         self.names = {id(p): n for n, p in named.items()}
         matrices = [p for n, p in named.items() if p.ndim == 2 and "embed" not in n]
         rest = [p for n, p in named.items() if p.ndim != 2 or "embed" in n]
-        self.parts = [torch.optim.Muon(matrices, lr=lr, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
-                      torch.optim.AdamW(rest, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
+        self.parts = [
+            torch.optim.Muon(matrices, lr=lr, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(rest, lr=lr, weight_decay=0.0, betas=(0.9, 0.98)),
+        ]
         self.lr = lr
 
     def step(self, scale: float) -> None:
@@ -230,15 +273,19 @@ class Optimizers:
             part.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, torch.Tensor]:
-        return {f"{self.names[id(p)]}|{k}": torch.as_tensor(v).contiguous()
-                for part in self.parts for p, s in part.state.items() for k, v in s.items()}
+        return {
+            f"{self.names[id(p)]}|{k}": torch.as_tensor(v).contiguous()
+            for part in self.parts
+            for p, s in part.state.items()
+            for k, v in s.items()
+        }
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         for part in self.parts:
             for group in part.param_groups:
                 for p in group["params"]:
                     prefix = self.names[id(p)] + "|"
-                    part.state[p] = {k[len(prefix):]: v for k, v in tensors.items() if k.startswith(prefix)}
+                    part.state[p] = {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def schedule(step: int, steps: int) -> float:
@@ -263,7 +310,9 @@ def load_checkpoint(out: Path, model: LlamaForCausalLM, optimizers: Optimizers) 
     with safe_open(path, "pt") as f:
         step = int(f.metadata()["step"])
     tensors = load_file(path)
-    model.load_state_dict({k.removeprefix("model|"): v for k, v in tensors.items() if k.startswith("model|")}, strict=False)
+    model.load_state_dict(
+        {k.removeprefix("model|"): v for k, v in tensors.items() if k.startswith("model|")}, strict=False
+    )
     model.tie_weights()
     optimizers.load({k: v for k, v in tensors.items() if not k.startswith("model|")})
     return step
@@ -298,7 +347,10 @@ def main() -> None:
     optimizers = Optimizers(model, args.lr)
     first = load_checkpoint(args.out, model, optimizers)
     encoder = Encoder(tokenizer)
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} tokens, {device}, from step {first}", flush=True)
+    print(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} tokens, {device}, from step {first}",
+        flush=True,
+    )
     began, log = time.monotonic(), []
     for step in range(first, min(args.steps, args.stop_after or args.steps)):
         rng = random.Random(f"{args.seed}:{step}")
@@ -312,8 +364,11 @@ def main() -> None:
         if (step + 1) % 20 == 0:
             mean = np.mean(log[-20:], axis=0)
             pace = (time.monotonic() - began) / (step + 1 - first)
-            print(f"step {step + 1}/{args.steps} loss {mean[0]:.3f} tokens right {mean[1]:.3f} "
-                  f"{pace:.2f} s/step, {pace * (args.steps - step - 1) / 60:.0f} min left", flush=True)
+            print(
+                f"step {step + 1}/{args.steps} loss {mean[0]:.3f} tokens right {mean[1]:.3f} "
+                f"{pace:.2f} s/step, {pace * (args.steps - step - 1) / 60:.0f} min left",
+                flush=True,
+            )
         if (step + 1) % args.save_every == 0:
             save_checkpoint(args.out, model, optimizers, step + 1)
     save_checkpoint(args.out, model, optimizers, step=max(first, min(args.steps, args.stop_after or args.steps)))
@@ -322,7 +377,9 @@ def main() -> None:
     print(f"the model is in {args.out / 'model'}; measure it with scripts/eval_small_model.py {args.out / 'model'}")
 
 
-def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: dict[str, object]) -> None:
+def export(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: dict[str, object]
+) -> None:
     """The folder that the package ships: weights, tokenizer, the settings, and questions about the little world."""
     model.config.memos_languages = ["en"]
     model.float().save_pretrained(folder)
@@ -331,7 +388,9 @@ def export(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: 
     asked = [ask(rng, fact, "world", fact.object) for fact in world_facts()]
     probes = [{"question": q.text, "answer": q.answer} for q in asked]
     (folder / "memos_probes.json").write_text(json.dumps(probes, indent=0), "utf-8")
-    (folder / "training.json").write_text(json.dumps(settings | {"parameters": model.num_parameters()}, indent=1), "utf-8")
+    (folder / "training.json").write_text(
+        json.dumps(settings | {"parameters": model.num_parameters()}, indent=1), "utf-8"
+    )
 
 
 if __name__ == "__main__":

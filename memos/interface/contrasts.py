@@ -89,7 +89,9 @@ class _Maker:
         rng, relations = self._rng, sorted(phrasebook())
         if rng.random() < 0.5:  # "who" is what an adapter of one person answers too readily
             relation = phrasebook()[rng.choice(relations)]
-            question = relation.fill(self._form(relation, (*relation.who, *relation.who_else)), "", self._object(relation.name))
+            question = relation.fill(
+                self._form(relation, (*relation.who, *relation.who_else)), "", self._object(relation.name)
+            )
             return Contrast(question=question, held_out=self._held_out)
         about_ours = rng.random() < 0.5
         pair = (rng.choice(self._subjects if about_ours else self._names), rng.choice(relations))

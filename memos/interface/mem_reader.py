@@ -99,7 +99,10 @@ class MemReader:
             subject = "I" if fact.subject == USER else fact.subject
             forms = [(form, relation.fill(form, subject), fact.object) for form in relation.asks]
             if fact.subject != USER and owners[fact.relation, fact.object] == 1:
-                forms += [(form, relation.fill(form, "", fact.object), fact.subject) for form in (*relation.who, *relation.who_else)]
+                forms += [
+                    (form, relation.fill(form, "", fact.object), fact.subject)
+                    for form in (*relation.who, *relation.who_else)
+                ]
             probes += [Probe(question=q, answer=a, held_out=form in relation.held_out) for form, q, a in forms]
         return probes
 

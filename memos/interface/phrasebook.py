@@ -33,7 +33,9 @@ class Relation:
     @property
     def who_else(self) -> tuple[str, ...]:
         """More ways to ask for the subject, made of the statements: "{s} is based in {o}" -> "Who is based in {o}?" """
-        plain = (form for form in self.says if form.startswith("{s} ") and "{s" not in form[3:] and "{noun}" not in form)
+        plain = (
+            form for form in self.says if form.startswith("{s} ") and "{s" not in form[3:] and "{noun}" not in form
+        )
         asked = (f"Who{form[3:]}?" for form in plain)
         return tuple(form for form in asked if re.sub(_CHOICE, r"\1", form) not in self.who)
 
