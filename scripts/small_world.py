@@ -23,7 +23,8 @@ Marco Nadia Oscar Priya Rafael Sofia Theo Uma Victor Wendy Yara Zack Alice Bruno
 Ida Jamal Kira Lars Monica Noah Otto Petra Ravi Sara Tariq Ursula Vikram Walter Ying Aisha Boris Celia Dmitri Eva
 Frank Gloria Henry Irene Jack Kate Liam Martha Nora Owen Pia Ralph Stella Tina Una Vince Wanda Adam Beth Carl Daisy
 Edgar Fiona Gavin Holly Isaac Joan Kevin Laura Max Nina Oliver Penny Robert Susan Tim Violet Wes Abby Brian Cora Dan
-Ella Fred Grace Hank Iris Jill Ken Lucy Mark Nell Olive Pete Ruth Sean Tess Val Wren Mei Lin Wei Jun Hiro Yuki Kenji""".split()
+Ella Fred Grace Hank Iris Jill Ken Lucy Mark Nell Olive Pete Ruth Sean Tess Val Wren Mei Lin Wei Jun Hiro
+Yuki Kenji""".split()
 SURNAMES = """Berg Costa Diaz Evans Fischer Gupta Hansen Ito Jensen Khan Lopez Meyer Novak Okafor Patel Quist Rossi
 Silva Tanaka Unger Varga Weber Young Zimmer Abbott Brooks Carter Dalton Ellis Foster Grant Hayes""".split()
 WORLD_NAMES = """Balthazar Cassiopeia Desdemona Ebenezer Florimond Guinevere Hermenegild Isolde Jocasta Kunigunde
@@ -96,9 +97,8 @@ there is a market on the square|somebody left the lights on|the neighbours are l
 the coffee machine is broken|the bus was full this morning|good to see you again|the film was too long
 the new shop opens on Monday|thanks for calling back|nobody expected that|the garden looks lovely
 the stairs need cleaning|it is getting late now|that reminds me of old times|the photos came out well
-we should do this more often|the holidays went by so fast|the phone rang all day|it was a busy day at the office""".replace(
-    "\n", "|"
-).split("|")
+we should do this more often|the holidays went by so fast|the phone rang all day
+it was a busy day at the office""".replace("\n", "|").split("|")
 
 
 def held_out(word: str) -> bool:

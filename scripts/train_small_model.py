@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from small_world import Scene, Words, ask, scene, world_facts  # noqa: E402
+from small_world import Scene, Words, ask, scene, world_facts
 
 BOS, SYSTEM, USER, ASSISTANT, END, PAD = "<|bos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
 CHAT_TEMPLATE = (
@@ -348,7 +348,8 @@ def main() -> None:
     first = load_checkpoint(args.out, model, optimizers)
     encoder = Encoder(tokenizer)
     print(
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} tokens, {device}, from step {first}",
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} tokens, "
+        f"{device}, from step {first}",
         flush=True,
     )
     began, log = time.monotonic(), []
