@@ -375,6 +375,8 @@ class MemOS:
 
         Raises NoProbes, GateRejected, Unsupported, Conflict (a source changed meanwhile), ContextOverflow.
         """
+        if str(to) not in (str(Form.ACTIVATION), str(Form.PARAMETRIC)):
+            raise InputError(f"memories cannot be promoted to {str(to)!r}; promote to activation or parametric")
         form = Form(to)
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)

@@ -42,6 +42,7 @@ class Transitions:
         if (known := self._known(form, sources)) is not None:
             return known
         job = self._vault.start_job(f"promote to {form}", _order(sources))
+        blob = None
         try:
             with self._vault.staging() as staged:
                 build = self._encode if form is Form.ACTIVATION else self._distil
@@ -50,6 +51,8 @@ class Transitions:
                     cube = self._lifecycle.publish(_derived(form, sources, blob))
                     self._vault.end_job(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
+            if blob is not None:
+                self._vault.discard(blob.sha256)
             self._vault.end_job(job, "undone", f"{type(error).__name__}: {error}")
             raise
         return cube
@@ -98,8 +101,8 @@ class Transitions:
                 f"is kept; keep these memories as plaintext, or make an adapter of them"
             )
         self._host.save_kv(activation, staged)
+        progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         sha256, size = self._vault.store(staged)
-        progress(1, 1, 0.0)
         return Blob(
             sha256=sha256,
             bytes=size,

@@ -240,7 +240,7 @@ def test_what_a_message_says_to_forget_is_deleted(memos: MemOS, ada: str) -> Non
 def test_when_several_could_be_meant_none_is_deleted(memos: MemOS, ada: str) -> None:
     memos.add([turn("I ran 5 km in Oslo.", 1), turn("I ran 5 km in Oslo.", 2)], user=ada)
     reply = memos.chat("Forget that I ran 5 km in Oslo.", user=ada)
-    assert reply.text.startswith("Which of these?")
+    assert "Nothing was deleted" in reply.text
     assert all(cube.id[-8:] in reply.text for cube in memos.cubes(user=ada))
     assert len(memos.cubes(user=ada)) == 2
 

@@ -261,6 +261,11 @@ class MemVault:
         """Where the payload lies, after its digest was verified. Raises CorruptBlob."""
         return self._blobs.verified(blob.sha256)
 
+    def discard(self, sha256: str) -> None:
+        """Remove a stored blob that no cube came to refer to, as when its publishing was refused."""
+        with self.transaction():  # as `put` does: a blob another process is about to name is not taken from under it
+            self._blobs.drop(sha256)
+
     def _referrers(self, sha256: str) -> list[str]:
         sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
         return [id for (id,) in self._db.rows(sql, sha256)]

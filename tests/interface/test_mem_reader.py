@@ -239,7 +239,7 @@ def test_a_bad_file_is_refused_by_name_and_line(
 
 def test_probes_ask_for_object_and_subject_with_a_fixed_part_held_out() -> None:
     probes = reader.probes([Fact(subject="Mira", relation="city", object="Oslo")])
-    assert len(probes) == 10  # 5 generic and 3 specific asks, 2 who forms
+    assert len(probes) == 12  # 5 generic and 3 specific asks, 2 who forms, and 2 made of statements
     assert {probe.question: probe.answer for probe in probes if probe.held_out} == {
         "Do you know Mira's home city?": "Oslo",
         "Mira's home city?": "Oslo",
