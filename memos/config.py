@@ -113,7 +113,7 @@ class DistilConfig(Section):
     alpha: int = Field(32, ge=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     learning_rate: float = Field(2e-3, gt=0)
-    steps: int = Field(120, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
+    steps: int = Field(100, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
     batch: int = Field(32, ge=1, description="lessons in a step, and prompts to keep")
     stop_probability: float = Field(0.95, gt=0, le=1, description="of every answer token, for training to stop early")
     stop_drift: float = Field(

@@ -42,7 +42,7 @@ _GENERAL = (
 
 
 def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int = 100) -> list[Contrast]:
-    """About `size` held-out prompts of each kind, closed-book and in context, and three times as many to train on.
+    """About `size` held-out prompts of each kind, closed-book and in context, and six times as many to train on.
 
     facts: what the adapter is to learn. known: questions about what the model knows by heart.
     Every other prompt is held out, and so is every other name, object and known question.
@@ -52,7 +52,7 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
         rng = random.Random(f"{seed}:{held_out}")
         maker = _Maker(facts, rng, held_out)
         own = rng.sample(known[held_out::2], len(known[held_out::2]))
-        count = size if held_out else 3 * size
+        count = size if held_out else 6 * size
         out += [Contrast(question=q, held_out=held_out) for q in (*_GENERAL[held_out::2], *own[: count // 2])]
         out += [maker.closed() for _ in range(count)]
         out += [maker.over_context(override=n % 3 == 0) for n in range(count)]
@@ -87,7 +87,7 @@ class _Maker:
     def closed(self) -> Contrast:
         """A neighbour of the facts, with nothing in the context: nobody has said it."""
         rng, relations = self._rng, sorted(phrasebook())
-        if rng.random() < 0.5:  # "who" is what an adapter of one person answers too readily
+        if rng.random() < 0.7:  # "who" is what an adapter of one person answers too readily
             relation = phrasebook()[rng.choice(relations)]
             question = relation.fill(
                 self._form(relation, (*relation.who, *relation.who_else)), "", self._object(relation.name)

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from memos import MemOS
+from memos.cube import Contrast, Fact
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
 from memos.interface.cli import app
+from memos.interface.mem_reader import MemReader
 
 ROOT = Path(__file__).parents[2]
 MEMOS = [sys.executable, "-m", "memos"]
@@ -44,6 +46,20 @@ LORA = {"promote": {"to": "parametric"}}
 
 def ask(via: str, questions: str = "questions.jsonl") -> dict[str, Any]:
     return {"ask": {"via": via, "questions": questions}}
+
+
+class BriefReader(MemReader):
+    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        return super().contrasts(facts, known, seed)[::40]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _brief() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memos.kernel.MemReader", BriefReader)
+        yield
 
 
 def invoke(*args: Any, say: str | None = None) -> Result:
