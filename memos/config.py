@@ -51,6 +51,19 @@ class DecodeConfig(Section):
     stop: tuple[str, ...] = Field((), description="strings that end an answer")
 
 
+class FidelityConfig(Section):
+    """How several KV caches are put in front of one question; the levels are those of docs/architecture.md."""
+
+    level: Literal["L0", "L1", "L2", "L3", "L4"] = Field(
+        "L0",
+        description="L0: one exact prefix of all of them; L1: encoded apart and moved into place; L2: and the first "
+        "tokens of each computed anew; L3: and those that the question looks at; L4: as text",
+    )
+    first_tokens: int = Field(4, ge=0, description="tokens of each later cache that L2 and L3 compute anew")
+    share: float = Field(0.1, ge=0, le=1, description="share of the other tokens that L3 computes anew")
+    prefix_bytes: int = Field(1 << 28, ge=0, description="budget of the exact prefixes that L0 keeps for next time")
+
+
 class EmbedderConfig(Section):
     path: str = Field(
         "all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder"
@@ -205,6 +218,7 @@ class Config(Section):
     user_id: str = Field("default", description="namespace of whoever runs the kernel")
     model: ModelConfig = ModelConfig()
     decode: DecodeConfig = DecodeConfig()
+    fidelity: FidelityConfig = FidelityConfig()
     embedder: EmbedderConfig = EmbedderConfig()
     vault: VaultConfig = VaultConfig()
     scheduler: SchedulerConfig = SchedulerConfig()

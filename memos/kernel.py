@@ -21,6 +21,7 @@ from typing_extensions import assert_never
 from memos.config import Config, load_config
 from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, new_id
 from memos.errors import (
+    ContextOverflow,
     CorruptBlob,
     EmptyMemory,
     FingerprintMismatch,
@@ -175,7 +176,7 @@ class MemOS:
         """Answer a question with what `user` may see, in the form `via` (auto: the dearest that stands for it).
 
         Raises EmptyMemory for a form that is asked for and not there, UnsupportedLanguage, ContextOverflow, and,
-        unless via is auto, CorruptBlob and FingerprintMismatch.
+        unless via is auto, CorruptBlob, FingerprintMismatch and Unsupported; auto answers from text then.
         """
         caller = self._caller(user)
         op = Recall(question=question, about=self.reader.about(question))
@@ -184,14 +185,13 @@ class MemOS:
         admission = self.admit(op, caller, via)
         messages = (*turns, {"role": "user", "content": question})
         try:
-            request = self._request(admission, messages)
-        except (CorruptBlob, FingerprintMismatch) as error:
-            if via != "auto":
+            done = self._answer(admission, messages, on_text)
+        except (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow) as error:  # before any token
+            if via != "auto" or not (admission.activations or admission.adapter):
                 raise
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
-            request = self._request(admission, messages)
-        done = _drain(self.host.stream(request, self.config.decode), on_text)
+            done = self._answer(admission, messages, on_text)
         self._record_use(admission)
         return Reply(
             done.text,
@@ -201,6 +201,11 @@ class MemOS:
             ttft_ms=done.ttft_s * 1e3,
             seconds=done.seconds,
         )
+
+    def _answer(
+        self, admission: Admission, messages: Sequence[dict[str, str]], on_text: Callable[[str], None] | None
+    ) -> Completion:
+        return _drain(self.host.stream(self._request(admission, messages), self.config.decode), on_text)
 
     def admit(self, op: Recall, caller: Namespace, via: Via = "auto") -> Admission:
         """What the request will see: permitted, then found, then chosen under the budgets."""
@@ -227,12 +232,13 @@ class MemOS:
         return Request(
             messages=tuple(messages),
             memories=tuple(c.text for c in admission.cubes),
-            past=self._kv(admission.activation) if admission.activation else None,
+            pasts=tuple(self._kv(cube) for cube in admission.activations),
+            fidelity=self.config.fidelity,
             adapter=self._blob_path(admission.adapter) if admission.adapter else None,
         )
 
     def _record_use(self, admission: Admission) -> None:
-        derived = [c for c in (admission.activation, admission.adapter) if c]
+        derived = [*admission.activations, *([admission.adapter] if admission.adapter else [])]
         used = (*admission.cubes, *admission.internal, *derived)
         if used:
             self.vault.record_use([c.id for c in used], _now())

@@ -92,7 +92,7 @@ class Transitions:
         memories = tuple(c.text for c in sources)
         activation = self._host.encode(memories)
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
-        asked = Request(({"role": "user", "content": question},), memories, activation)
+        asked = Request(({"role": "user", "content": question},), memories, (activation,))
         diff, agreement = self._host.parity(asked)
         limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
         if not diff <= limit:  # so that a NaN is refused too

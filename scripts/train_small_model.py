@@ -15,7 +15,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,10 @@ CHAT_TEMPLATE = (
 )
 CONTEXT = 2048
 HEAD, ROPE_THETA = 32, 1e6  # a large theta leaves dimensions that rotation hardly moves: content is matched there
-Row = tuple[list[int], list[int], list[int], list[int]]  # ids, positions, block (0 = seen by all), labels
+COMPOSE_FROM = 0.45  # from this share of the run on, some memories are read as cubes that were encoded apart
+_SEES_ALL = -1  # cube of what comes after the memory
+# ids, positions, block (question; 0 = seen by all), cube (0 = seen by all), labels
+Row = tuple[list[int], list[int], list[int], list[int], list[int]]
 
 
 def train_tokenizer(seed: int, vocab: int = 2048) -> PreTrainedTokenizerFast:
@@ -84,17 +87,26 @@ class Encoder:
         self.head, self.end = self.ids(f"{BOS}{SYSTEM} Memory:\n"), self.ids(END)
         self.bos = self.ids(BOS)
 
-    def memory(self, lines: list[str]) -> list[int]:
-        return self.head + [i for line in lines for i in self.ids(f"- {line}\n")] + self.end if lines else [*self.bos]
+    def line(self, line: str) -> list[int]:
+        return list(self.ids(f"- {line}\n"))
 
-    def row(self, s: Scene, *, dialogue: bool, gap: int = 0) -> Row:
+    def memory(self, lines: list[str]) -> list[int]:
+        return self.head + [i for line in lines for i in self.line(line)] + self.end if lines else [*self.bos]
+
+    def row(self, s: Scene, *, dialogue: bool, gap: int = 0, cubes: Sequence[int] = ()) -> Row:
         """`dialogue`: the questions follow one another as turns; otherwise each sees the memory alone.
 
         `gap` moves everything after the beginning of the sequence, so that far positions are learnt too.
+        `cubes`: the number of each line's cube, from 1; lines of one cube do not see those of another, as when
+        their KV was encoded apart (Block-Attention, 2409.15355). Without it the lines see one another.
         """
         ids = self.memory(s.lines)
         positions = [p + gap if p else 0 for p in range(len(ids))]
         block, labels = [0] * len(ids), [-100] * len(ids)
+        cube = [0] * len(ids)
+        if cubes:
+            cube = [0] * len(self.head) + [c for line, c in zip(s.lines, cubes, strict=True) for _ in self.line(line)]
+            cube += [_SEES_ALL] * len(self.end)
         base, start = positions[-1] + 1, positions[-1] + 1
         for n, q in enumerate(s.questions, start=1):
             prompt, answer = self.ids(f"{USER} {q.text}{END}{ASSISTANT}"), self.ids(f" {q.answer}{END}")
@@ -103,15 +115,16 @@ class Encoder:
             positions += range(at, at + len(prompt) + len(answer))
             block += [0 if dialogue else n] * (len(prompt) + len(answer))
             labels += [-100] * (len(prompt) - 1) + answer + [-100]
+            cube += [_SEES_ALL] * (len(prompt) + len(answer))
             start = at + len(prompt) + len(answer)
-        return ids, positions, block, labels
+        return ids, positions, block, cube, labels
 
     def copy_row(self, rng: random.Random) -> Row:
         """Random tokens, twice: what makes a model look back and copy."""
         piece = [rng.randrange(self.specials, self.vocab) for _ in range(rng.randint(8, 100))]
         ids = self.bos + piece + piece
         labels = [-100] * (len(piece) + 1) + piece[1:] + [-100]
-        return ids, list(range(len(ids))), [0] * len(ids), labels
+        return ids, list(range(len(ids))), [0] * len(ids), [0] * len(ids), labels
 
 
 def stage(progress: float) -> tuple[int, float, float]:
@@ -124,7 +137,7 @@ def stage(progress: float) -> tuple[int, float, float]:
     ):
         if progress < until:
             return facts, copying, updated
-    return 18, 0.0, 0.2
+    return 18, 0.0, 0.45
 
 
 def batch_rows(encoder: Encoder, rng: random.Random, size: int, progress: float, questions: int) -> list[Row]:
@@ -142,11 +155,21 @@ def batch_rows(encoder: Encoder, rng: random.Random, size: int, progress: float,
             Words(),
             updated=updated,
             world=0.7 if closed else 0.08,
-            who=0.2,
+            who=0.3,
             chatter=rng.choice((0.0, 0.3, 0.8)),
         )
-        rows.append(encoder.row(s, dialogue=rng.random() < 0.12, gap=rng.randint(0, 900) if rng.random() < 0.25 else 0))
+        dialogue, gap = rng.random() < 0.12, rng.randint(0, 900) if rng.random() < 0.25 else 0
+        apart = progress > COMPOSE_FROM and rng.random() < 0.4
+        rows.append(encoder.row(s, dialogue=dialogue, gap=gap, cubes=grouped(rng, len(s.lines)) if apart else ()))
     return rows
+
+
+def grouped(rng: random.Random, lines: int) -> list[int]:
+    """Consecutive lines in cubes of one to six."""
+    cubes: list[int] = []
+    while len(cubes) < lines:
+        cubes += [cubes[-1] + 1 if cubes else 1] * rng.choice((1, 2, 3, 4, 6))
+    return cubes[:lines]
 
 
 def pack(rows: list[Row]) -> list[list[Row]]:
@@ -167,17 +190,20 @@ def tensors(rows: list[Row], pad: int) -> tuple[torch.Tensor, ...]:
     """ids, positions [B, T], mask [B, 1, T, T] (True = may see), labels [B, T]; several rows share a T."""
     bins = pack(rows)
     width = max(sum(len(row[0]) for row in held) for held in bins)
-    ids, positions, block, labels, owner = (np.full((len(bins), width), fill) for fill in (pad, 0, 0, -100, -1))
+    ids, positions, block, cube, labels, owner = (
+        np.full((len(bins), width), fill) for fill in (pad, 0, 0, 0, -100, -1)
+    )
     for i, held in enumerate(bins):
         at = 0
         for n, row in enumerate(held):
             end = at + len(row[0])
-            for array, values in zip((ids, positions, block, labels), row, strict=True):
+            for array, values in zip((ids, positions, block, cube, labels), row, strict=True):
                 array[i, at:end] = values
             owner[i, at:end] = n
             at = end
     same = owner[:, None, :] == owner[:, :, None]
     seen = same & ((block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None]))
+    seen &= (cube[:, None, :] <= 0) | (cube[:, None, :] == cube[:, :, None]) | (cube[:, :, None] == _SEES_ALL)
     mask = torch.from_numpy(seen & np.tri(width, dtype=bool)[None]).unsqueeze(1)
     return torch.from_numpy(ids), torch.from_numpy(positions), mask, torch.from_numpy(labels)
 

@@ -130,7 +130,7 @@ def test_a_memory_goes_from_text_to_kv_and_back(memos: MemOS, ada: str) -> None:
     assert kv.blob and kv.blob.scores["max_abs_logit_diff"] <= 1e-4 and kv.blob.scores["top1_agreement"] == 1.0
     assert blob_file(memos, kv).stat().st_size == kv.blob.bytes
     over_kv = memos.ask(ASKED, user=ada)
-    assert over_kv.admission.activation == memos.get(kv.id, user=ada).model_copy(update={"usage": kv.usage})
+    assert over_kv.admission.activations == (memos.get(kv.id, user=ada).model_copy(update={"usage": kv.usage}),)
     assert over_kv.text == as_text.text == memos.ask(ASKED, via="plaintext", user=ada).text
     assert over_kv.past_tokens == kv.blob.tokens > 0
     assert over_kv.prompt_tokens == as_text.prompt_tokens - kv.blob.tokens
@@ -189,7 +189,7 @@ def test_kv_of_the_first_memories_serves_when_more_were_said(memos: MemOS, ada: 
     ids = talk(memos, ada)
     kv = memos.promote(ids[:2], "activation", user=ada)
     reply = memos.ask(ASKED, via="activation", user=ada)
-    assert reply.admission.activation and reply.admission.activation.id == kv.id
+    assert [c.id for c in reply.admission.activations] == [kv.id]
     assert [c.id for c in reply.admission.cubes] == ids  # the last as text
     assert reply.text == memos.ask(ASKED, via="plaintext", user=ada).text
     assert memos.parity(ASKED, user=ada)[0] <= 1e-4
@@ -231,7 +231,7 @@ def test_an_edited_memory_is_promoted_anew(memos: MemOS, ada: str) -> None:
     second = memos.promote(ids, "activation", user=ada)
     assert second.id != first.id and [s.version for s in second.sources] == [2, 1, 1]
     reply = memos.ask(ASKED, via="activation", user=ada)
-    assert reply.admission.activation and reply.admission.activation.id == second.id
+    assert [c.id for c in reply.admission.activations] == [second.id]
     assert reply.admission.cubes[0].text == "Mira: I live in Rome."
 
 

@@ -25,8 +25,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.config": VOCABULARY,
     "memos.infrastructure": (*VOCABULARY, "memos.infrastructure"),
     "memos.operation": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", *PUBLIC),
+    "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", "memos.bench", *PUBLIC),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
+    # measures the parts and the whole, from above all of them
+    "memos.bench": (*VOCABULARY, "memos.bench", "memos.kernel", "memos.infrastructure", "memos.interface"),
     "memos.kernel": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure", "memos.transitions"),
     "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
     "memos.__init__": (*VOCABULARY, "memos.kernel"),

@@ -1,4 +1,4 @@
-"""The command line: `memos run`, `chat`, `ls`, `show`. A thin door; knows the kernel's public calls.
+"""The command line: `memos run`, `chat`, `ls`, `show`, `bench`, `doctor`. A thin door; knows the kernel's public calls.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from memos.errors import EmptyMemory, MemosError
+from memos.interface.cli_bench import bench, doctor
+from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
@@ -41,6 +43,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(bench, name="bench")
+app.command()(doctor)
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
 User = Annotated[str | None, typer.Option("--user", help="act as this user")]
@@ -57,7 +61,6 @@ def run(
 ) -> None:
     """Run the steps of an experiment and report what each form of memory cost and gave."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     from memos.config import load_config
     from memos.interface.experiment import Experiment
@@ -65,18 +68,7 @@ def run(
 
     settings = load_config(config, tuple(set_ or ()))
     out = out or Path("out") / settings.experiment.name
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        current: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            name = what.split(",")[0].split(":")[0]
-            if name not in current:
-                current[name] = bars.add_task(what, total=total)
-            bars.update(current[name], description=what, completed=done, total=total)
-            if done == total:
-                del current[name]
-
+    with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)
     plot(report, out / "report.png")
     console = Console()
@@ -147,11 +139,9 @@ def _used(reply: Reply) -> str:
     parts = []
     if seen.adapter:
         parts.append(f"adapter {seen.adapter.id[-8:]} for {len(seen.internal)} memories")
-    if seen.activation:
-        parts.append(f"KV {seen.activation.id[-8:]} of {len(seen.activation.sources)} memories")
-    as_text = seen.cubes[len(seen.activation.sources) if seen.activation else 0 :]
-    if as_text:
-        parts.append("text: " + " | ".join(c.text for c in as_text))
+    parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in seen.activations]
+    if seen.as_text:
+        parts.append("text: " + " | ".join(c.text for c in seen.as_text))
     if reply.remembered:
         parts.append("kept as " + ", ".join(c.id for c in reply.remembered))
     cost = f"; {reply.prompt_tokens} prompt tokens, first after {reply.ttft_ms:.0f} ms" if reply.prompt_tokens else ""

@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from memos.cube import Contrast, Fact
 from memos.interface.phrasebook import Relation, phrasebook
 
-_NAMES = (
+NAMES = (
     "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
     "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel Magda "
     "Nestor Odile Pavel Ramona Silas Tilda Urban Verena Wilma Xaver Ylva Zeno Astrid Benno Corinna Detlef Esther"
 ).split()
-_THINGS = (
+THINGS = (
     "plumber brewer lemonade porridge lentils badger canary embroidery cycling maroon ivory bassoon zither polo "
     "sledding hazelnuts oats baker tailor buttermilk barley otter finch yodelling carving amber khaki banjo fiddle "
     "curling rafting cashews rye weaver potatoes mustard falcon pigeon knitting archery lilac bronze cornet spinet "
     "diving lacrosse almonds garlic tinker roofer sherbet nectar gnocchi strudel ibex newt quilting juggling ochre "
     "plum sitar celesta biathlon netball lupin sulphur clerk miner"
 ).split()
-_PROPER = (
+PROPER = (
     "Riga Latvia Tallinn Bolivia Ghana Estonia Tamil Basque Catalan Arbor Zenith Orion Ilona Rufus Selma Viggo Malmo "
     "Quebec Tunis Gambia Breton Frisian Vega Halcyon Mirador Torben Ludmila Anselm Bogota Crete Umbria Lucerne"
 ).split()
-_PROPER_RELATIONS = {"city", "employer", "language", "sister", "boss", "friend", "book", "trip"}
+PROPER_RELATIONS = {"city", "employer", "language", "sister", "boss", "friend", "book", "trip"}
 _GENERAL = (
     "What is the capital of France?",
     "How many days are in a week?",
@@ -39,6 +39,17 @@ _GENERAL = (
     "What do cows drink?",
     "What is the opposite of hot?",
 )
+
+
+def an_object(rng: random.Random, relation: str, things: Sequence[str] = THINGS, proper: Sequence[str] = PROPER) -> str:
+    """A value that the relation may have."""
+    match relation:
+        case "birthday":
+            return f"{rng.randint(1, 28)} {rng.choice(('April', 'July', 'August'))}"
+        case "code":
+            return str(rng.randint(1000, 9999))
+        case _:
+            return rng.choice(proper if relation in PROPER_RELATIONS else things)
 
 
 def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int = 100) -> list[Contrast]:
@@ -66,19 +77,13 @@ class _Maker:
         taken = {word for f in facts for word in (*f.subject.split(), *f.object.split())}
         self._facts, self._rng, self._held_out = list(facts), rng, held_out
         self._names, self._things, self._proper = (
-            [word for word in words[held_out::2] if word not in taken] for words in (_NAMES, _THINGS, _PROPER)
+            [word for word in words[held_out::2] if word not in taken] for words in (NAMES, THINGS, PROPER)
         )
         self._pairs = {(f.subject, f.relation) for f in facts}
         self._subjects = sorted({f.subject for f in facts}) or self._names[:1]
 
     def _object(self, relation: str) -> str:
-        match relation:
-            case "birthday":
-                return f"{self._rng.randint(1, 28)} {self._rng.choice(('April', 'July', 'August'))}"
-            case "code":
-                return str(self._rng.randint(1000, 9999))
-            case _:
-                return self._rng.choice(self._proper if relation in _PROPER_RELATIONS else self._things)
+        return an_object(self._rng, relation, self._things, self._proper)
 
     def _form(self, relation: Relation, forms: Sequence[str]) -> str:
         """Of this half: in a form that is held out, nothing is taught, neither to answer nor to keep silent."""

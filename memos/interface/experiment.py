@@ -147,7 +147,7 @@ class Experiment:
                 }
             )
             used |= {
-                c.id: c for c in (*reply.admission.cubes, reply.admission.activation, reply.admission.adapter) if c
+                c.id: c for c in (*reply.admission.cubes, *reply.admission.activations, reply.admission.adapter) if c
             }
             if via == "activation":
                 diffs.append(kernel.parity(probe.question))

@@ -46,6 +46,53 @@ def promotions_table(report: dict[str, Any]) -> Table:
     return table
 
 
+def levels_table(report: dict[str, Any]) -> Table:
+    """How faithful each level is to the full prompt, and what it costs."""
+    columns = ("cubes", "level", "recomputed", "work", "KL", "top-1", "same answer", "right", "TTFT p50")
+    table = _table(f"composed KV of {report['model']['path']} on {report['device']}", *columns)
+    for r in [*report["levels"], *({"level": "naive", **row} for row in report["naive"])]:
+        table.add_row(
+            str(r["n_cubes"]), r["level"], f"{r['recompute']:.2f}", f"{r['operations']:.2f}", f"{r['kl']:.4f}",
+            f"{r['top1_agreement']:.2f}", f"{r['decision_agreement']:.2f}", f"{r['accuracy']:.2f}",
+            f"{r['ttft_ms']:.1f} ms",
+        )  # fmt: skip
+    return table
+
+
+def ttft_table(report: dict[str, Any]) -> Table:
+    """Time to the first token, in ms."""
+    columns = ("context", "query", "tier", "full", "reuse", "ours", "floor", "saved", "pays after")
+    table = _table(f"TTFT in ms of {report['model']['path']} on {report['device']}", *columns)
+    for r in report["rows"]:
+        times = (f"{r[name]:.0f}" for name in ("full_ms", "reuse_ms", "ours_ms", "floor_ms"))
+        table.add_row(
+            str(r["context"]), str(r["query"]), r["tier"], *times, f"{r['saved']:.1%}", f"{r['break_even']:.1f} uses"
+        )
+    return table
+
+
+def kv_io_table(report: dict[str, Any]) -> Table:
+    """Rates of each tier and codec."""
+    title = f"KV of {report['tokens']} tokens, {size(report['bytes'])}; fork {report['fork_ms']:.3f} ms"
+    table = _table(title, "tier", "codec", "load", "of a raw read", "save", "KL")
+    for r in report["rows"]:
+        table.add_row(
+            r["tier"], r["codec"], f"{r['mb_s']:.0f} MB/s", f"{r['share_of_raw']:.2f}", f"{r['save_mb_s']:.0f} MB/s",
+            f"{r['fidelity_kl']:.2g}",
+        )  # fmt: skip
+    return table
+
+
+def verdicts_table(report: dict[str, Any]) -> Table:
+    """What the KV of each model can be used for."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("model", "verdict", "differences of logits"):
+        table.add_column(name, overflow="fold")
+    for r in report["models"]:
+        table.add_row(r["name"], r["verdict"], ", ".join(f"{k} {v:.1e}" for k, v in r["differences"].items()))
+    return table
+
+
 def plot(report: dict[str, Any], path: Path) -> None:
     """The four measures of each form, side by side, as a PNG."""
     import matplotlib

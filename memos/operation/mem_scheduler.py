@@ -30,19 +30,24 @@ class Segment:
 
 @dataclass(frozen=True)
 class Admission:
-    """What a request sees: cubes as text, in order; the KV of the first of them; an adapter that knows others."""
+    """What a request sees: cubes in order; KV of the first of them; an adapter that knows others."""
 
     cubes: tuple[MemCube, ...] = ()
-    activation: MemCube | None = None
+    activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
     adapter: MemCube | None = None
     internal: tuple[MemCube, ...] = ()  # the cubes that the adapter stands for
+
+    @property
+    def as_text(self) -> tuple[MemCube, ...]:
+        """The cubes that go through the prompt."""
+        return self.cubes[sum(len(kv.sources) for kv in self.activations) :]
 
     @property
     def form(self) -> Form | None:
         """The dearest form in use; None where nothing is remembered."""
         if self.adapter:
             return Form.PARAMETRIC
-        return Form.ACTIVATION if self.activation else Form.PLAINTEXT if self.cubes else None
+        return Form.ACTIVATION if self.activations else Form.PLAINTEXT if self.cubes else None
 
 
 @dataclass(frozen=True)
@@ -100,30 +105,32 @@ class MemScheduler:
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
         live = [d for d in derived if d.state is State.ACTIVATED]
-        adapter = kv = None
+        adapter, kvs = None, list[MemCube]()
         if chosen and via in ("parametric", "auto"):
             adapters = (d for d in live if d.form is Form.PARAMETRIC and set(chosen[0].sources) <= set(d.sources))
             adapter = next(adapters, None)
         if chosen and via in ("activation", "auto") and adapter is None:  # KV made without an adapter is wrong under it
-            kvs = (d for d in live if d.form is Form.ACTIVATION and _begins(chosen[0], d))
-            kv = max(kvs, key=lambda d: len(d.sources), default=None)
-        if via in ("parametric", "activation") and adapter is kv is None:
+            kvs = _held(chosen, [d for d in live if d.form is Form.ACTIVATION])
+        if via in ("parametric", "activation") and adapter is None and not kvs:
             raise EmptyMemory(
                 f"no {via} memory stands for {chosen[0].key or 'these memories'}; promote them first "
                 f"(`promote(ids, to={via!r})` or a promote step), or ask via auto"
             )
         known = set(adapter.sources) if adapter else set()
-        inside = [c for segment in chosen for c in segment.cubes if Source(id=c.id, version=c.version) in known]
-        admitted: list[MemCube] = []
+        held = {source for kv in kvs for source in kv.sources}
+        every = {Source(id=c.id, version=c.version): c for segment in chosen for c in segment.cubes}
+        admitted = [every[source] for kv in kvs for source in kv.sources]
         room = self.config.prompt_tokens
-        for cube in (c for segment in chosen for c in segment.cubes if c not in inside):
-            free = kv is not None and len(admitted) < len(kv.sources)  # these lie in the KV already
-            need = 0 if free else tokens(cube.text)
+        for source, cube in every.items():
+            if source in known or source in held:
+                continue
+            need = tokens(cube.text)
             if need > room:
                 break
             room -= need
             admitted.append(cube)
-        return Admission(cubes=tuple(admitted), activation=kv, adapter=adapter, internal=tuple(inside))
+        inside = tuple(cube for source, cube in every.items() if source in known)
+        return Admission(tuple(admitted), tuple(kvs), adapter, inside)
 
     def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
         """The groups of the best-ranked memories, best first."""
@@ -193,6 +200,11 @@ def _need(move: Move, derived: Sequence[MemCube]) -> int:
     return max((_size(d) for d in before), default=1)
 
 
-def _begins(segment: Segment, activation: MemCube) -> bool:
-    """True if the KV is of the first cubes of the segment, in order and at their versions: then it is exact."""
-    return segment.sources[: len(activation.sources)] == activation.sources
+def _held(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemCube]:
+    """For each group, the KV of most of its cubes; oldest first, so that the same ones are put together alike.
+
+    KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's.
+    """
+    fitting = [[kv for kv in kvs if segment.sources[: len(kv.sources)] == kv.sources] for segment in chosen]
+    best = [max(group, key=lambda kv: len(kv.sources)) for group in fitting if group]
+    return sorted(best, key=lambda kv: kv.id)

@@ -87,11 +87,11 @@ def mixed(host: Host) -> list[Request]:
     briefly = ({"role": "user", "content": "Who?"},)
     talk = (*ASKED, {"role": "assistant", "content": "In Lisbon."}, {"role": "user", "content": "And Tom?"})
     return [
-        Request(ASKED, MEMORIES, host.encode(MEMORIES)),
+        Request(ASKED, MEMORIES, (host.encode(MEMORIES),)),
         Request(briefly),
-        Request(talk, MEMORIES, host.encode(MEMORIES[:1])),
+        Request(talk, MEMORIES, (host.encode(MEMORIES[:1]),)),
         Request(talk, MEMORIES),
-        Request(briefly, MEMORIES[:1], host.encode(MEMORIES[:1])),
+        Request(briefly, MEMORIES[:1], (host.encode(MEMORIES[:1]),)),
         Request(ASKED),
     ]
 
@@ -113,8 +113,8 @@ def test_a_batch_gives_the_same_answers_as_one_by_one(host: Host, config: Decode
 def test_padding_changes_no_logit(host: Host) -> None:
     rows = [host._row(r) for r in mixed(host)]
     with torch.inference_mode():
-        together = host.model(**prefill_inputs(rows, host.model.device, 0)).logits[:, -1]
-        alone = [host.model(**prefill_inputs([row], host.model.device, 0)).logits[0, -1] for row in rows]
+        together = host.model(**prefill_inputs(host.model, rows, 0)[0]).logits[:, -1]
+        alone = [host.model(**prefill_inputs(host.model, [row], 0)[0]).logits[0, -1] for row in rows]
     assert_close(together, torch.stack(alone), atol=1e-4, rtol=0)
 
 
@@ -228,7 +228,7 @@ def test_an_allowance_that_is_used_up_cuts_the_answer(reciting: Callable[[str], 
 @pytest.mark.parametrize("with_kv", [False, True])
 def test_a_prompt_over_the_context_is_refused_with_the_numbers(small: Host, with_kv: bool) -> None:
     memories = tuple(f"Mira owns {n} cats." for n in range(100))
-    request = Request(ASKED, memories, small.encode(memories) if with_kv else None)
+    request = Request(ASKED, memories, (small.encode(memories),) if with_kv else ())
     prompt = len(small.prompts.build(memories, ASKED))
     context = small.model.config.max_position_embeddings
     room = context - prompt

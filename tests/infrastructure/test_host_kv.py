@@ -47,9 +47,9 @@ TINY: dict[str, Callable[[int], PreTrainedConfig]] = {
     "llama": lambda v: LlamaConfig(vocab_size=v, **GQA),
     "qwen3": lambda v: Qwen3Config(vocab_size=v, **GQA, head_dim=8),
     "gpt2": lambda v: GPT2Config(vocab_size=v, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3),
+    "mistral": lambda v: MistralConfig(vocab_size=v, **GQA, sliding_window=8),
 }
 UNFIT: dict[str, Callable[[int], PreTrainedConfig]] = {
-    "mistral": lambda v: MistralConfig(vocab_size=v, **GQA, sliding_window=8),
     "mamba2": lambda v: Mamba2Config(
         vocab_size=v, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=8, n_groups=1
     ),
@@ -75,7 +75,7 @@ def tiny(host: Host) -> Callable[[str], Host]:
 
 def over(host: Host, memories: tuple[str, ...] = MEMORIES, held: int | None = None) -> Request:
     """A request over `memories`, the first `held` of them (default: all) as KV."""
-    return Request(ASKED, memories, host.encode(memories[:held]))
+    return Request(ASKED, memories, (host.encode(memories[:held]),))
 
 
 def full_logits(host: Host, request: Request) -> torch.Tensor:
@@ -117,8 +117,8 @@ def test_a_disturbed_cache_is_not_exact(host: Host, tiny: Callable[[str], Host],
     """The measure sees one changed number, so that the tests above mean something."""
     of = host if name == "small" else tiny(name)
     request = over(of)
-    assert request.past
-    diff, _ = of.parity(replace(request, past=disturbed(request.past, by=1.0)))
+    assert request.pasts
+    diff, _ = of.parity(replace(request, pasts=(disturbed(request.pasts[0], by=1.0),)))
     assert diff > 1e-3
 
 
@@ -167,15 +167,15 @@ def test_values_that_are_not_finite_are_refused(tiny: Callable[[str], Host]) -> 
 
 def test_a_hundred_uses_change_nothing(host: Host) -> None:
     request = over(host)
-    assert request.past
-    before, first, logits = request.past.digest(), host.answer(request), host.logits(request)
+    assert request.pasts
+    before, first, logits = request.pasts[0].digest(), host.answer(request), host.logits(request)
     brief = DecodeConfig(max_new_tokens=3)
     for _ in range(20):  # 5 uses each
         host.answer(request, brief)
         host.answer_all([request, Request(ASKED), request], brief)
         host.logits(request)
         host.answer(replace(request, memories=(*MEMORIES, "Tom: I ski.")), brief)
-    assert request.past.digest() == before
+    assert request.pasts[0].digest() == before
     assert host.answer(request).ids == first.ids
     assert torch.equal(host.logits(request), logits)
 
@@ -199,7 +199,7 @@ def saved(host: Host, tmp_path: Path) -> Path:
 def test_a_saved_cache_is_the_same(host: Host, saved: Path) -> None:
     made, loaded = host.encode(MEMORIES), host.load_kv(saved)
     assert (loaded.ids, loaded.digest(), loaded.bytes) == (made.ids, made.digest(), made.bytes)
-    assert torch.equal(host.logits(Request(ASKED, MEMORIES, loaded)), host.logits(Request(ASKED, MEMORIES, made)))
+    assert torch.equal(host.logits(Request(ASKED, MEMORIES, (loaded,))), host.logits(Request(ASKED, MEMORIES, (made,))))
 
 
 def test_a_saved_cache_works_in_another_process(host: Host, saved: Path, tmp_path: Path) -> None:
@@ -211,13 +211,13 @@ from memos.config import ModelConfig
 from memos.infrastructure.host.host import Host, Request
 asked, memories, kv, out = json.loads(sys.argv[1])
 host = Host.load(ModelConfig())
-request = Request(tuple(asked), tuple(memories), host.load_kv(Path(kv)))
+request = Request(tuple(asked), tuple(memories), (host.load_kv(Path(kv)),))
 save_file({"logits": host.logits(request)}, out)
 """
     out = tmp_path / "logits.safetensors"
     given = json.dumps([ASKED, MEMORIES, str(saved), str(out)])
     subprocess.run([sys.executable, "-c", script, given], cwd=ROOT, check=True)
-    here = host.logits(Request(ASKED, MEMORIES, host.load_kv(saved)))
+    here = host.logits(Request(ASKED, MEMORIES, (host.load_kv(saved),)))
     assert_close(load_file(out)["logits"], here, atol=1e-5, rtol=0)
 
 
@@ -266,7 +266,7 @@ def test_a_cache_of_another_transformers_is_refused(host: Host, tmp_path: Path) 
     ids=["others", "another order", "fewer", "edited", "none"],
 )
 def test_a_cache_of_other_memories_is_refused(host: Host, memories: tuple[str, ...]) -> None:
-    request = Request(ASKED, memories, host.encode(MEMORIES))
+    request = Request(ASKED, memories, (host.encode(MEMORIES),))
     with pytest.raises(FingerprintMismatch, match="other memories than this prompt begins with"):
         host.answer(request)
 

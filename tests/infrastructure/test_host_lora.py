@@ -179,7 +179,7 @@ def test_the_model_that_was_given_stays_as_it_was(host: Host, made: Made) -> Non
     """After encoding, distilling, a gate, and answers with an adapter and without."""
     kv = host.encode(tuple(FACTS))
     host.gate(made.folder, made.lessons, KEEP)
-    host.answer_all([Request(asked("Who?"), adapter=made.folder), Request(asked("Who?"), tuple(FACTS), kv)])
+    host.answer_all([Request(asked("Who?"), adapter=made.folder), Request(asked("Who?"), tuple(FACTS), (kv,))])
     assert Snapshot.of(host.model) == made.before
     assert torch.equal(host.logits(Request(asked("Where does Mira live?"))), made.logits)
 
@@ -231,7 +231,7 @@ def test_more_adapters_are_served_than_are_held(host: Host, made: Made, tmp_path
 
 
 def test_kv_and_an_adapter_do_not_go_together(host: Host, made: Made) -> None:
-    request = Request(asked("Who?"), tuple(FACTS), host.encode(tuple(FACTS)), made.folder)
+    request = Request(asked("Who?"), tuple(FACTS), (host.encode(tuple(FACTS)),), made.folder)
     with pytest.raises(HostError):  # the KV is of the base; under the adapter it would be another
         host.answer(request)
 

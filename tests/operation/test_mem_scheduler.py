@@ -200,10 +200,10 @@ KV_OF_ALL = made_of(Form.ACTIVATION, A, B, C)
 )
 def test_kv_is_usable_only_if_it_is_of_exactly_the_first_memories(kv: MemCube, usable: bool) -> None:
     seen = admit([A], [GROUP, OTHER], [kv])
-    assert seen.activation == (kv if usable else None)
+    assert seen.activations == ((kv,) if usable else ())
     assert seen.cubes == GROUP.cubes  # those behind the KV come as text
     if usable:
-        assert admit([A], [GROUP], [kv], "activation").activation == kv
+        assert admit([A], [GROUP], [kv], "activation").activations == (kv,)
     else:
         with pytest.raises(EmptyMemory, match=r"no activation memory stands for Ada; promote them first"):
             admit([A], [GROUP], [kv], "activation")
@@ -212,7 +212,7 @@ def test_kv_is_usable_only_if_it_is_of_exactly_the_first_memories(kv: MemCube, u
 def test_the_kv_of_most_memories_is_taken() -> None:
     shorter = [made_of(Form.ACTIVATION, A), made_of(Form.ACTIVATION, A, B)]
     for derived in (shorter, shorter[::-1]):
-        assert admit([A], [GROUP], derived).activation == shorter[1]
+        assert admit([A], [GROUP], derived).activations == (shorter[1],)
 
 
 def test_what_lies_in_kv_takes_no_room() -> None:
@@ -245,7 +245,7 @@ def test_an_adapter_stands_for_a_group_that_it_knows_all_of(adapter: MemCube, st
         assert seen.form is Form.PARAMETRIC
         assert admit([A], [GROUP], [KV_OF_ALL, adapter], "parametric") == seen
     else:
-        assert (seen.adapter, seen.activation, seen.form) == (None, KV_OF_ALL, Form.ACTIVATION)
+        assert (seen.adapter, seen.activations, seen.form) == (None, (KV_OF_ALL,), Form.ACTIVATION)
         with pytest.raises(EmptyMemory, match="no parametric memory stands for Ada; promote them first"):
             admit([A], [GROUP], [KV_OF_ALL, adapter], "parametric")
 
@@ -253,7 +253,7 @@ def test_an_adapter_stands_for_a_group_that_it_knows_all_of(adapter: MemCube, st
 def test_a_form_that_is_asked_for_is_the_one_that_is_used() -> None:
     derived = [KV_OF_ALL, made_of(Form.PARAMETRIC, A, B, C)]
     assert admit([A], [GROUP], derived, "plaintext") == Admission(cubes=GROUP.cubes)
-    assert admit([A], [GROUP], derived, "activation") == Admission(cubes=GROUP.cubes, activation=KV_OF_ALL)
+    assert admit([A], [GROUP], derived, "activation") == Admission(cubes=GROUP.cubes, activations=(KV_OF_ALL,))
 
 
 def test_a_group_that_the_adapter_does_not_know_comes_as_text() -> None:

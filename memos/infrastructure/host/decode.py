@@ -15,15 +15,20 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig
 from memos.errors import ContextOverflow, Unsupported
+from memos.infrastructure.host.compose import renewal_inputs
 from memos.infrastructure.host.kv import Activation, cache_of
 
 
 @dataclass(frozen=True)
 class Row:
-    """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow."""
+    """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
+
+    renewed: rows of the cache that are computed anew with the ids; such a row is decoded in a batch of its own.
+    """
 
     ids: tuple[int, ...]
     past: Activation | None = None
+    renewed: tuple[int, ...] = ()
 
     @property
     def past_length(self) -> int:
@@ -100,15 +105,22 @@ class Decoder:
         streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
         first = 0.0
         for _ in self._loop(model, rows, config, streams):
-            first = first or _clock(model) - began
+            first = first or now(model) - began
             for n, stream in enumerate(streams):
                 text = self._text(stream)
                 stream.done = stream.done or any(stop in text for stop in stops)
                 if piece := stream.advance(text, stops):
                     yield n, piece
-        seconds = _clock(model) - began
+        seconds = now(model) - began
         return [
-            Completion(_cut(self._text(s), stops).strip(), tuple(s.ids), len(r.ids), r.past_length, first, seconds)
+            Completion(
+                _cut(self._text(s), stops).strip(),
+                tuple(s.ids),
+                len(r.ids) + len(r.renewed),
+                r.past_length - len(r.renewed),
+                first,
+                seconds,
+            )
             for s, r in zip(streams, rows, strict=True)
         ]
 
@@ -125,7 +137,7 @@ class Decoder:
         self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
-        step = prefill_inputs(rows, next(model.parameters()).device, self._pad)
+        step, mask = prefill_inputs(model, rows, self._pad)
         for n in range(config.max_new_tokens):
             out = model(**step, use_cache=True, logits_to_keep=1)
             chosen = [
@@ -145,11 +157,11 @@ class Decoder:
                     f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
                     f"set model.path to a model with attention"
                 )
-            ones = step["attention_mask"].new_ones(len(rows), 1)
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
             step = {
                 "input_ids": torch.tensor(chosen, device=out.logits.device)[:, None],
                 "position_ids": step["position_ids"][:, -1:] + 1,
-                "attention_mask": torch.cat([step["attention_mask"], ones], dim=1),
+                "attention_mask": mask,
                 "past_key_values": out.past_key_values,
             }
 
@@ -172,20 +184,25 @@ def _cut(text: str, stops: Sequence[str]) -> str:
     return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
-def _clock(model: torch.nn.Module) -> float:
+def now(model: torch.nn.Module) -> float:
     """Now, with the device's work done."""
     if next(model.parameters()).device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
-def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[str, Any]:
-    """Arguments of the first forward of a batch, padded on the left.
+def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str, Any], torch.Tensor]:
+    """Arguments of the first forward of a batch, padded on the left, and which of its keys are real: [B, P + T].
 
-    A row lies as [padding, past, padding, ids]: attention_mask [B, P + T] says what is real, position_ids
-    [B, T] count real tokens only, so padding changes no answer.
+    A row lies as [padding, past, padding, ids]; position_ids [B, T] count real tokens only, so padding changes no
+    answer.
     """
+    device = next(model.parameters()).device
     past, width = max(r.past_length for r in rows), max(len(r.ids) for r in rows)
+    if rows[0].renewed:
+        (row,) = rows
+        assert row.past
+        return renewal_inputs(model, row.past, row.renewed, row.ids), torch.ones(1, past + width, device=device).long()
     ids = torch.full((len(rows), width), pad)
     positions = torch.zeros(len(rows), width, dtype=torch.long)
     mask = torch.zeros(len(rows), past + width, dtype=torch.long)
@@ -194,9 +211,10 @@ def prefill_inputs(rows: Sequence[Row], device: torch.device, pad: int) -> dict[
         positions[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
         mask[n, past - row.past_length : past] = 1
         mask[n, past + width - len(row.ids) :] = 1
-    inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask.to(device)}
+    mask = mask.to(device)
+    inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
     cache = _stack([r.past for r in rows], past)
-    return inputs if cache is None else inputs | {"past_key_values": cache}
+    return (inputs if cache is None else inputs | {"past_key_values": cache}), mask
 
 
 def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:

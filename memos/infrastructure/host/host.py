@@ -15,7 +15,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from memos.config import DecodeConfig, DistilConfig, ModelConfig
+from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.cube import Contrast, Probe
-from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes
+from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes, Unsupported
 from memos.infrastructure.host import lora
+from memos.infrastructure.host.capability import Capability, examine
+from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
 from memos.infrastructure.host.kv import Activation, encode, load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
@@ -34,19 +38,22 @@ from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
 RESIDENT_ADAPTERS = 8
 _GREEDY_BATCH = 32
+_EXACT = FidelityConfig()
 
 
 @dataclass(frozen=True)
 class Request:
     """What the model is asked, and what it remembers meanwhile.
 
-    `past` is the KV of the first of `memories` (in order); `adapter` a folder made by `distil`.
+    `pasts` are KV of the first of `memories`, in order; `fidelity` says how several of them are put together;
+    `adapter` is a folder made by `distil`.
     """
 
     messages: tuple[Message, ...]
     memories: tuple[str, ...] = ()
-    past: Activation | None = None
+    pasts: tuple[Activation, ...] = ()
     adapter: Path | None = None
+    fidelity: FidelityConfig = _EXACT
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Host:
         self._adapted: PeftModel | None = None  # the twin that serves adapters; made with the first one
         self._resident: OrderedDict[str, Path] = OrderedDict()
         self._adapter_lock = threading.Lock()  # peft's active adapter belongs to one request at a time
+        self._prefixes, self._prefix_lock = PrefixTree(), threading.Lock()
 
     @classmethod
     def load(cls, config: ModelConfig) -> Host:
@@ -120,9 +128,12 @@ class Host:
         for adapter in dict.fromkeys(r.adapter for r in requests):
             began = time.perf_counter()
             group = [n for n, r in enumerate(requests) if r.adapter == adapter]
-            rows = [self._row(requests[n]) for n in group]
+            rows = {n: self._row(requests[n]) for n in group}
+            renewing = [[n] for n in group if rows[n].renewed]  # such a row has a mask of its own
             with self._model_with(adapter) as model:
-                out |= zip(group, self.decoder.complete(model, rows, decode, began), strict=True)
+                for batch in ([n for n in group if not rows[n].renewed], *renewing):
+                    done = self.decoder.complete(model, [rows[n] for n in batch], decode, began) if batch else []
+                    out |= zip(batch, done, strict=True)
         return [out[n] for n in range(len(requests))]
 
     def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, Completion]:
@@ -147,40 +158,114 @@ class Host:
             yield self._serving(adapter)
 
     def _row(self, request: Request) -> Row:
-        if request.past and request.adapter:
+        """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow."""
+        if request.pasts and request.adapter:
             raise FingerprintMismatch(
                 "KV made by the base model is wrong under an adapter; use one of them in a request"
             )
         prompt = self.prompts.build(request.memories, request.messages)
-        return self._after(prompt, request.past)
-
-    def _after(self, prompt: Prompt, past: Activation | None) -> Row:
-        """What is left to feed once `past` is there. Raises FingerprintMismatch if it is the KV of something else."""
-        if past is None:
+        if not request.pasts or request.fidelity.level == "L4":
             return Row(prompt.prefix + prompt.tail)
-        if prompt.prefix[: len(past.ids)] != past.ids:
+        self._require_kv(prompt, request.pasts)
+        held = self._together(request.pasts, request.fidelity)
+        rest = prompt.prefix[len(held.ids) :] + prompt.tail
+        return Row(rest, held, self._renewed(request, held, rest))
+
+    def _require_kv(self, prompt: Prompt, pasts: Sequence[Activation]) -> None:
+        """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
+        can, head = self.capability, self.head
+        if not can.exact:
+            raise Unsupported(f"{can.why}; ask in text")
+        if can.limit and len(prompt) > can.limit:
+            raise Unsupported(
+                f"the prompt has {len(prompt)} tokens, and KV of {self.model.config.model_type} is right {can.why}; "
+                f"ask in text"
+            )
+        ids = pasts[0].ids + tuple(i for past in pasts[1:] for i in past.ids[len(head) :])
+        if prompt.prefix[: len(ids)] != ids or any(past.ids[: len(head)] != head for past in pasts):
             raise FingerprintMismatch(
                 "the KV cache was encoded from other memories than this prompt begins with; promote them again"
             )
-        return Row(prompt.prefix[len(past.ids) :] + prompt.tail, past)
+
+    def _together(self, pasts: Sequence[Activation], fidelity: FidelityConfig) -> Activation:
+        """One activation of all, at the level asked for (before any row is computed anew)."""
+        if len(pasts) == 1:
+            return pasts[0]
+        if fidelity.level == "L0":
+            return self._exact(pasts, fidelity)
+        can = self.capability
+        if can.motion is None or (fidelity.level != "L1" and not can.renewal):
+            raise Unsupported(
+                f"{fidelity.level} is not possible on {self.model.config.model_type}: {can.why}; "
+                f"set fidelity.level to L0 or L4"
+            )
+        return compose(pasts, len(self.head), can.motion)
+
+    def _exact(self, pasts: Sequence[Activation], fidelity: FidelityConfig) -> Activation:
+        """L0: what was asked together before is there; the rest is encoded after it."""
+        head = len(self.head)
+        path = (pasts[0].ids, *(past.ids[head:] for past in pasts[1:]))
+        with self._prefix_lock:
+            self._prefixes.limit = fidelity.prefix_bytes
+            there, held = self._prefixes.longest(path)
+        if held is None:
+            there, held = 1, pasts[0]
+        if there < len(path):
+            held = extend(self.model, held, [i for piece in path[there:] for i in piece])
+            with self._prefix_lock:
+                self._prefixes.keep(path, list(accumulate(map(len, path))), held)
+        return held
+
+    def _renewed(self, request: Request, held: Activation, ids: Sequence[int]) -> tuple[int, ...]:
+        """The rows that are computed anew with the question."""
+        fidelity, head = request.fidelity, len(self.head)
+        if len(request.pasts) == 1 or fidelity.level in ("L0", "L1"):
+            return ()
+        rows = heads_of(request.pasts, head, fidelity.first_tokens)
+        if fidelity.level == "L2":
+            return rows
+        others = [n for n in range(len(request.pasts[0].ids), len(held.ids)) if n not in set(rows)]
+        most = round(fidelity.share * len(others))
+        return tuple(sorted((*rows, *asked_for(self._reader, held, ids, others, most)))) if most else rows
 
     @torch.inference_mode()
     def logits(self, request: Request) -> torch.Tensor:
         """[tail tokens, vocabulary] in fp32 on the CPU: what the model predicts at each token after the memories."""
-        prompt = self.prompts.build(request.memories, request.messages)
-        inputs = prefill_inputs([self._after(prompt, request.past)], self.model.device, 0)
-        return self.model(**inputs, use_cache=True, logits_to_keep=len(prompt.tail)).logits[0].float().cpu()
+        tail = len(self.prompts.build(request.memories, request.messages).tail)
+        inputs, _ = prefill_inputs(self.model, [self._row(request)], 0)
+        return self.model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
+
+    @cached_property
+    def capability(self) -> Capability:
+        """What this model's KV can be used for, tried once."""
+        return examine(self.model)
+
+    @cached_property
+    def head(self) -> tuple[int, ...]:
+        """The tokens before the first memory: every KV cache begins with them."""
+        return self.prompts.prefix(["x"])[: -len(self.prompts.line("x"))]
+
+    @cached_property
+    def _reader(self) -> PreTrainedModel:
+        """A twin that tells its attention; the model itself stays as it is."""
+        reader = lora.twin(self.model)
+        reader.set_attn_implementation("eager")
+        return reader
 
     def release(self) -> None:
-        """Let go of all adapters in memory."""
+        """Let go of all adapters and exact prefixes in memory."""
         with self._adapter_lock:
             self._resident.clear()
             self._adapted = None
+        with self._prefix_lock:
+            self._prefixes.clear()
 
     # -- activation ----------------------------------------------------------------------------------------
 
     def encode(self, memories: Sequence[str]) -> Activation:
         """The KV of the memories as one exact prefix, in the order given. Raises Unsupported, ContextOverflow."""
+        if not self.capability.exact:
+            raise Unsupported(f"{self.capability.why}; its memories can be plaintext or parametric")
         ids, context = self.prompts.prefix(memories), self.decoder.context
         if context and len(ids) >= context:
             raise ContextOverflow(
@@ -198,8 +283,15 @@ class Host:
 
     def parity(self, request: Request) -> tuple[float, float]:
         """(largest |logit difference|, top-1 agreement) of the request over its KV against the full prompt."""
-        over_kv, full = self.logits(request), self.logits(Request(request.messages, request.memories))
+        over_kv, full = self.logits(request), self.logits(replace(request, pasts=()))
         return float((over_kv - full).abs().max()), float((over_kv.argmax(-1) == full.argmax(-1)).float().mean())
+
+    def divergence(self, request: Request) -> tuple[float, bool]:
+        """(KL from the full prompt in nats, same top token) of the first answer token over the request's KV."""
+        full = torch.log_softmax(self.logits(replace(request, pasts=()))[-1].double(), -1)
+        over_kv = torch.log_softmax(self.logits(request)[-1].double(), -1)
+        kl = float((full.exp() * (full - over_kv)).sum().clamp_min(0))
+        return kl, bool(full.argmax() == over_kv.argmax())
 
     # -- parametric ----------------------------------------------------------------------------------------
 

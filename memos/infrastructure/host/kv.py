@@ -6,21 +6,22 @@ Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transfor
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
 
-LAYOUT = "kv/1 layer-major rotated base-0"
+LAYOUT = "kv/2 layer-major rotated base-0"
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,17 @@ class Activation:
         return sum(t.numel() * t.element_size() for layer in self.layers for t in layer)
 
     def digest(self) -> str:
-        """sha256 over the ids and all keys and values."""
-        digest = hashlib.sha256(json.dumps(self.ids).encode())
+        """XXH3 (128 bit) over the ids and all keys and values: tells any accidental change, at the rate of memory."""
+        digest = xxhash.xxh3_128(json.dumps(self.ids).encode())
         for layer in self.layers:
             for tensor in layer:
                 digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-                digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+                digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
+
+    def upto(self, tokens: int) -> Activation:
+        """The prefix of so many tokens, as a view."""
+        return Activation(self.ids[:tokens], tuple((k[..., :tokens, :], v[..., :tokens, :]) for k, v in self.layers))
 
     def fork(self) -> DynamicCache:
         """A cache for one request that shares the tensors; appending concatenates into new ones."""
@@ -59,41 +64,59 @@ def cache_of(layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCach
     return cache
 
 
-@torch.inference_mode()
-def encode(model: PreTrainedModel, ids: Sequence[int]) -> Activation:
-    """Run the prefix once and keep its keys and values.
+def fresh_cache(model: PreTrainedModel) -> DynamicCache:
+    """An empty cache that keeps keys and values of every token.
 
-    Raises Unsupported, naming the layer, for a cache that is more than keys and values of every token
-    (sliding windows, state spaces): a prefix of it would not be exact.
+    Layers with a sliding window would throw away what has left it; kept whole, the model's own mask hides it, and
+    a prefix of the cache stays exact. Raises Unsupported, naming the layer, where a layer keeps anything else.
     """
+    kinds = [type(layer) for layer in DynamicCache(config=model.config).layers]
+    for n, kind in enumerate(kinds):
+        if kind not in (DynamicLayer, DynamicSlidingWindowLayer):
+            raise Unsupported(
+                f"{model.config.model_type} keeps layer {n} as {kind.__name__}, not as keys and values of every "
+                f"token; its memories can be plaintext or parametric"
+            )
+    return DynamicCache()
+
+
+@torch.inference_mode()
+def encode(model: PreTrainedModel, ids: Sequence[int], start: int = 0) -> Activation:
+    """Run the ids once, the first at position `start`, and keep their keys and values. Raises Unsupported."""
     row = torch.tensor([list(ids)], device=model.device)
-    positions = torch.arange(len(ids), device=model.device)[None]
+    positions = torch.arange(start, start + len(ids), device=model.device)[None]
     out = model(
         input_ids=row,
         position_ids=positions,
-        past_key_values=DynamicCache(config=model.config),
+        attention_mask=torch.ones_like(row),  # without one, positions may be read as several packed texts
+        past_key_values=fresh_cache(model),
         use_cache=True,
         logits_to_keep=1,
     )
     cache = getattr(out, "past_key_values", None)  # a pure state space model has none
-    layers = []
-    for n, layer in enumerate(getattr(cache, "layers", ())):
-        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-        if type(layer) is not DynamicLayer or keys is None or values is None or keys.shape[-2] != len(ids):
+    layers: Any = tuple(
+        (getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in getattr(cache, "layers", ())
+    )
+    for n, (keys, values) in enumerate(layers):
+        if keys is None or values is None or keys.shape[-2] != len(ids):
             raise Unsupported(
-                f"{model.config.model_type} keeps layer {n} as {type(layer).__name__}, not as keys and values of every "
-                f"token; its memories can be plaintext or parametric"
+                f"{model.config.model_type} keeps no keys and values of every token in layer {n}; its memories can be "
+                f"plaintext or parametric"
             )
-        layers.append((keys, values))
     if not layers:
         raise Unsupported(
             f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
         )
+    require_finite(model, layers)
+    return Activation(tuple(ids), layers)
+
+
+def require_finite(model: PreTrainedModel, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Raises Unsupported."""
     if not all(torch.isfinite(t).all() for layer in layers for t in layer):
         raise Unsupported(
             f"{model.config.model_type} produced keys or values that are not finite in {model.dtype}; try another dtype"
         )
-    return Activation(tuple(ids), tuple(layers))
 
 
 def save_activation(activation: Activation, path: Path, fingerprint: dict[str, str]) -> None:

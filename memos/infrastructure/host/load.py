@@ -23,6 +23,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.shapes import PREFIX, random_model
 
 SMALL_MODEL = "memos-small"
 _WHOLE = 1 << 28  # bytes of weights up to which every byte enters the digest
@@ -40,6 +41,10 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     if dtype == "auto":
         dtype = "auto" if device.type == "cuda" else torch.float32
     transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
+    if path.startswith(PREFIX):
+        wanted = getattr(torch, "bfloat16" if dtype == "auto" else str(dtype).removeprefix("torch."))
+        shaped = random_model(path.removeprefix(PREFIX), device, wanted, config.attention)
+        return shaped.eval(), _load_tokenizer(model_path(SMALL_MODEL), False)
     try:
         if not Path(path).is_dir():
             hf_hub_download(

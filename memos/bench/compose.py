@@ -1,0 +1,136 @@
+"""`memos bench compose`: N cubes in front of a question at each fidelity level, against the full prompt."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memos.bench.scenes import Scene, scene
+from memos.config import DecodeConfig, FidelityConfig
+from memos.cube import Probe
+from memos.infrastructure.host.compose import compose
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv import Activation
+from memos.infrastructure.host.rope import Motion
+
+CUBES = (1, 2, 4, 8, 16)
+DECODE = DecodeConfig(max_new_tokens=16)
+LADDER = (
+    FidelityConfig(level="L0"),
+    FidelityConfig(level="L1"),
+    FidelityConfig(level="L2", first_tokens=2),
+    FidelityConfig(level="L2", first_tokens=4),
+    FidelityConfig(level="L3", first_tokens=0, share=0.1),
+    FidelityConfig(level="L3", first_tokens=2, share=0.1),
+    FidelityConfig(level="L4"),
+)
+
+
+@dataclass
+class Tally:
+    """What a level gave, question by question."""
+
+    kl: list[float] = field(default_factory=list)
+    top1: list[bool] = field(default_factory=list)
+    agree: list[bool] = field(default_factory=list)
+    right: list[bool] = field(default_factory=list)
+    two: list[bool] = field(default_factory=list)
+    ttft_ms: list[float] = field(default_factory=list)
+    recompute: list[float] = field(default_factory=list)
+    operations: list[float] = field(default_factory=list)
+
+    def row(self) -> dict[str, float]:
+        mean = statistics.fmean
+        return {
+            "questions": len(self.right),
+            "recompute": mean(self.recompute),
+            "operations": mean(self.operations),
+            "kl": mean(self.kl),
+            "top1_agreement": mean(self.top1),
+            "decision_agreement": mean(self.agree),
+            "accuracy": mean(self.right),
+            "accuracy_two_cubes": mean(self.two) if self.two else float("nan"),
+            "ttft_ms": statistics.median(self.ttft_ms),
+        }
+
+
+def bench_compose(
+    host: Host,
+    questions: int,
+    seed: int,
+    show: Callable[[str, int, int], None],
+    counts: Sequence[int] = CUBES,
+) -> dict[str, Any]:
+    """Rows of each level and number of cubes.
+
+    recompute: share of the memory's tokens that went through the model; operations: tokens that did, the question's
+    too, as a share of the full prompt's; kl, top1_agreement: of the first answer token, against the full prompt;
+    decision_agreement: the same whole answer; ttft_ms: median, KV in memory, nothing kept from an earlier question.
+    """
+    levels, naive = [], []
+    for cubes in counts:
+        tallies = {fidelity: Tally() for fidelity in LADDER}
+        unmoved = Tally()
+        asked = 0
+        for drawn, probes in _scenes(f"{seed}:{cubes}", cubes, questions):
+            pasts = tuple(host.encode(cube) for cube in drawn.cubes)
+            for probe in probes:
+                ask = Request(({"role": "user", "content": probe.question},), sum(drawn.cubes, ()), pasts)
+                _compare(host, ask, probe, probe in drawn.two, tallies)
+                _naive(host, ask, probe, probe in drawn.two, unmoved)
+                asked += 1
+                show(f"{cubes} cubes", asked, questions)
+        for fidelity, tally in tallies.items():
+            setting = fidelity.model_dump(include={"level", "first_tokens", "share"})
+            levels.append({**setting, "n_cubes": cubes, **tally.row()})
+        naive.append({"n_cubes": cubes, **unmoved.row()})
+    return {"model": host.describe(), "levels": levels, "naive": naive}
+
+
+def _scenes(key: str, cubes: int, questions: int) -> Iterator[tuple[Scene, list[Probe]]]:
+    n = 0
+    while questions > 0:
+        drawn = scene(f"{key}:{n}", cubes)
+        probes = [*drawn.two, *drawn.one][:questions]
+        yield drawn, probes
+        questions, n = questions - len(probes), n + 1
+
+
+def _compare(host: Host, ask: Request, probe: Probe, two: bool, tallies: dict[FidelityConfig, Tally]) -> None:
+    full = host.answer(replace(ask, pasts=()), DECODE)
+    for fidelity, tally in tallies.items():
+        host.release()  # so that L0 begins with what is encoded, not with the last question's prefix
+        _note(host, replace(ask, fidelity=fidelity), full.text, full.prompt_tokens, probe, two, tally)
+
+
+def _naive(host: Host, ask: Request, probe: Probe, two: bool, tally: Tally) -> None:
+    """The named alternative: caches put one after the other as they are."""
+    still = Motion(((None, None),) * len(ask.pasts[0].layers))
+    joined = compose(ask.pasts, len(host.head), still)
+    full = host.answer(replace(ask, pasts=()), DECODE)
+    _note(host, replace(ask, pasts=(joined,)), full.text, full.prompt_tokens, probe, two, tally)
+
+
+def _note(host: Host, ask: Request, full: str, tokens: int, probe: Probe, two: bool, tally: Tally) -> None:
+    done = host.answer(ask, DECODE)
+    kl, top = host.divergence(ask)
+    memory = sum(len(past.ids) for past in ask.pasts) - (len(ask.pasts) - 1) * len(host.head)
+    question = tokens - memory
+    through = done.prompt_tokens + (_extended(ask.pasts, memory) if ask.fidelity.level == "L0" else 0)
+    scored = question if ask.fidelity.level == "L3" else 0  # the question is read once more to choose rows
+    tally.recompute.append((through - question) / memory)
+    tally.operations.append((through + scored) / tokens)
+    tally.kl.append(kl)
+    tally.top1.append(top)
+    tally.agree.append(done.text == full)
+    tally.right.append(probe.holds(done.text))
+    if two:
+        tally.two.append(probe.holds(done.text))
+    tally.ttft_ms.append(done.ttft_s * 1e3)
+
+
+def _extended(pasts: Sequence[Activation], memory: int) -> int:
+    """Tokens that L0 encodes after the first cube."""
+    return memory - len(pasts[0].ids)

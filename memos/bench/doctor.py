@@ -1,0 +1,35 @@
+"""`memos doctor`: what KV can be used for, of one model or of tiny random ones of many architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memos.infrastructure.host.architectures import ARCHITECTURES, tiny
+from memos.infrastructure.host.capability import Capability, examine
+from memos.infrastructure.host.host import Host
+
+
+def examine_model(host: Host) -> dict[str, Any]:
+    return {"models": [_row(str(host.config.path), host.capability)]}
+
+
+def examine_architectures(show: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """Every row anew, on random weights."""
+    rows = []
+    for n, name in enumerate(ARCHITECTURES, start=1):
+        rows.append(_row(name, examine(tiny(name))))
+        show("architectures", n, len(ARCHITECTURES))
+    return {"models": rows}
+
+
+def _row(name: str, can: Capability) -> dict[str, Any]:
+    return {
+        "name": name,
+        "verdict": can.verdict,
+        "exact": can.exact,
+        "composable": can.composable,
+        "recompute": can.renewal,
+        "limit": can.limit,
+        "differences": dict(can.differences),
+    }

@@ -1,0 +1,89 @@
+"""`memos bench ttft`: time to the first token over a memory, read as text, reused by transformers, kept by memos."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memos.config import DecodeConfig
+from memos.infrastructure.host.alternatives import forward_over, reuse_by_transformers
+from memos.infrastructure.host.decode import Row
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv import Activation, encode
+
+CONTEXTS, QUERIES = (583, 2773, 6064), (953, 303, 167)  # tokens, as MemOS's table has them (2507.03724)
+_ONE = DecodeConfig(max_new_tokens=1)
+
+
+def bench_ttft(
+    host: Host,
+    contexts: Sequence[int],
+    queries: Sequence[int],
+    repeats: int,
+    seed: int,
+    show: Callable[[str, int, int], None],
+) -> dict[str, Any]:
+    """A row for each context, query and tier, in milliseconds (medians); loading and transfer are counted in ours.
+
+    full: the whole prompt; reuse: the cache copied and handed to `generate`, as transformers documents it; floor: a
+    forward of the query alone over a cache that is there; build: making the cache; break_even: uses after which
+    building has paid.
+    """
+    rng, rows = random.Random(seed), []
+    with tempfile.TemporaryDirectory() as folder:
+        for n, context in enumerate(contexts):
+            memory = tuple(rng.randrange(10, 2000) for _ in range(context))
+            began = time.perf_counter()
+            kept = encode(host.model, memory)
+            build = time.perf_counter() - began
+            path = Path(folder) / f"{context}.safetensors"
+            host.save_kv(kept, path)
+            for m, query in enumerate(queries):
+                ids = tuple(rng.randrange(10, 2000) for _ in range(query))
+                rows += _rows(host, kept, path, ids, build, repeats)
+                show("ttft", n * len(queries) + m + 1, len(contexts) * len(queries))
+    return {"model": host.describe(), "rows": rows}
+
+
+def _rows(
+    host: Host, kept: Activation, path: Path, ids: tuple[int, ...], build: float, repeats: int
+) -> list[dict[str, Any]]:
+    def first_token(past: Callable[[], Activation | None]) -> float:
+        began = time.perf_counter()
+        held = past()
+        row = Row(ids, held) if held else Row(kept.ids + ids)
+        return host.decoder.complete(host.model, [row], _ONE, began)[0].ttft_s
+
+    def median(seconds: Callable[[], float], times: int = repeats) -> float:
+        seconds()  # warm
+        return statistics.median(seconds() for _ in range(times))
+
+    full = median(lambda: first_token(lambda: None), max(1, repeats // 3))
+    reuse = median(lambda: reuse_by_transformers(host.model, kept, ids))
+    floor = median(lambda: forward_over(host.model, kept, ids))
+    tiers: dict[str, Callable[[], Activation]] = {"host": lambda: kept, "disk": lambda: host.load_kv(path)}
+    out = []
+    for tier, past in tiers.items():
+        ours = median(partial(first_token, past))
+        out.append(
+            {
+                "context": len(kept.ids),
+                "query": len(ids),
+                "tier": tier,
+                "full_ms": full * 1e3,
+                "reuse_ms": reuse * 1e3,
+                "floor_ms": floor * 1e3,
+                "ours_ms": ours * 1e3,
+                "build_ms": build * 1e3,
+                "bytes": kept.bytes,
+                "saved": 1 - ours / full,
+                "break_even": build / max(1e-9, full - ours),
+            }
+        )
+    return out

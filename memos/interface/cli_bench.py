@@ -1,0 +1,96 @@
+"""`memos bench NAME` and `memos doctor`: doors to what measures memos. Knows no measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memos.interface.progress import progress_bars
+
+bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
+Json = Annotated[Path | None, typer.Option("--json", help="write the figures to this file")]
+Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
+Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
+
+
+@bench.command("compose")
+def bench_compose(
+    json: Json = None,
+    model: Model = "memos-small",
+    questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 80,
+    seed: Seed = 0,
+) -> None:
+    """N cubes in front of a question at each fidelity level, against the full prompt."""
+    from memos.bench import measured
+    from memos.bench.compose import bench_compose as measure
+    from memos.interface.report import levels_table
+
+    with progress_bars() as show:
+        report = measured("compose", json, model, seed, lambda host: measure(host, questions, seed, show))
+    _print(levels_table(report))
+
+
+@bench.command("ttft")
+def bench_ttft(
+    json: Json = None,
+    model: Model = "shape:cpu-113m",
+    context: Annotated[list[int] | None, typer.Option(help="tokens of memory; may be given again")] = None,
+    query: Annotated[list[int] | None, typer.Option(help="tokens of question; may be given again")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 5,
+    seed: Seed = 0,
+) -> None:
+    """Time to the first token over a memory: read as text, reused by transformers, kept by memos."""
+    from memos.bench import measured
+    from memos.bench.ttft import CONTEXTS, QUERIES
+    from memos.bench.ttft import bench_ttft as measure
+    from memos.interface.report import ttft_table
+
+    with progress_bars() as show:
+        report = measured(
+            "ttft", json, model, seed,
+            lambda host: measure(host, context or CONTEXTS, query or QUERIES, repeats, seed, show),
+        )  # fmt: skip
+    _print(ttft_table(report))
+
+
+@bench.command("kv-io")
+def bench_kv_io(
+    json: Json = None,
+    model: Model = "shape:cpu-113m",
+    tokens: Annotated[int, typer.Option(min=64, help="length of the cache")] = 4096,
+    seed: Seed = 0,
+) -> None:
+    """Fork, save and load of a KV cache, as a share of a raw read of the same file in the same run."""
+    from memos.bench import measured
+    from memos.bench.kv_io import bench_kv_io as measure
+    from memos.interface.report import kv_io_table
+
+    with progress_bars() as show:
+        report = measured("kv-io", json, model, seed, lambda host: measure(host, tokens, seed, show))
+    _print(kv_io_table(report))
+
+
+def doctor(
+    architectures: Annotated[bool, typer.Option("--architectures", help="of tiny random models of many kinds")] = False,
+    json: Json = None,
+    model: Model = "memos-small",
+) -> None:
+    """Say what the model's KV can be used for, tried on its logits."""
+    from memos.bench import measured, write_report
+    from memos.bench.doctor import examine_architectures, examine_model
+    from memos.interface.report import verdicts_table
+
+    with progress_bars() as show:
+        if architectures:
+            report = write_report("doctor", 0, "cpu", examine_architectures(show), json)
+        else:
+            report = measured("doctor", json, model, 0, examine_model)
+    _print(verdicts_table(report))
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    Console().print(table)
