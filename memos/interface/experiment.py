@@ -6,6 +6,7 @@ are the kernel's own transactions, so one that was cut off is simply made again.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import itertools
@@ -14,7 +15,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -44,10 +46,31 @@ class Experiment:
 
         fresh: begin anew although a run was interrupted here. A finished run begins again by itself; its vault is
         kept as vault.1, vault.2, …
-        Raises InputError if the folder holds an unfinished run of another config.
+        Raises InputError if the folder holds an unfinished run of another config, or one that goes on now.
         """
         if not self.config.experiment.steps:
             raise InputError("the config has no experiment.steps; add steps such as `- ingest: conversation.jsonl`")
+        with self._alone():
+            return self._run(fresh)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder: two runs would undo each other's promotions. A run that dies lets go of it."""
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            lock = (self.out / "run.lock").open("w")
+        except OSError as error:
+            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"another run is going on in {self.out}; wait for it, or choose another --out"
+                ) from None
+            yield
+
+    def _run(self, fresh: bool) -> Results:
         results = self._resume(fresh)
         steps = self.config.experiment.steps
         with MemOS(self.config, vault=self.config.vault.path or self.out / "vault") as kernel:
@@ -82,7 +105,6 @@ class Experiment:
                     f"or begin anew with --fresh"
                 )
         try:
-            self.out.mkdir(parents=True, exist_ok=True)
             if self.config.vault.path is None:
                 _set_aside(self.out / "vault")
             _write(self._results_file, begun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import signal
@@ -369,6 +370,14 @@ def test_an_out_that_cannot_be_written_is_refused(folder: Path, where: str) -> N
     (folder / "file").write_text("kept")
     no(invoke("run", config(folder, INGEST), "--out", folder / where), f"--out {folder / where} cannot be written")
     assert (folder / "file").read_text() == "kept"
+
+
+def test_two_runs_in_one_folder_are_refused(folder: Path) -> None:
+    (folder / "out").mkdir()
+    with (folder / "out" / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        no(invoke("run", config(folder, INGEST), "--out", folder / "out"), "another run is going on in", "wait for it")
+    assert not (folder / "out" / "progress.json").exists()
 
 
 def test_an_unfinished_run_of_another_config_is_not_written_over(folder: Path) -> None:
