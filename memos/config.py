@@ -226,12 +226,24 @@ class Config(Section):
     experiment: ExperimentConfig = ExperimentConfig()
 
 
-def load_config(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
+def load_config(path: str | Path | None, overrides: tuple[str, ...] = ()) -> Config:
     """Read a YAML file; `overrides` are `a.b=value` with YAML values. Paths in steps are made relative to the file.
 
+    path: None for the embedded default.
     Raises ConfigError that names the key's path, the rule and the nearest valid key.
     """
-    path = Path(path)
+    data: Any = {}
+    if path is not None:
+        data = _read(Path(path))
+    for item in overrides:
+        _override(data, item)
+    config = parse_config(data)
+    base = Path(path or ".").parent
+    steps = tuple(_relative(step, base) for step in config.experiment.steps)
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"steps": steps})})
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text("utf-8")) or {}
     except FileNotFoundError:
@@ -243,11 +255,7 @@ def load_config(path: str | Path, overrides: tuple[str, ...] = ()) -> Config:
         raise ConfigError(f"{path} is not a readable YAML file: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must be a mapping of sections such as `model:`, not {type(data).__name__}")
-    for item in overrides:
-        _override(data, item)
-    config = parse_config(data)
-    steps = tuple(_relative(step, path.parent) for step in config.experiment.steps)
-    return config.model_copy(update={"experiment": config.experiment.model_copy(update={"steps": steps})})
+    return data
 
 
 def parse_config(data: dict[str, Any]) -> Config:

@@ -96,10 +96,10 @@ def chat(
     user: User = None,
 ) -> None:
     """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
-    from memos.config import Config, load_config
+    from memos.config import load_config
     from memos.kernel import MemOS
 
-    settings = load_config(config, tuple(set_ or ())) if config else Config()
+    settings = load_config(config, tuple(set_ or ()))
     with MemOS(settings, vault=vault) as kernel:
         kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
         print(f"{settings.model.path}, {len(kernel.cubes(user=user))} memories in {kernel.vault.path}. ctrl-D ends.")

@@ -372,6 +372,10 @@ def test_an_out_that_cannot_be_written_is_refused(folder: Path, where: str) -> N
     assert (folder / "file").read_text() == "kept"
 
 
+def test_a_setting_counts_without_a_config_too(vault: Path) -> None:
+    no(invoke("chat", "--vault", vault, "--set", "decode.max_token=1"), "decode.max_token: unknown key; did you mean")
+
+
 def test_two_runs_in_one_folder_are_refused(folder: Path) -> None:
     (folder / "out").mkdir()
     with (folder / "out" / "run.lock").open("w") as lock:
