@@ -60,11 +60,11 @@ def _rows(
         row = Row(ids, held) if held else Row(kept.ids + ids)
         return host.decoder.complete(host.model, [row], _ONE, began)[0].ttft_s
 
-    def median(seconds: Callable[[], float], times: int = repeats) -> float:
+    def median(seconds: Callable[[], float]) -> float:
         seconds()  # warm
-        return statistics.median(seconds() for _ in range(times))
+        return statistics.median(seconds() for _ in range(repeats))
 
-    full = median(lambda: first_token(lambda: None), max(1, repeats // 3))
+    full = first_token(lambda: None)  # once: it takes longest, and varies least
     reuse = median(lambda: reuse_by_transformers(host.model, kept, ids))
     floor = median(lambda: forward_over(host.model, kept, ids))
     tiers: dict[str, Callable[[], Activation]] = {"host": lambda: kept, "disk": lambda: host.load_kv(path)}

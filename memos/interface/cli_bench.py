@@ -35,10 +35,10 @@ def bench_compose(
 @bench.command("ttft")
 def bench_ttft(
     json: Json = None,
-    model: Model = "shape:cpu-113m",
+    model: Model = "shape:cpu-126m",
     context: Annotated[list[int] | None, typer.Option(help="tokens of memory; may be given again")] = None,
     query: Annotated[list[int] | None, typer.Option(help="tokens of question; may be given again")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 3,
     seed: Seed = 0,
 ) -> None:
     """Time to the first token over a memory: read as text, reused by transformers, kept by memos."""
@@ -58,7 +58,7 @@ def bench_ttft(
 @bench.command("kv-io")
 def bench_kv_io(
     json: Json = None,
-    model: Model = "shape:cpu-113m",
+    model: Model = "shape:cpu-126m",
     tokens: Annotated[int, typer.Option(min=64, help="length of the cache")] = 4096,
     seed: Seed = 0,
 ) -> None:

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from transformers import PreTrainedModel
 
 from memos.infrastructure.host.architectures import ARCHITECTURES, tiny
+from memos.infrastructure.host.attention import fold_shared_heads
 from memos.infrastructure.host.capability import Capability, examine
 from memos.infrastructure.host.compose import compose, extend, renewal_inputs, starts
 from memos.infrastructure.host.kv import Activation, encode
@@ -183,3 +184,18 @@ def test_a_wrong_turn_is_no_explanation() -> None:
     there = encode(model, texts(12)[0], 40).layers[0][0]
     assert (turn.by(40, keys) - there).abs().max() < 1e-4 * there.abs().max()
     assert (wrong.by(40, keys) - there).abs().max() > 1e-2 * there.abs().max()
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gemma3", "mistral, sliding window", "glm4", "phi3"])
+def test_folding_shared_heads_changes_nothing_but_rounding(name: str) -> None:
+    stock, can = examined(name)
+    folded = fold_shared_heads(tiny(name))
+    assert folded.config._attn_implementation == "memos_sdpa"
+    memory, query = texts(41, 9)
+    kept = encode(stock, memory)
+    assert_close(over(folded, kept, query), over(stock, kept, query), atol=1e-5, rtol=0)
+    assert examine(folded).verdict == can.verdict
+
+
+def test_folding_leaves_a_model_without_shared_heads_alone() -> None:
+    assert fold_shared_heads(tiny("gpt-neox")).config._attn_implementation == "sdpa"

@@ -23,6 +23,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.attention import fold_shared_heads
 from memos.infrastructure.host.shapes import PREFIX, random_model
 
 SMALL_MODEL = "memos-small"
@@ -44,7 +45,7 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     if path.startswith(PREFIX):
         wanted = getattr(torch, "bfloat16" if dtype == "auto" else str(dtype).removeprefix("torch."))
         shaped = random_model(path.removeprefix(PREFIX), device, wanted, config.attention)
-        return shaped.eval(), _load_tokenizer(model_path(SMALL_MODEL), False)
+        return fold_shared_heads(shaped.eval()), _load_tokenizer(model_path(SMALL_MODEL), False)
     try:
         if not Path(path).is_dir():
             hf_hub_download(
@@ -66,7 +67,7 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
             f"model.path {config.path!r} does not load as a causal language model with safetensors weights: {reason}; "
             f"give a folder with config.json and model.safetensors, a hub name, or {SMALL_MODEL}"
         ) from error
-    return model.to(device).eval(), tokenizer
+    return fold_shared_heads(model.to(device).eval()), tokenizer
 
 
 def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:

@@ -30,7 +30,9 @@ def _shape(kind: str, layers: int, width: int, inner: int, heads: int, kv_heads:
 
 # sizes as published in each model's config.json
 SHAPES: dict[str, dict[str, Any]] = {
-    "cpu-113m": _shape("llama", 16, 768, 2048, 12, 4, 2048),  # ours: 113 million parameters, for two cores
+    # ours, for two cores: 126 million parameters in layers as wide as those of a 1B model, so that matrices and
+    # attention share the work as they do in models that people run
+    "cpu-126m": _shape("llama", 5, 1536, 4096, 12, 4, 2048),
     "qwen2.5-0.5b": _shape("qwen2", 24, 896, 4864, 14, 2, 151_936) | {"tie_word_embeddings": True},
     "qwen2.5-7b": _shape("qwen2", 28, 3584, 18_944, 28, 4, 152_064),
     "qwen3-8b": _shape("qwen3", 36, 4096, 12_288, 32, 8, 151_936) | {"head_dim": 128},
