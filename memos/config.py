@@ -54,10 +54,14 @@ class DecodeConfig(Section):
 class FidelityConfig(Section):
     """How several KV caches are put in front of one question; the levels are those of docs/architecture.md."""
 
-    level: Literal["L0", "L1", "L2", "L3", "L4"] = Field(
-        "L0",
-        description="L0: one exact prefix of all of them; L1: encoded apart and moved into place; L2: and the first "
+    level: Literal["auto", "L0", "L1", "L2", "L3", "L4"] = Field(
+        "auto",
+        description="auto: the cheapest that reaches `agreement` on the card of `memos calibrate`, L0 without a card; "
+        "L0: one exact prefix of all of them; L1: encoded apart and moved into place; L2: and the first "
         "tokens of each computed anew; L3: and those that the question looks at; L4: as text",
+    )
+    agreement: float = Field(
+        0.95, ge=0, le=1, description="share of questions answered as over the full prompt; a level below is not used"
     )
     first_tokens: int = Field(4, ge=0, description="tokens of each later cache that L2 and L3 compute anew")
     share: float = Field(0.1, ge=0, le=1, description="share of the other tokens that L3 computes anew")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import assert_never
 
-from memos.config import Config, load_config
+from memos.config import Config, FidelityConfig, load_config
 from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, new_id
 from memos.errors import (
     ContextOverflow,
@@ -233,9 +233,17 @@ class MemOS:
             messages=tuple(messages),
             memories=tuple(c.text for c in admission.cubes),
             pasts=tuple(self._kv(cube) for cube in admission.activations),
-            fidelity=self.config.fidelity,
+            fidelity=self.fidelity(),
             adapter=self._blob_path(admission.adapter) if admission.adapter else None,
         )
+
+    def fidelity(self) -> FidelityConfig:
+        """How several KV caches are put together for this model: as configured, as far as its card allows it."""
+        return self.scheduler.fidelity(self.config.fidelity, self.vault.card(self.host.digest))
+
+    def keep_card(self, card: dict[str, Any]) -> None:
+        """Keep what `memos calibrate` measured on this model."""
+        self.vault.keep_card(self.host.digest, card)
 
     def _record_use(self, admission: Admission) -> None:
         derived = [*admission.activations, *([admission.adapter] if admission.adapter else [])]

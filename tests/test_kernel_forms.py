@@ -22,10 +22,11 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from memos import MemOS
-from memos.config import Config, DistilConfig, GateConfig, SchedulerConfig
+from memos.config import Config, DistilConfig, FidelityConfig, GateConfig, SchedulerConfig
 from memos.cube import Contrast, Fact, Form, MemCube, Namespace, Probe, State
 from memos.errors import (
     Conflict,
+    ContextOverflow,
     CorruptBlob,
     EmptyMemory,
     FingerprintMismatch,
@@ -506,3 +507,57 @@ def test_a_promotion_that_is_killed_leaves_nothing_and_is_made_again(memos: MemO
         assert kernel.vault.check() == []
         adapter = kernel.promote([c.id for c in kernel.cubes()], "parametric")
         assert kernel.ask(ASKED, via="parametric").admission.adapter == adapter
+
+
+# several caches
+
+
+TOM = ("I live in Oslo.", "I am a pilot.")
+
+
+def two_groups(memos: MemOS, user: str) -> tuple[str, str]:
+    """Mira and Tom, each as KV; their ids."""
+    mira = memos.promote(talk(memos, user), "activation", user=user)
+    ids = [c.id for c in memos.add([{"speaker": "Tom", "content": text} for text in TOM], user=user)]
+    return mira.id, memos.promote(ids, "activation", user=user).id
+
+
+@pytest.mark.parametrize("level", ["auto", "L0", "L1", "L2", "L3", "L4"])
+def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tmp_path: Path, level: str) -> None:
+    config = {"scheduler": SchedulerConfig(segments=2), "fidelity": FidelityConfig(level=level)}
+    with opened(tmp_path / "vault", memos, **config) as kernel:
+        made = two_groups(kernel, ada)
+        for question, answer in (("Where does Mira live?", "Lisbon"), ("Where does Tom live?", "Oslo")):
+            reply = kernel.ask(f"{question}", user=ada)
+            assert [c.id for c in reply.admission.activations] == list(made)
+            assert reply.text == answer
+            assert bool(reply.past_tokens) == (level != "L4")
+
+
+def test_a_card_decides_the_level(memos: MemOS, tmp_path: Path) -> None:
+    row = {"first_tokens": 2, "share": 0.2, "n_cubes": 8, "ttft_ms": 5.0}
+    with opened(tmp_path / "vault", memos) as kernel:
+        assert kernel.fidelity().level == "L0"
+        kernel.keep_card({"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
+        assert kernel.fidelity() == FidelityConfig(level="L3", first_tokens=2, share=0.2)
+    with opened(tmp_path / "vault", memos) as kernel:
+        assert kernel.fidelity().level == "L3"
+
+
+def test_kv_that_this_prompt_cannot_use_is_passed_over(
+    memos: MemOS, ada: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The context holds the texts that are admitted, but not all caches."""
+    with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(segments=2, prompt_tokens=16)) as kernel:
+        two_groups(kernel, ada)
+        full = kernel.host.decoder.context
+        kernel.host.decoder.context = 80
+        try:
+            with caplog.at_level(logging.WARNING):
+                reply = kernel.ask(ASKED, user=ada)
+            assert "answering from text" in caplog.text and "do not fit the model's context of 80" in caplog.text
+            assert reply.admission.form is Form.PLAINTEXT
+            with pytest.raises(ContextOverflow):
+                kernel.ask(ASKED, via="activation", user=ada)
+        finally:
+            kernel.host.decoder.context = full

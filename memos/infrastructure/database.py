@@ -15,7 +15,6 @@ from typing import Any
 
 from memos.errors import VaultError
 
-SCHEMA_VERSION = 1
 SCHEMA = (
     "CREATE TABLE versions (id TEXT, version INTEGER, json TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (id, version))",
     # finds the cubes that refer to a blob
@@ -43,6 +42,12 @@ SCHEMA = (
     # a row for each deleted blob, or text (NULL), whose bytes may still lie on disk: a debt that survives a crash
     "CREATE TABLE erasures (n INTEGER PRIMARY KEY AUTOINCREMENT, sha256 TEXT)",
 )
+# What each later version adds to the one before it; a vault is brought up to date when it is opened.
+UPGRADES = (
+    # what was measured on a host, by its digest
+    ("CREATE TABLE cards (host TEXT PRIMARY KEY, json TEXT NOT NULL, at TEXT NOT NULL)",),
+)
+SCHEMA_VERSION = 1 + len(UPGRADES)
 PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
 WAIT_S = 10.0  # for another process's write
 
@@ -161,8 +166,11 @@ def _prepare(db: sqlite3.Connection, file: Path) -> None:
         raise VaultError(f"{file} is the database of another program; set vault.path to another folder")
     for pragma in PRAGMAS:
         db.execute(f"PRAGMA {pragma}").fetchall()
-    if version == 0:
+    if version < SCHEMA_VERSION:
         db.execute("BEGIN IMMEDIATE")
-        for statement in (*SCHEMA, f"PRAGMA user_version = {SCHEMA_VERSION}"):
+        (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been here first
+        missing = ((SCHEMA, *UPGRADES)[version:]) if version < SCHEMA_VERSION else ()
+        for statement in (s for statements in missing for s in statements):
             db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")

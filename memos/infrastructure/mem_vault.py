@@ -288,6 +288,18 @@ class MemVault:
         """Oldest first, each with the note it ended with."""
         return self._jobs.all(state, kind)
 
+    # cards
+
+    def keep_card(self, host: str, card: dict[str, Any]) -> None:
+        """Keep what was measured on the host with this digest, in place of what was."""
+        with self.transaction():
+            self._db.write("INSERT OR REPLACE INTO cards VALUES (?, ?, ?)", host, json.dumps(card), now())
+
+    def card(self, host: str) -> dict[str, Any] | None:
+        """What was measured on the host with this digest; None if nothing was."""
+        rows = self._db.rows("SELECT json FROM cards WHERE host = ?", host)
+        return dict(json.loads(rows[0][0])) if rows else None
+
     # audit
 
     def audit(self, caller: str, action: str, target: str, allowed: bool, why: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from memos.errors import EmptyMemory, MemosError
-from memos.interface.cli_bench import bench, doctor
+from memos.interface.cli_bench import bench, calibrate, doctor
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(bench, name="bench")
+app.command()(calibrate)
 app.command()(doctor)
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]

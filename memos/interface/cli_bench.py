@@ -1,4 +1,4 @@
-"""`memos bench NAME` and `memos doctor`: doors to what measures memos. Knows no measuring."""
+"""`memos bench NAME`, `memos calibrate` and `memos doctor`: doors to what measures memos. Knows no measuring."""
 
 from __future__ import annotations
 
@@ -70,6 +70,29 @@ def bench_kv_io(
     with progress_bars() as show:
         report = measured("kv-io", json, model, seed, lambda host: measure(host, tokens, seed, show))
     _print(kv_io_table(report))
+
+
+def calibrate(
+    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,
+    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault that keeps the card")] = None,
+    json: Json = None,
+    questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 40,
+    seed: Seed = 0,
+) -> None:
+    """Measure the fidelity levels on this model; `fidelity.level: auto` goes by the card from then on."""
+    from memos.bench import write_report
+    from memos.bench.calibrate import calibrate as measure
+    from memos.config import load_config
+    from memos.interface.report import levels_table
+    from memos.kernel import MemOS
+
+    settings = load_config(config, tuple(set_ or ()))
+    with MemOS(settings, vault=vault) as kernel, progress_bars() as show:
+        report = write_report("calibrate", seed, "", measure(kernel, questions, seed, show), json)
+    _print(levels_table(report))
+    chosen = report["chosen"]
+    print(f"fidelity.level {settings.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
 
 
 def doctor(

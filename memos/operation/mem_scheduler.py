@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
-from memos.config import SchedulerConfig
+from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Form, MemCube, Source, State
 from memos.errors import EmptyMemory
 from memos.operation.policies.memos import MemosPolicy
 
+log = logging.getLogger("memos")
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
 
 
@@ -140,6 +142,31 @@ class MemScheduler:
             if cube.id in home and len(best) < self.config.segments:
                 best.setdefault(id(home[cube.id]), home[cube.id])
         return list(best.values())
+
+    def fidelity(self, wanted: FidelityConfig, card: dict[str, Any] | None) -> FidelityConfig:
+        """The level to use: the one that is configured, or with `auto` the fastest that the card allows.
+
+        card: what `memos calibrate` measured. A level is allowed if, with every number of cubes that was tried, its
+        answers agreed with the full prompt's often enough; L0 is exact and always allowed.
+        """
+        exact = wanted.model_copy(update={"level": "L0"})
+        if card is None:
+            return exact if wanted.level == "auto" else wanted
+        tried: dict[FidelityConfig, list[dict[str, Any]]] = {}
+        for row in card["levels"]:
+            settings = {name: row[name] for name in ("level", "first_tokens", "share")}
+            tried.setdefault(wanted.model_copy(update=settings), []).append(row)
+        allowed = {
+            level: max(row["ttft_ms"] for row in rows)
+            for level, rows in tried.items()
+            if min(row["decision_agreement"] for row in rows) >= wanted.agreement
+        }
+        if wanted.level == "auto":
+            return min(allowed, key=lambda level: allowed[level], default=exact)
+        if wanted in tried and wanted not in allowed:
+            log.warning("%s agrees too seldom with the full prompt on this model; using L0", wanted.level)
+            return exact
+        return wanted
 
     def plan(self, segments: Sequence[Segment], derived: Sequence[MemCube], now: datetime) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.

@@ -596,3 +596,28 @@ def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
         assert vault.check()[-1] == "vault.db: bring back a copy of the vault folder"
         with pytest.raises(VaultError, match="cannot be read"):
             vault.cubes()
+
+
+def test_a_card_is_kept_for_each_host(tmp_path: Path) -> None:
+    with MemVault(tmp_path / "vault") as vault:
+        assert vault.card("a") is None
+        vault.keep_card("a", {"levels": [1]})
+        vault.keep_card("b", {"levels": []})
+        vault.keep_card("a", {"levels": [2]})
+    with MemVault(tmp_path / "vault") as vault:
+        assert (vault.card("a"), vault.card("b")) == ({"levels": [2]}, {"levels": []})
+
+
+def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    with MemVault(tmp_path / "vault") as vault:
+        kept = vault.path
+    with sqlite3.connect(kept / "vault.db") as db:
+        db.execute("DROP TABLE cards")
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    with MemVault(kept) as vault:
+        vault.keep_card("a", {})
+        assert vault.card("a") == {}
+    with sqlite3.connect(kept / "vault.db") as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    db.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memos.config import SchedulerConfig
+from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
 from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Via
@@ -424,3 +424,51 @@ def test_what_is_given_up_comes_before_what_is_promoted() -> None:
         [group(new), *groups, group(cold)], [*derived, made_of(Form.ACTIVATION, cold, name="kv")], stable_s=1e9
     )
     assert moves == ["give up kv", "to activation"]
+
+
+# how several caches are put together
+
+
+def level(name: str, agreement: float, ms: float, cubes: int = 8, first: int = 4, share: float = 0.1) -> dict[str, Any]:
+    """A row of a card."""
+    row = {"level": name, "first_tokens": first, "share": share, "n_cubes": cubes}
+    return row | {"decision_agreement": agreement, "ttft_ms": ms}
+
+
+CARD = {
+    "levels": [
+        level("L0", 1.0, 30),
+        level("L1", 0.97, 5, cubes=2),
+        level("L1", 0.80, 10),
+        level("L3", 0.97, 20, cubes=2),
+        level("L3", 0.96, 18),
+        level("L4", 1.0, 25),
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    "wanted, card, chosen",
+    [
+        ({}, None, "L0"),
+        ({"level": "L2"}, None, "L2"),
+        ({}, CARD, "L3"),  # L1 is faster, but agrees too seldom with eight cubes
+        ({"agreement": 0.75}, CARD, "L1"),
+        ({"agreement": 0.99}, CARD, "L4"),
+        ({"level": "L1"}, CARD, "L0"),  # switched off
+        ({"level": "L3"}, CARD, "L3"),
+        ({"level": "L2"}, CARD, "L2"),  # not measured
+        ({}, {"levels": [level("L1", 0.5, 1)]}, "L0"),
+    ],
+)
+def test_the_fastest_level_that_the_card_allows_is_chosen(
+    wanted: dict[str, Any], card: dict[str, Any] | None, chosen: str
+) -> None:
+    assert scheduler().fidelity(FidelityConfig(**wanted), card).level == chosen
+
+
+def test_the_caches_of_several_groups_come_oldest_first_and_before_the_text() -> None:
+    older, newer = made_of(Form.ACTIVATION, *OTHER.cubes, name="1"), made_of(Form.ACTIVATION, A, B, name="2")
+    seen = admit([A, *OTHER.cubes], [GROUP, OTHER], [newer, older], segments=2)
+    assert seen.activations == (older, newer)
+    assert seen.cubes == (*OTHER.cubes, A, B, C) and seen.as_text == (C,)

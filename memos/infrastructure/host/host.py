@@ -38,7 +38,7 @@ from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
 RESIDENT_ADAPTERS = 8
 _GREEDY_BATCH = 32
-_EXACT = FidelityConfig()
+_EXACT = FidelityConfig(level="L0")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,21 @@
+"""`memos calibrate`: measure the fidelity levels on the model of a config, and keep the card in its vault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memos.bench.compose import bench_compose
+from memos.kernel import MemOS
+
+COUNTS = (2, 4, 8)
+
+
+def calibrate(kernel: MemOS, questions: int, seed: int, show: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """The card: a row for each level and number of cubes, and the level that `fidelity` now comes to.
+
+    A card that an interrupt cuts off is not kept; the old one stays.
+    """
+    card = bench_compose(kernel.host, questions, seed, show, COUNTS)
+    kernel.keep_card(card)
+    return card | {"chosen": kernel.fidelity().model_dump()}
