@@ -68,6 +68,17 @@ class FidelityConfig(Section):
     prefix_bytes: int = Field(1 << 28, ge=0, description="budget of the exact prefixes that L0 keeps for next time")
 
 
+class ActivationConfig(Section):
+    """How a KV cache is stored."""
+
+    codec: Literal["raw", "bf16", "fp8", "int8", "int4"] = Field(
+        "raw", description="raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use"
+    )
+    max_kl: float = Field(
+        0.02, ge=0, description="nats from the full prompt that a cache in another codec than raw may lose"
+    )
+
+
 class EmbedderConfig(Section):
     path: str = Field(
         "all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder"
@@ -223,6 +234,7 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     decode: DecodeConfig = DecodeConfig()
     fidelity: FidelityConfig = FidelityConfig()
+    activation: ActivationConfig = ActivationConfig()
     embedder: EmbedderConfig = EmbedderConfig()
     vault: VaultConfig = VaultConfig()
     scheduler: SchedulerConfig = SchedulerConfig()

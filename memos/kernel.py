@@ -121,7 +121,8 @@ class MemOS:
     def transitions(self) -> Transitions:
         from memos.transitions import Transitions  # loads torch and transformers
 
-        return Transitions(self.vault, self.lifecycle, self.reader, self.host, self.config.distil)
+        parts = (self.vault, self.lifecycle, self.reader, self.host)
+        return Transitions(*parts, self.config.distil, self.config.activation)
 
     @cached_property
     def operator(self) -> MemOperator:
@@ -486,7 +487,13 @@ class MemOS:
     def _kv(self, cube: MemCube) -> Activation:
         assert cube.blob
         if cube.blob.sha256 not in self._resident:
-            self._resident[cube.blob.sha256] = self.host.load_kv(self._blob_path(cube))
+            # its checksum is read with it: to compare the digest first would read it twice
+            path = self.vault.blob_path(cube.blob, verified=False)
+            try:
+                self._resident[cube.blob.sha256] = self.host.load_kv(path)
+            except CorruptBlob:
+                self._blob_path(cube)  # raises, naming the cube and the way out
+                raise
         return self._resident[cube.blob.sha256]
 
     def _release(self) -> None:

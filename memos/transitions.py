@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from memos.config import DistilConfig
+from memos.config import ActivationConfig, DistilConfig
 from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Lesson, Request
@@ -33,9 +33,16 @@ class Transitions:
     """Builds derived cubes on one host and publishes them."""
 
     def __init__(
-        self, vault: MemVault, lifecycle: MemLifecycle, reader: MemReader, host: Host, config: DistilConfig
+        self,
+        vault: MemVault,
+        lifecycle: MemLifecycle,
+        reader: MemReader,
+        host: Host,
+        config: DistilConfig,
+        activation: ActivationConfig,
     ) -> None:
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
+        self._activation = activation
 
     def promote(self, form: Form, sources: Sequence[MemCube], progress: Progress) -> MemCube:
         """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote."""
@@ -87,20 +94,17 @@ class Transitions:
         return None
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
-        """Text -> KV, kept if the model answers over it as over the full prompt."""
+        """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
         began = time.perf_counter()
         memories = tuple(c.text for c in sources)
         activation = self._host.encode(memories)
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
-        asked = Request(({"role": "user", "content": question},), memories, (activation,))
+        self._host.save_kv(activation, staged, self._activation.codec)
+        stored = (self._host.load_kv(staged),)
+        asked = Request(({"role": "user", "content": question},), memories, stored)
         diff, agreement = self._host.parity(asked)
-        limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
-        if not diff <= limit:  # so that a NaN is refused too
-            raise Unsupported(
-                f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most {limit:g} "
-                f"is kept; keep these memories as plaintext, or make an adapter of them"
-            )
-        self._host.save_kv(activation, staged)
+        kl, _ = self._host.divergence(asked)
+        self._require_near(diff, kl)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         sha256, size = self._vault.store(staged)
         return Blob(
@@ -109,8 +113,22 @@ class Transitions:
             tokens=len(activation.ids),
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
-            scores={"max_abs_logit_diff": diff, "top1_agreement": agreement},
+            scores={"max_abs_logit_diff": diff, "top1_agreement": agreement, "kl": kl},
         )
+
+    def _require_near(self, diff: float, kl: float) -> None:
+        """Raises Unsupported; a NaN is refused too."""
+        codec, limit = self._activation.codec, PARITY.get(self._host.fingerprint["dtype"], 1e-3)
+        if codec == "raw" and not diff <= limit:
+            raise Unsupported(
+                f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most {limit:g} "
+                f"is kept; keep these memories as plaintext, or make an adapter of them"
+            )
+        if not kl <= self._activation.max_kl:
+            raise Unsupported(
+                f"KV of these memories in {codec} is {kl:.2g} nats from the full prompt, at most "
+                f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
+            )
 
     def _distil(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
         """Text -> LoRA, kept if the adapter, loaded from its file, passes the gate."""

@@ -67,7 +67,14 @@ def _rows(
     full = first_token(lambda: None)  # once: it takes longest, and varies least
     reuse = median(lambda: reuse_by_transformers(host.model, kept, ids))
     floor = median(lambda: forward_over(host.model, kept, ids))
-    tiers: dict[str, Callable[[], Activation]] = {"host": lambda: kept, "disk": lambda: host.load_kv(path)}
+    device = host.model.device
+    on_host = kept.on("cpu")
+    tiers: dict[str, Callable[[], Activation]] = {
+        "host": lambda: on_host.on(device),
+        "disk": lambda: host.load_kv(path),
+    }
+    if device.type != "cpu":
+        tiers = {"device": lambda: kept, **tiers}
     out = []
     for tier, past in tiers.items():
         ours = median(partial(first_token, past))

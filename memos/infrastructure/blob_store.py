@@ -77,6 +77,13 @@ class BlobStore:
             raise CorruptBlob(problem)
         return path
 
+    def there(self, sha256: str) -> Path:
+        """Where the blob lies. Raises CorruptBlob if nowhere."""
+        path = self.find(sha256)
+        if path is None:
+            raise CorruptBlob(self.problem(sha256))
+        return path
+
     def problem(self, sha256: str) -> str:
         """What is wrong with a blob and how to repair it, or ""; reads all of it."""
         path = self.find(sha256)

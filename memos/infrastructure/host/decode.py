@@ -124,6 +124,14 @@ class Decoder:
             for s, r in zip(streams, rows, strict=True)
         ]
 
+    @torch.inference_mode()
+    def kl(self, model: torch.nn.Module, true: Row, near: Row) -> float:
+        """Nats from the next token's distribution after `true` to that after `near`."""
+        rows = (prefill_inputs(model, [row], self._pad)[0] for row in (true, near))
+        told = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
+        p, q = (torch.log_softmax(logits, -1) for logits in told)
+        return float((p.exp() * (p - q)).sum().clamp_min(0))
+
     def _fits(self, row: Row, config: DecodeConfig) -> None:
         prompt, answer = row.past_length + len(row.ids), config.max_new_tokens
         if self.context and prompt + answer > self.context:

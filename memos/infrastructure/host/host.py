@@ -30,9 +30,11 @@ from memos.cube import Contrast, Probe
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes, Unsupported
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.capability import Capability, examine
+from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
-from memos.infrastructure.host.kv import Activation, encode, load_activation, save_activation
+from memos.infrastructure.host.kv import Activation, encode
+from memos.infrastructure.host.kv_file import load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
 from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
@@ -274,8 +276,8 @@ class Host:
             )
         return encode(self.model, ids)
 
-    def save_kv(self, activation: Activation, path: Path) -> None:
-        save_activation(activation, path, self.fingerprint)
+    def save_kv(self, activation: Activation, path: Path, codec: Codec = "raw") -> None:
+        save_activation(activation, path, self.fingerprint, codec)
 
     def load_kv(self, path: Path) -> Activation:
         """Raises FingerprintMismatch or CorruptBlob."""

@@ -9,19 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import xxhash
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
-
-LAYOUT = "kv/2 layer-major rotated base-0"
+from memos.errors import Unsupported
 
 
 @dataclass(frozen=True)
@@ -47,6 +42,17 @@ class Activation:
     def upto(self, tokens: int) -> Activation:
         """The prefix of so many tokens, as a view."""
         return Activation(self.ids[:tokens], tuple((k[..., :tokens, :], v[..., :tokens, :]) for k, v in self.layers))
+
+    def on(self, device: str | torch.device) -> Activation:
+        """The same tensors on another device; in page-locked memory where they leave a GPU, to come back faster."""
+        target = torch.device(device)
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.is_cuda and target.type == "cpu":
+                return tensor.cpu().pin_memory()
+            return tensor.to(target, non_blocking=True)
+
+        return Activation(self.ids, tuple((moved(k), moved(v)) for k, v in self.layers))
 
     def fork(self) -> DynamicCache:
         """A cache for one request that shares the tensors; appending concatenates into new ones."""
@@ -116,59 +122,4 @@ def require_finite(model: PreTrainedModel, layers: Sequence[tuple[torch.Tensor, 
     if not all(torch.isfinite(t).all() for layer in layers for t in layer):
         raise Unsupported(
             f"{model.config.model_type} produced keys or values that are not finite in {model.dtype}; try another dtype"
-        )
-
-
-def save_activation(activation: Activation, path: Path, fingerprint: dict[str, str]) -> None:
-    """One safetensors file; its header says what made it and carries the digest of the tensors."""
-    tensors = {
-        f"layers.{n:03d}.{kind}": tensor.cpu().contiguous()
-        for n, layer in enumerate(activation.layers)
-        for kind, tensor in zip("kv", layer, strict=True)
-    }
-    header = {
-        "layout": LAYOUT,
-        "fingerprint": json.dumps(fingerprint, sort_keys=True),
-        "ids": json.dumps(activation.ids),
-        "digest": activation.digest(),
-    }
-    save_file(tensors, path, header)
-
-
-def load_activation(path: Path, fingerprint: dict[str, str], device: torch.device) -> Activation:
-    """Read a file back, or refuse it.
-
-    Raises FingerprintMismatch, naming the part that differs, and CorruptBlob for a file that is cut short
-    or changed.
-    """
-    try:
-        with safe_open(path, "pt", device=str(device)) as f:
-            header = f.metadata() or {}
-            if header.get("layout") != LAYOUT:
-                raise FingerprintMismatch(
-                    f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
-                    f"promote its sources again"
-                )
-            require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
-            layers = tuple(
-                (f.get_tensor(f"layers.{n:03d}.k"), f.get_tensor(f"layers.{n:03d}.v"))
-                for n in range(len(f.keys()) // 2)
-            )
-        activation, digest = Activation(tuple(json.loads(header["ids"])), layers), header["digest"]
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
-        raise CorruptBlob(
-            f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
-        ) from error
-    if activation.digest() != digest:
-        raise CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
-    return activation
-
-
-def require_same_host(was: dict[str, str], now: dict[str, str], what: str) -> None:
-    """Raises FingerprintMismatch unless every part agrees."""
-    differing = [part for part in sorted(was.keys() | now.keys()) if was.get(part) != now.get(part)]
-    if differing:
-        detail = ", ".join(f"{p} {was.get(p, 'none')[:12]} is now {now.get(p, 'none')[:12]}" for p in differing)
-        raise FingerprintMismatch(
-            f"{what} was made by another host: {detail}; load that model, or promote the sources again on this one"
         )

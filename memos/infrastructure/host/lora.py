@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
 from memos.errors import CorruptBlob, Unsupported
-from memos.infrastructure.host.kv import require_same_host
+from memos.infrastructure.host.kv_file import require_same_host
 
 CARD = "card.json"
 _CHUNK = 16  # examples in one forward of training
