@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
@@ -230,11 +231,12 @@ class MemOS:
     def _request(self, admission: Admission, messages: Sequence[dict[str, str]]) -> Any:
         from memos.infrastructure.host.host import Request
 
+        fidelity = self.fidelity()
         return Request(
             messages=tuple(messages),
             memories=tuple(c.text for c in admission.cubes),
-            pasts=tuple(self._kv(cube) for cube in admission.activations),
-            fidelity=self.fidelity(),
+            pasts=() if fidelity.level == "L4" else tuple(self._kv(cube) for cube in admission.activations),
+            fidelity=fidelity,
             adapter=self._blob_path(admission.adapter) if admission.adapter else None,
         )
 
@@ -486,19 +488,20 @@ class MemOS:
 
     def _kv(self, cube: MemCube) -> Activation:
         assert cube.blob
-        if cube.blob.sha256 not in self._resident:
+        resident = self._resident  # as it is now: what is loaded while it is given up is used once and not kept
+        if (held := resident.get(cube.blob.sha256)) is None:
             # its checksum is read with it: to compare the digest first would read it twice
             path = self.vault.blob_path(cube.blob, verified=False)
             try:
-                self._resident[cube.blob.sha256] = self.host.load_kv(path)
+                held = resident[cube.blob.sha256] = self.host.load_kv(path)
             except CorruptBlob:
                 self._blob_path(cube)  # raises, naming the cube and the way out
                 raise
-        return self._resident[cube.blob.sha256]
+        return held
 
     def _release(self) -> None:
         """Let go of tensors in memory: a source may have changed. What is still in force is loaded again when used."""
-        self._resident.clear()
+        self._resident = {}
         if "host" in self.__dict__:  # loaded
             self.host.release()
 
@@ -517,13 +520,14 @@ class MemOS:
 
 def _drain(pieces: Generator[str, None, Completion], on_text: Callable[[str], None] | None) -> Completion:
     """Hand each piece of an answer on; the answer with its costs."""
-    while True:
-        try:
-            piece = next(pieces)
-        except StopIteration as done:
-            return done.value
-        if on_text:
-            on_text(piece)
+    with closing(pieces):  # whoever listens may fail: the model must not stay taken
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as done:
+                return done.value
+            if on_text:
+                on_text(piece)
 
 
 def _plaintext(op: Add, caller: Namespace) -> MemCube:

@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -561,3 +562,18 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
                 kernel.ask(ASKED, via="activation", user=ada)
         finally:
             kernel.host.decoder.context = full
+
+
+def test_a_listener_that_fails_leaves_the_model_free(memos: MemOS, ada: str, tmp_path: Path) -> None:
+    def hang_up(piece: str) -> None:
+        raise ConnectionError("gone")
+
+    with opened(tmp_path / "vault", memos) as kernel:
+        ids = talk(kernel, ada)
+        kernel.promote(ids, "parametric", user=ada)
+        with pytest.raises(ConnectionError) as kept:  # with the traceback, and so its frames
+            kernel.ask(ASKED, user=ada, on_text=hang_up)
+        other = threading.Thread(target=lambda: kernel.add("I have a cat.", user=ada), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive() and kept.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,13 @@ from typing import Any
 from memos.bench.scenes import Scene, scene
 from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
+from memos.errors import Unsupported
 from memos.infrastructure.host.compose import compose
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.rope import Motion
 
+log = logging.getLogger("memos")
 CUBES = (1, 2, 4, 8, 16)
 DECODE = DecodeConfig(max_new_tokens=16)
 LADDER = (
@@ -23,7 +26,7 @@ LADDER = (
     FidelityConfig(level="L2", first_tokens=2),
     FidelityConfig(level="L2", first_tokens=4),
     FidelityConfig(level="L3", first_tokens=0, share=0.1),
-    FidelityConfig(level="L3", first_tokens=2, share=0.1),
+    FidelityConfig(level="L3"),
     FidelityConfig(level="L4"),
 )
 
@@ -70,8 +73,16 @@ def bench_compose(
     decision_agreement: the same whole answer; ttft_ms: median, KV in memory, nothing kept from an earlier question.
     """
     levels, naive = [], []
+    can = host.capability
+    possible = {"L0": can.exact, "L1": can.composable, "L2": can.renewal, "L3": can.renewal, "L4": True}
+    ladder = [fidelity for fidelity in LADDER if possible[fidelity.level]]
+    if not can.exact:
+        raise Unsupported(f"there is no KV to measure: {can.why}")
     for cubes in counts:
-        tallies = {fidelity: Tally() for fidelity in LADDER}
+        if not _fits(host, scene(f"{seed}:{cubes}:0", cubes)):
+            log.warning("%d cubes do not fit this model; they are left out", cubes)
+            continue
+        tallies = {fidelity: Tally() for fidelity in ladder}
         unmoved = Tally()
         asked = 0
         for drawn, probes in _scenes(f"{seed}:{cubes}", cubes, questions):
@@ -79,14 +90,23 @@ def bench_compose(
             for probe in probes:
                 ask = Request(({"role": "user", "content": probe.question},), sum(drawn.cubes, ()), pasts)
                 _compare(host, ask, probe, probe in drawn.two, tallies)
-                _naive(host, ask, probe, probe in drawn.two, unmoved)
+                if can.composable:
+                    _naive(host, ask, probe, probe in drawn.two, unmoved)
                 asked += 1
                 show(f"{cubes} cubes", asked, questions)
         for fidelity, tally in tallies.items():
             setting = fidelity.model_dump(include={"level", "first_tokens", "share"})
             levels.append({**setting, "n_cubes": cubes, **tally.row()})
-        naive.append({"n_cubes": cubes, **unmoved.row()})
+        if can.composable:
+            naive.append({"n_cubes": cubes, **unmoved.row()})
     return {"model": host.describe(), "levels": levels, "naive": naive}
+
+
+def _fits(host: Host, drawn: Scene) -> bool:
+    """With room for the question and the answer, and for scenes that are a little longer."""
+    most = [n for n in (host.decoder.context, host.capability.limit, host.capability.renewal_limit) if n]
+    memory = len(host.prompts.prefix(sum(drawn.cubes, ())))
+    return memory * 1.25 + 64 <= min(most, default=memory * 2 + 64)
 
 
 def _scenes(key: str, cubes: int, questions: int) -> Iterator[tuple[Scene, list[Probe]]]:

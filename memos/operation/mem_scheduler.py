@@ -147,7 +147,8 @@ class MemScheduler:
         """The level to use: the one that is configured, or with `auto` the fastest that the card allows.
 
         card: what `memos calibrate` measured. A level is allowed if, with every number of cubes that was tried, its
-        answers agreed with the full prompt's often enough; L0 is exact and always allowed.
+        answers agreed with the full prompt's often enough; L0 is exact and always allowed. Settings that were not
+        measured are used as they are asked for.
         """
         exact = wanted.model_copy(update={"level": "L0"})
         if card is None:
@@ -155,7 +156,7 @@ class MemScheduler:
         tried: dict[FidelityConfig, list[dict[str, Any]]] = {}
         for row in card["levels"]:
             settings = {name: row[name] for name in ("level", "first_tokens", "share")}
-            tried.setdefault(wanted.model_copy(update=settings), []).append(row)
+            tried.setdefault(_in_use(wanted.model_copy(update=settings)), []).append(row)
         allowed = {
             level: max(row["ttft_ms"] for row in rows)
             for level, rows in tried.items()
@@ -163,7 +164,7 @@ class MemScheduler:
         }
         if wanted.level == "auto":
             return min(allowed, key=lambda level: allowed[level], default=exact)
-        if wanted in tried and wanted not in allowed:
+        if _in_use(wanted) in tried and _in_use(wanted) not in allowed:
             log.warning("%s agrees too seldom with the full prompt on this model; using L0", wanted.level)
             return exact
         return wanted
@@ -225,6 +226,12 @@ def _need(move: Move, derived: Sequence[MemCube]) -> int:
     assert move.segment
     before = (d for d in derived if d.form is move.to and d.sources == move.segment.sources)
     return max((_size(d) for d in before), default=1)
+
+
+def _in_use(fidelity: FidelityConfig) -> FidelityConfig:
+    """Without the settings that its level does not look at, so that two that do the same are the same."""
+    unused = {"L2": ("share",), "L3": ()}.get(fidelity.level, ("first_tokens", "share"))
+    return fidelity.model_copy(update={name: FidelityConfig.model_fields[name].default for name in unused})
 
 
 def _held(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemCube]:

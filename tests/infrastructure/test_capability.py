@@ -37,7 +37,7 @@ REFUSED = {
     "rwkv": "returned no KV cache",
 }
 LIMITED = {
-    "llama, rope dynamic": 256,
+    "llama, rope dynamic": 255,
     "llama, rope longrope": 128,
     "phi3, rope longrope": 128,
     "llama4, chunked attention": 32,
@@ -199,3 +199,24 @@ def test_folding_shared_heads_changes_nothing_but_rounding(name: str) -> None:
 
 def test_folding_leaves_a_model_without_shared_heads_alone() -> None:
     assert fold_shared_heads(tiny("gpt-neox")).config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("masked", [float("-inf"), torch.finfo(torch.float32).min])
+def test_masked_logits_do_not_hide_a_forgotten_cache(masked: float) -> None:
+    class Forgetful(type(tiny("llama"))):  # type: ignore[misc]
+        def forward(self, *args: object, past_key_values: object = None, **kwargs: object) -> object:
+            if past_key_values is not None and past_key_values.get_seq_length():  # type: ignore[attr-defined]
+                past_key_values = kwargs["attention_mask"] = None
+            out = super().forward(*args, past_key_values=past_key_values, **kwargs)
+            out.logits[..., -4:] = masked
+            return out
+
+    model = tiny("llama")
+    model.__class__ = Forgetful
+    assert not examine(model).exact
+
+
+@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma3", "mpt", "cohere2, layers without positions"])
+def test_a_model_whose_window_counts_padding_is_not_batched(name: str) -> None:
+    _, can = examined(name)
+    assert can.exact and not can.batches

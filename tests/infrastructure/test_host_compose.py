@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
-from memos.errors import FingerprintMismatch, Unsupported
+from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.architectures import tiny
 from memos.infrastructure.host.compose import PrefixTree, compose, extend, heads_of, starts
 from memos.infrastructure.host.host import Host, Request
@@ -152,22 +154,23 @@ def test_a_kept_prefix_serves_every_beginning_of_its_path(host: Host) -> None:
     first = host.encode(CUBES[0])
     path = (first.ids, piece(host, *CUBES[1]), piece(host, *CUBES[2]))
     whole = extend(host.model, first, [*path[1], *path[2]])
-    tree.keep(path, [len(first.ids), len(first.ids) + len(path[1]), len(whole.ids)], whole)
-    n, held = tree.longest((*path[:2], (1, 2, 3)))
+    tree.keep(path, first, [len(first.ids), len(first.ids) + len(path[1]), len(whole.ids)], whole)
+    n, held = tree.longest((*path[:2], (1, 2, 3)), first)
     assert held and n == 2
     assert held.ids == whole.ids[: len(first.ids) + len(path[1])]
     assert held.layers[0][0].data_ptr() == whole.layers[0][0].data_ptr()  # a view, not a copy
-    assert tree.longest(((1, 2), path[1])) == (0, None)
+    assert tree.longest(((1, 2), path[1]), first) == (0, None)
+    assert tree.longest(path, host.encode(CUBES[0])) == (0, None)  # the same ids are not the same KV
 
 
 def test_the_least_recently_used_prefix_leaves_when_room_is_short(host: Host) -> None:
     a, b, c = (host.encode(cube) for cube in CUBES)
     tree = PrefixTree(limit=a.bytes + c.bytes)
     for past in (a, b):
-        tree.keep((past.ids,), [len(past.ids)], past)
-    tree.longest((a.ids,))
-    tree.keep((c.ids,), [len(c.ids)], c)
-    assert [tree.longest((past.ids,))[0] for past in (a, b, c)] == [1, 0, 1]
+        tree.keep((past.ids,), past, [len(past.ids)], past)
+    tree.longest((a.ids,), a)
+    tree.keep((c.ids,), c, [len(c.ids)], c)
+    assert [tree.longest((past.ids,), past)[0] for past in (a, b, c)] == [1, 0, 1]
 
 
 def test_a_second_question_encodes_nothing_anew(host: Host) -> None:
@@ -197,3 +200,66 @@ def test_composition_equals_what_naive_concatenation_is_not(host: Host) -> None:
         moved.layers[0][1],
         torch.cat([past.layers[0][1][..., 0 if n == 0 else len(host.head) :, :] for n, past in enumerate(pasts)], -2),
     )
+
+
+# what must not go wrong in silence
+
+
+def on(name: str, host: Host) -> Host:
+    """A tiny random model of this architecture, with the small model's tokenizer."""
+    model = tiny(name)
+    model.resize_token_embeddings(len(host.tokenizer), mean_resizing=False)
+    return Host(model, host.tokenizer)
+
+
+def test_l0_does_not_answer_with_the_kv_of_another_file(host: Host, tmp_path: Path) -> None:
+    request = composed(host, "L0")
+    host.save_kv(request.pasts[0], tmp_path / "coarse", "int4")
+    coarse = host.load_kv(tmp_path / "coarse")
+    host.logits(replace(request, pasts=(coarse, *request.pasts[1:])))
+    assert host.parity(request)[0] <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma2", "gemma3", "mpt", "llama", "falcon, alibi"])
+def test_caches_before_questions_of_different_lengths_answer_as_alone(host: Host, name: str) -> None:
+    other = on(name, host)
+    longer = ({"role": "user", "content": "What does Mira drink when it is cold and dark outside?"},)
+    past = (other.encode(LINES),)
+    many = [Request(ASKED, LINES, past), Request(longer, LINES, past), Request(longer, LINES)]
+    config = DecodeConfig(max_new_tokens=6)
+    assert [d.ids for d in other.answer_all(many, config)] == [other.answer(r, config).ids for r in many]
+
+
+def test_a_long_text_does_not_change_how_caches_are_moved(host: Host) -> None:
+    other = on("llama, rope longrope", host)
+    cubes = (LINES[:1], LINES[1:2])
+    fidelity = FidelityConfig(level="L1")
+    request = Request(ASKED, LINES[:2], tuple(other.encode(cube) for cube in cubes), fidelity=fidelity)
+    before = other.logits(request)
+    other.logits(Request(ASKED, LINES * 4))  # past the limit, as text
+    assert torch.equal(other.logits(request), before)
+
+
+def test_a_prompt_over_the_context_is_refused_before_a_cache_is_made_longer(host: Host) -> None:
+    other = on("gpt2", host)  # where a position over the context is an IndexError
+    cubes = [tuple(f"Mira owns {n} cats." for n in range(m, m + 8)) for m in (0, 8, 16, 24)]
+    request = Request(ASKED, sum(cubes, ()), tuple(other.encode(cube) for cube in cubes))
+    with pytest.raises(ContextOverflow, match="do not fit the model's context of 256"):
+        other.answer(request)
+
+
+def test_l3_past_a_window_that_was_not_tried_is_refused(host: Host) -> None:
+    request = composed(host, "L3")
+    narrow = replace(host.capability, renewal_limit=40)
+    other = Host(host.model, host.tokenizer)
+    other.__dict__["capability"] = narrow
+    with pytest.raises(Unsupported, match="L3 is confirmed on llama up to its window of 40 tokens"):
+        other.logits(request)
+
+
+def test_threads_do_not_swap_text_and_control_tokens(host: Host) -> None:
+    memories = ("Mira says <|end|><|user|> often.",) * 4
+    right = host.prompts.build(memories, ASKED)
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(lambda _: host.prompts.build(memories, ASKED), range(400)))
+    assert all(prompt == right for prompt in built)

@@ -456,6 +456,7 @@ CARD = {
         ({"agreement": 0.75}, CARD, "L1"),
         ({"agreement": 0.99}, CARD, "L4"),
         ({"level": "L1"}, CARD, "L0"),  # switched off
+        ({"level": "L1", "first_tokens": 2, "share": 0.3}, CARD, "L0"),  # which L1 does not look at
         ({"level": "L3"}, CARD, "L3"),
         ({"level": "L2"}, CARD, "L2"),  # not measured
         ({}, {"levels": [level("L1", 0.5, 1)]}, "L0"),

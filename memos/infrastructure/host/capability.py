@@ -5,6 +5,7 @@ An architecture that nobody has tried falls on the safe side by itself: what its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,16 +25,20 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 @dataclass(frozen=True)
 class Capability:
-    """A verdict. exact: a prefix can be cached; motion: caches can be composed; renewal: rows can be computed anew.
+    """A verdict. exact: a prefix can be cached; motion: caches can be composed; renewal: rows can be computed anew;
+    batches: caches before questions of different lengths can share a forward.
 
-    limit: tokens of prompt up to which this holds, None for the whole context. differences: the largest
-    |logit difference| of each trial. why: the reasons for what is refused.
+    limit: tokens of prompt up to which this holds, None for the whole context; renewal_limit: the same for renewal,
+    whose mask was tried within the sliding window only. differences: the largest |logit difference| of each trial.
+    why: the reasons for what is refused.
     """
 
     exact: bool = False
     motion: Motion | None = None
     renewal: bool = False
+    batches: bool = False
     limit: int | None = None
+    renewal_limit: int | None = None
     differences: tuple[tuple[str, float], ...] = ()
     why: str = ""
 
@@ -65,7 +70,7 @@ def examine(model: PreTrainedModel) -> Capability:
             why.append(f"{what} fails in {model.config.model_type}: {type(error).__name__}: {str(error)[:160]}")
             return False
         differences.append((what, measured))
-        if measured <= TOLERANCE.get(model.dtype, 1e-4) * max(1.0, trial.largest):
+        if math.isfinite(measured) and measured <= TOLERANCE.get(model.dtype, 1e-4) * max(1.0, trial.largest):
             return True
         why.append(f"{what} is not right in {model.config.model_type}: logits differ by {measured:.2g}")
         return False
@@ -73,23 +78,39 @@ def examine(model: PreTrainedModel) -> Capability:
     exact = holds("an exact prefix", trial.prefix)
     composable = exact and holds("composition", trial.composition)
     renewal = composable and holds("recomputing rows", trial.renewal)
+    batches = exact and holds("a batch of different questions", trial.batch)
+    if exact and not batches:
+        why.pop()  # nothing is refused: such requests go one by one
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    tried = len(trial.memory) + len(trial.query)
     if limit:
         why.append(f"up to {limit} tokens, where its positions begin to be computed otherwise")
-    return Capability(exact, trial.motion if composable else None, renewal, limit, tuple(differences), "; ".join(why))
+    return Capability(
+        exact=exact,
+        motion=trial.motion if composable else None,
+        renewal=renewal,
+        batches=batches,
+        limit=limit,
+        renewal_limit=window if window and window >= tried else None,
+        differences=tuple(differences),
+        why="; ".join(why),
+    )
 
 
 def limit_of(config: Any) -> int | None:
     """Tokens after which a longer text changes what was computed for a shorter one; None if it never does.
 
-    Dynamic NTK and longrope change their frequencies at the original context; chunked attention at a chunk.
+    Dynamic NTK (from one token earlier, after a longer text) and longrope change their frequencies at the original
+    context, and so does a scaling of queries by position; chunked attention changes at a chunk.
     """
     config = config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
     limits = [
-        part.get("original_max_position_embeddings") or config.max_position_embeddings
+        (part.get("original_max_position_embeddings") or config.max_position_embeddings)
+        - (part.get("rope_type") == "dynamic")
         for part in nested
-        if part.get("rope_type") in ("dynamic", "longrope")
+        if part.get("rope_type") in ("dynamic", "longrope") or part.get("llama_4_scaling_beta")
     ]
     if chunk := getattr(config, "attention_chunk_size", None):
         limits.append(chunk)
@@ -127,6 +148,16 @@ class _Trial:
         rows = range(len(self.head), len(composed.ids))
         out = self.model(**renewal_inputs(self.model, composed, rows, self.query), use_cache=True)
         return self._difference(out.logits[:, -len(self.query) :], self._full())
+
+    def batch(self) -> float:
+        """Two rows over the same KV, the second with half the question, against each alone."""
+        from memos.infrastructure.host.decode import Row, prefill_inputs  # which imports what is tried here
+
+        kept = encode(self.model, self.memory)
+        rows = [Row(tuple(self.query), kept), Row(tuple(self.query[: _QUERY // 2]), kept)]
+        together = self.model(**prefill_inputs(self.model, rows, 0)[0], use_cache=True).logits[:, -1]
+        alone = [self.model(**prefill_inputs(self.model, [r], 0)[0], use_cache=True).logits[0, -1] for r in rows]
+        return self._difference(together, torch.stack(alone))
 
     def _encoded(self) -> list[Activation]:
         return [encode(self.model, self.head + piece) for piece in self.pieces]
@@ -184,9 +215,12 @@ class _Trial:
         return out.logits[:, -len(self.query) :]
 
     def _difference(self, one: torch.Tensor, other: torch.Tensor) -> float:
-        self.largest = max(self.largest, float(other.abs().max()))
-        difference = float((one.float() - other.float()).abs().max())
-        return difference if difference == difference else float("inf")  # NaN is no agreement
+        """The largest |logit difference|, infinite where not the same logits are finite (some models mask a few)."""
+        told = other.abs() < torch.finfo(other.dtype).max / 2  # False for inf and NaN too
+        if not told.any() or not torch.equal(told, one.abs() < torch.finfo(one.dtype).max / 2):
+            return float("inf")
+        self.largest = max(self.largest, float(other[told].abs().max()))
+        return float((one[told].float() - other[told].float()).abs().max())
 
 
 _FIRST, _QUERIES = 1000, 1001  # owners beside the numbers of later pieces

@@ -101,27 +101,29 @@ class PrefixTree:
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        self._kept: OrderedDict[Path, tuple[tuple[int, ...], Activation]] = OrderedDict()
+        self._kept: OrderedDict[Path, tuple[Activation, tuple[int, ...], Activation]] = OrderedDict()
 
-    def longest(self, path: Path) -> tuple[int, Activation | None]:
-        """How many pieces of the path are there already, and their KV."""
+    def longest(self, path: Path, first: Activation) -> tuple[int, Activation | None]:
+        """How many pieces of the path are there already, and their KV, which was grown from just this `first`."""
         best, found = 0, None
-        for other in self._kept:
+        for other, (grown_from, _, _) in self._kept.items():
+            if grown_from is not first:  # the same text from a file in another codec is other KV
+                continue
             same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
             if same > best:
                 best, found = same, other
         if found is None:
             return 0, None
         self._kept.move_to_end(found)
-        lengths, activation = self._kept[found]
+        _, lengths, activation = self._kept[found]
         return best, activation.upto(lengths[best - 1])
 
-    def keep(self, path: Path, lengths: Sequence[int], activation: Activation) -> None:
+    def keep(self, path: Path, first: Activation, lengths: Sequence[int], activation: Activation) -> None:
         """lengths: tokens of the prefix at the end of each piece."""
         for other in [o for o in self._kept if path[: len(o)] == o]:
             del self._kept[other]
-        self._kept[path] = tuple(lengths), activation
-        while sum(a.bytes for _, a in self._kept.values()) > self.limit and self._kept:
+        self._kept[path] = first, tuple(lengths), activation
+        while sum(a.bytes for _, _, a in self._kept.values()) > self.limit and self._kept:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:

@@ -100,7 +100,7 @@ class Decoder:
         """
         began = time.perf_counter() if began is None else began
         for row in rows:
-            self._fits(row, config)
+            self.require_room(row.past_length + len(row.ids), config)
         stops = (*self._stop, *config.stop)
         streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
         first = 0.0
@@ -132,8 +132,9 @@ class Decoder:
         p, q = (torch.log_softmax(logits, -1) for logits in told)
         return float((p.exp() * (p - q)).sum().clamp_min(0))
 
-    def _fits(self, row: Row, config: DecodeConfig) -> None:
-        prompt, answer = row.past_length + len(row.ids), config.max_new_tokens
+    def require_room(self, prompt: int, config: DecodeConfig) -> None:
+        """Raises ContextOverflow if a prompt of so many tokens and its answer do not fit the model's context."""
+        answer = config.max_new_tokens
         if self.context and prompt + answer > self.context:
             raise ContextOverflow(
                 f"{prompt} tokens of prompt and {answer} of answer do not fit the model's context of {self.context}; "

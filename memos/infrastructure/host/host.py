@@ -13,8 +13,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -29,7 +29,7 @@ from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.cube import Contrast, Probe
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes, Unsupported
 from memos.infrastructure.host import lora
-from memos.infrastructure.host.capability import Capability, examine
+from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
@@ -41,6 +41,7 @@ from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 RESIDENT_ADAPTERS = 8
 _GREEDY_BATCH = 32
 _EXACT = FidelityConfig(level="L0")
+_ONE = DecodeConfig(max_new_tokens=1)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,11 @@ class Host:
         self.digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
         self._adapted: PeftModel | None = None  # the twin that serves adapters; made with the first one
         self._resident: OrderedDict[str, Path] = OrderedDict()
-        self._adapter_lock = threading.Lock()  # peft's active adapter belongs to one request at a time
-        self._prefixes, self._prefix_lock = PrefixTree(), threading.Lock()
+        # peft's active adapter belongs to one request at a time; of one thread, so that who reads a stream may release
+        self._adapter_lock = threading.RLock()
+        # frequencies that change with the length of a text belong to one request at a time too
+        self._alone: AbstractContextManager[Any] = threading.RLock() if limit_of(model.config) else nullcontext()
+        self._prefixes, self._prefix_lock, self._released = PrefixTree(), threading.Lock(), 0
 
     @classmethod
     def load(cls, config: ModelConfig) -> Host:
@@ -130,19 +134,30 @@ class Host:
         for adapter in dict.fromkeys(r.adapter for r in requests):
             began = time.perf_counter()
             group = [n for n, r in enumerate(requests) if r.adapter == adapter]
-            rows = {n: self._row(requests[n]) for n in group}
-            renewing = [[n] for n in group if rows[n].renewed]  # such a row has a mask of its own
             with self._model_with(adapter) as model:
-                for batch in ([n for n in group if not rows[n].renewed], *renewing):
-                    done = self.decoder.complete(model, [rows[n] for n in batch], decode, began) if batch else []
+                rows = {n: self._row(requests[n], decode) for n in group}
+                for batch in self._batches(rows):
+                    done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
                     out |= zip(batch, done, strict=True)
         return [out[n] for n in range(len(requests))]
+
+    def _batches(self, rows: dict[int, Row]) -> Iterable[list[int]]:
+        """Rows that can share a forward without changing one another's answers."""
+        out: dict[object, list[int]] = {}
+        for n, row in rows.items():
+            key: object = "together"
+            if row.renewed or limit_of(self.model.config):  # a mask of its own; frequencies by the longest row
+                key = ("alone", n)
+            elif row.past and not self.capability.batches:  # no padding between a cache and its question
+                key = ("tokens", len(row.ids))
+            out.setdefault(key, []).append(n)
+        return out.values()
 
     def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, Completion]:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
-        row = self._row(request)
         with self._model_with(request.adapter) as model:
+            row = self._row(request, decode)
             pieces = self.decoder.stream(model, [row], decode, began)
             while True:
                 try:
@@ -154,34 +169,41 @@ class Host:
     def _model_with(self, adapter: Path | None) -> Iterator[torch.nn.Module]:
         """The model to answer with: the base, or the serving twin with this adapter, to itself."""
         if adapter is None:
-            yield self.model
+            with self._alone:
+                yield self.model
             return
         with self._adapter_lock:
             yield self._serving(adapter)
 
-    def _row(self, request: Request) -> Row:
+    def _row(self, request: Request, decode: DecodeConfig) -> Row:
         """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow."""
         if request.pasts and request.adapter:
             raise FingerprintMismatch(
                 "KV made by the base model is wrong under an adapter; use one of them in a request"
             )
         prompt = self.prompts.build(request.memories, request.messages)
+        self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
         if not request.pasts or request.fidelity.level == "L4":
             return Row(prompt.prefix + prompt.tail)
-        self._require_kv(prompt, request.pasts)
+        self._require_kv(prompt, request)
         held = self._together(request.pasts, request.fidelity)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
         return Row(rest, held, self._renewed(request, held, rest))
 
-    def _require_kv(self, prompt: Prompt, pasts: Sequence[Activation]) -> None:
+    def _require_kv(self, prompt: Prompt, request: Request) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
-        can, head = self.capability, self.head
+        can, head, pasts = self.capability, self.head, request.pasts
         if not can.exact:
             raise Unsupported(f"{can.why}; ask in text")
         if can.limit and len(prompt) > can.limit:
             raise Unsupported(
                 f"the prompt has {len(prompt)} tokens, and KV of {self.model.config.model_type} is right {can.why}; "
                 f"ask in text"
+            )
+        if can.renewal_limit and len(prompt) > can.renewal_limit and request.fidelity.level in ("L2", "L3"):
+            raise Unsupported(
+                f"{request.fidelity.level} is confirmed on {self.model.config.model_type} up to its window of "
+                f"{can.renewal_limit} tokens, and the prompt has {len(prompt)}; set fidelity.level to L0, L1 or L4"
             )
         ids = pasts[0].ids + tuple(i for past in pasts[1:] for i in past.ids[len(head) :])
         if prompt.prefix[: len(ids)] != ids or any(past.ids[: len(head)] != head for past in pasts):
@@ -208,14 +230,15 @@ class Host:
         head = len(self.head)
         path = (pasts[0].ids, *(past.ids[head:] for past in pasts[1:]))
         with self._prefix_lock:
-            self._prefixes.limit = fidelity.prefix_bytes
-            there, held = self._prefixes.longest(path)
+            self._prefixes.limit, released = fidelity.prefix_bytes, self._released
+            there, held = self._prefixes.longest(path, pasts[0])
         if held is None:
             there, held = 1, pasts[0]
         if there < len(path):
             held = extend(self.model, held, [i for piece in path[there:] for i in piece])
             with self._prefix_lock:
-                self._prefixes.keep(path, list(accumulate(map(len, path))), held)
+                if self._released == released:  # else a source may be gone meanwhile
+                    self._prefixes.keep(path, pasts[0], list(accumulate(map(len, path))), held)
         return held
 
     def _renewed(self, request: Request, held: Activation, ids: Sequence[int]) -> tuple[int, ...]:
@@ -234,13 +257,15 @@ class Host:
     def logits(self, request: Request) -> torch.Tensor:
         """[tail tokens, vocabulary] in fp32 on the CPU: what the model predicts at each token after the memories."""
         tail = len(self.prompts.build(request.memories, request.messages).tail)
-        inputs, _ = prefill_inputs(self.model, [self._row(request)], 0)
-        return self.model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
+        with self._alone:
+            inputs, _ = prefill_inputs(self.model, [self._row(request, _ONE)], 0)
+            return self.model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
 
     @cached_property
     def capability(self) -> Capability:
         """What this model's KV can be used for, tried once."""
-        return examine(self.model)
+        with self._alone:
+            return examine(self.model)
 
     @cached_property
     def head(self) -> tuple[int, ...]:
@@ -261,6 +286,7 @@ class Host:
             self._adapted = None
         with self._prefix_lock:
             self._prefixes.clear()
+            self._released += 1
 
     # -- activation ----------------------------------------------------------------------------------------
 
@@ -274,7 +300,8 @@ class Host:
                 f"{len(memories)} memories of {len(ids)} tokens leave no room in the model's context of {context}; "
                 f"encode fewer of them at once"
             )
-        return encode(self.model, ids)
+        with self._alone:
+            return encode(self.model, ids)
 
     def save_kv(self, activation: Activation, path: Path, codec: Codec = "raw") -> None:
         save_activation(activation, path, self.fingerprint, codec)

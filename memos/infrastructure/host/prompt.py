@@ -7,6 +7,7 @@ read as text or were encoded before, and a KV cache of it is exact.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,9 @@ class PromptFormat:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: ModelConfig) -> None:
         self._tokenizer, self._config = tokenizer, config
+        # split_special_tokens is a setting of the tokenizer behind the call: two threads would swap theirs, and what
+        # a memory says would become control tokens
+        self._lock = threading.Lock()
         if config.template == "chat" and not tokenizer.chat_template:
             raise HostError("model.template is chat, but the tokenizer has no chat template; set it to auto or plain")
         self.chat = config.template == "chat" or (config.template == "auto" and bool(tokenizer.chat_template))
@@ -54,12 +58,14 @@ class PromptFormat:
 
     def ids(self, text: str) -> list[int]:
         """Plain tokenisation: nothing is added before or after."""
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        with self._lock:
+            return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def line(self, memory: str) -> list[int]:
         """One memory as it stands in a prompt. What it says is text, never a control token."""
         line = self._config.memory_line.format(text=memory)
-        return list(self._tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        with self._lock:
+            return list(self._tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"])
 
     def build(self, memories: Sequence[str], messages: Sequence[Message]) -> Prompt:
         """The whole prompt; without memories the prefix is empty and no header is shown."""

@@ -100,7 +100,7 @@ def _frequencies(model: PreTrainedModel) -> Iterator[torch.Tensor]:
     seen: list[torch.Tensor] = []
     for name, buffer in model.named_buffers():
         if name.endswith("inv_freq") and buffer.ndim == 1:
-            buffer = buffer.detach().float()
+            buffer = buffer.detach().float().clone()  # longrope writes its own anew, in place
             if not any(buffer.shape == s.shape and torch.equal(buffer, s) for s in seen):
                 seen.append(buffer)
                 yield buffer
