@@ -231,7 +231,8 @@ class MemOS:
     def _request(self, admission: Admission, messages: Sequence[dict[str, str]]) -> Any:
         from memos.infrastructure.host.host import Request
 
-        fidelity = self.fidelity()
+        # the card is read only where there are caches to put together
+        fidelity = self.fidelity() if admission.activations else self.config.fidelity
         return Request(
             messages=tuple(messages),
             memories=tuple(c.text for c in admission.cubes),

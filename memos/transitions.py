@@ -102,9 +102,8 @@ class Transitions:
         self._host.save_kv(activation, staged, self._activation.codec)
         stored = (self._host.load_kv(staged),)
         asked = Request(({"role": "user", "content": question},), memories, stored)
-        diff, agreement = self._host.parity(asked)
-        kl, _ = self._host.divergence(asked)
-        self._require_near(diff, kl)
+        near = self._host.nearness(asked)
+        self._require_near(near.max_abs_logit_diff, near.kl)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         sha256, size = self._vault.store(staged)
         return Blob(
@@ -113,7 +112,11 @@ class Transitions:
             tokens=len(activation.ids),
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
-            scores={"max_abs_logit_diff": diff, "top1_agreement": agreement, "kl": kl},
+            scores={
+                "max_abs_logit_diff": near.max_abs_logit_diff,
+                "top1_agreement": near.top1_agreement,
+                "kl": near.kl,
+            },
         )
 
     def _require_near(self, diff: float, kl: float) -> None:

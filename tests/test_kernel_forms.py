@@ -5,7 +5,6 @@ The gate is open here and training short: what an adapter knows is not judged, o
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import signal
@@ -51,8 +50,6 @@ SAID = ("I live in Lisbon.", "I work as a nurse.", "My favourite drink is tea.")
 ASKED = "Where does Mira live?"
 FORMS: tuple[Via, ...] = ("activation", "parametric")
 
-_users = (f"user{n}" for n in itertools.count())
-
 
 class BriefReader(MemReader):
     """Holds an adapter to few of the prompts: its quality is not what is tested here."""
@@ -73,17 +70,6 @@ def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
 def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
     with opened(tmp_path_factory.mktemp("kernel") / "vault") as kernel:
         yield kernel
-
-
-@pytest.fixture
-def ada() -> str:
-    """A user of this test alone: nothing of other tests is visible."""
-    return next(_users)
-
-
-@pytest.fixture
-def bob() -> str:
-    return next(_users)
 
 
 def talk(memos: MemOS, user: str | None = None) -> list[str]:

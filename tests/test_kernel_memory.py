@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,24 +13,11 @@ from memos.cube import MemCube, Probe, State
 from memos.errors import EmptyMemory, InputError, NotFound
 from memos.infrastructure.mem_vault import MemVault
 
-_users = (f"user{n}" for n in itertools.count())
-
 
 @pytest.fixture(scope="module")
 def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
     with MemOS(vault=tmp_path_factory.mktemp("kernel") / "vault") as kernel:
         yield kernel
-
-
-@pytest.fixture
-def ada() -> str:
-    """A user of this test alone: nothing of other tests is visible."""
-    return next(_users)
-
-
-@pytest.fixture
-def bob() -> str:
-    return next(_users)
 
 
 def texts(cubes: list[MemCube]) -> list[str]:

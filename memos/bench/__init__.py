@@ -37,7 +37,7 @@ def write_report(name: str, seed: int, device: str, figures: dict[str, Any], pat
         "command": " ".join(["memos", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "device": device or figures["model"]["device"],
+        "device": device,
         "seed": seed,
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in VERSIONS},

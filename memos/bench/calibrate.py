@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from memos.bench.compose import bench_compose
+from memos.interface.progress import Show
 from memos.kernel import MemOS
 
 COUNTS = (2, 4, 8)
 
 
-def calibrate(kernel: MemOS, questions: int, seed: int, show: Callable[[str, int, int], None]) -> dict[str, Any]:
+def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str, Any]:
     """The card: a row for each level and number of cubes, and the level that `fidelity` now comes to.
 
     A card that an interrupt cuts off is not kept; the old one stays.

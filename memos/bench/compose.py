@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
 from memos.errors import Unsupported
 from memos.infrastructure.host.compose import compose
+from memos.infrastructure.host.decode import Completion
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.rope import Motion
+from memos.interface.progress import Show
 
 log = logging.getLogger("memos")
 CUBES = (1, 2, 4, 8, 16)
@@ -63,7 +64,7 @@ def bench_compose(
     host: Host,
     questions: int,
     seed: int,
-    show: Callable[[str, int, int], None],
+    show: Show,
     counts: Sequence[int] = CUBES,
 ) -> dict[str, Any]:
     """Rows of each level and number of cubes.
@@ -89,9 +90,12 @@ def bench_compose(
             pasts = tuple(host.encode(cube) for cube in drawn.cubes)
             for probe in probes:
                 ask = Request(({"role": "user", "content": probe.question},), sum(drawn.cubes, ()), pasts)
-                _compare(host, ask, probe, probe in drawn.two, tallies)
+                full, two = host.answer(replace(ask, pasts=()), DECODE), probe in drawn.two
+                for fidelity, tally in tallies.items():
+                    host.release()  # so that L0 begins with what is encoded, not with the last question's prefix
+                    _note(host, replace(ask, fidelity=fidelity), full, probe, two, tally)
                 if can.composable:
-                    _naive(host, ask, probe, probe in drawn.two, unmoved)
+                    _note(host, _naive(host, ask), full, probe, two, unmoved)
                 asked += 1
                 show(f"{cubes} cubes", asked, questions)
         for fidelity, tally in tallies.items():
@@ -118,39 +122,28 @@ def _scenes(key: str, cubes: int, questions: int) -> Iterator[tuple[Scene, list[
         questions, n = questions - len(probes), n + 1
 
 
-def _compare(host: Host, ask: Request, probe: Probe, two: bool, tallies: dict[FidelityConfig, Tally]) -> None:
-    full = host.answer(replace(ask, pasts=()), DECODE)
-    for fidelity, tally in tallies.items():
-        host.release()  # so that L0 begins with what is encoded, not with the last question's prefix
-        _note(host, replace(ask, fidelity=fidelity), full.text, full.prompt_tokens, probe, two, tally)
-
-
-def _naive(host: Host, ask: Request, probe: Probe, two: bool, tally: Tally) -> None:
+def _naive(host: Host, ask: Request) -> Request:
     """The named alternative: caches put one after the other as they are."""
     still = Motion(((None, None),) * len(ask.pasts[0].layers))
-    joined = compose(ask.pasts, len(host.head), still)
-    full = host.answer(replace(ask, pasts=()), DECODE)
-    _note(host, replace(ask, pasts=(joined,)), full.text, full.prompt_tokens, probe, two, tally)
+    return replace(ask, pasts=(compose(ask.pasts, len(host.head), still),))
 
 
-def _note(host: Host, ask: Request, full: str, tokens: int, probe: Probe, two: bool, tally: Tally) -> None:
+def _note(host: Host, ask: Request, full: Completion, probe: Probe, two: bool, tally: Tally) -> None:
     done = host.answer(ask, DECODE)
     kl, top = host.divergence(ask)
     memory = sum(len(past.ids) for past in ask.pasts) - (len(ask.pasts) - 1) * len(host.head)
+    tokens = full.prompt_tokens
     question = tokens - memory
-    through = done.prompt_tokens + (_extended(ask.pasts, memory) if ask.fidelity.level == "L0" else 0)
+    through = done.prompt_tokens + (
+        memory - len(ask.pasts[0].ids) if ask.fidelity.level == "L0" else 0
+    )  # L0 encodes what follows
     scored = question if ask.fidelity.level == "L3" else 0  # the question is read once more to choose rows
     tally.recompute.append((through - question) / memory)
     tally.operations.append((through + scored) / tokens)
     tally.kl.append(kl)
     tally.top1.append(top)
-    tally.agree.append(done.text == full)
+    tally.agree.append(done.text == full.text)
     tally.right.append(probe.holds(done.text))
     if two:
         tally.two.append(probe.holds(done.text))
     tally.ttft_ms.append(done.ttft_s * 1e3)
-
-
-def _extended(pasts: Sequence[Activation], memory: int) -> int:
-    """Tokens that L0 encodes after the first cube."""
-    return memory - len(pasts[0].ids)

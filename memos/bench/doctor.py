@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from memos.infrastructure.host.architectures import ARCHITECTURES, tiny
 from memos.infrastructure.host.capability import Capability, examine
 from memos.infrastructure.host.host import Host
+from memos.interface.progress import Show
 
 
 def examine_model(host: Host) -> dict[str, Any]:
     return {"models": [_row(str(host.config.path), host.capability)]}
 
 
-def examine_architectures(show: Callable[[str, int, int], None]) -> dict[str, Any]:
+def examine_architectures(show: Show) -> dict[str, Any]:
     """Every row anew, on random weights."""
     rows = []
     for n, name in enumerate(ARCHITECTURES, start=1):

@@ -17,11 +17,12 @@ from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.decode import Row
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv import encode
+from memos.interface.progress import Show
 
 _TIMES = 5
 
 
-def bench_kv_io(host: Host, tokens: int, seed: int, show: Callable[[str, int, int], None]) -> dict[str, Any]:
+def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any]:
     """Medians. tier disk: not in the page cache; tier host: in it. share_of_raw: of a plain read of the
     same file into new memory.
 

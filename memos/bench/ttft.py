@@ -16,6 +16,7 @@ from memos.infrastructure.host.alternatives import forward_over, reuse_by_transf
 from memos.infrastructure.host.decode import Row
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv import Activation, encode
+from memos.interface.progress import Show
 
 CONTEXTS, QUERIES = (583, 2773, 6064), (953, 303, 167)  # tokens, as MemOS's table has them (2507.03724)
 _ONE = DecodeConfig(max_new_tokens=1)
@@ -27,7 +28,7 @@ def bench_ttft(
     queries: Sequence[int],
     repeats: int,
     seed: int,
-    show: Callable[[str, int, int], None],
+    show: Show,
 ) -> dict[str, Any]:
     """A row for each context, query and tier, in milliseconds (medians); loading and transfer are counted in ours.
 

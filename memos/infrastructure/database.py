@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,7 @@ def _prepare(db: sqlite3.Connection, file: Path) -> None:
     if version < SCHEMA_VERSION:
         db.execute("BEGIN IMMEDIATE")
         (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been here first
-        missing = ((SCHEMA, *UPGRADES)[version:]) if version < SCHEMA_VERSION else ()
-        for statement in (s for statements in missing for s in statements):
+        for statement in chain.from_iterable((SCHEMA, *UPGRADES)[version:]):
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")

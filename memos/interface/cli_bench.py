@@ -89,7 +89,8 @@ def calibrate(
 
     settings = load_config(config, tuple(set_ or ()))
     with MemOS(settings, vault=vault) as kernel, progress_bars() as show:
-        report = write_report("calibrate", seed, "", measure(kernel, questions, seed, show), json)
+        card = measure(kernel, questions, seed, show)
+    report = write_report("calibrate", seed, card["model"]["device"], card, json)
     _print(levels_table(report))
     chosen = report["chosen"]
     print(f"fidelity.level {settings.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")

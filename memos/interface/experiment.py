@@ -26,10 +26,10 @@ from typing_extensions import assert_never
 from memos.config import AskStep, Config, DemoteStep, IngestStep, PromoteStep, Step, TickStep
 from memos.cube import Form, MemCube, Probe, State
 from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
+from memos.interface.progress import Show
 from memos.kernel import MemOS, Reply
 
 VERSIONS = ("memos", "torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
-Show = Callable[[str, int, int], None]  # (what is going on, done, of how many)
 Results = dict[str, Any]
 
 

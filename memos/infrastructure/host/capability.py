@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from memos.errors import Unsupported
 from memos.infrastructure.host.compose import compose, mask_of, renewal_inputs, starts
+from memos.infrastructure.host.decode import Row, prefill_inputs
 from memos.infrastructure.host.kv import Activation, encode
 from memos.infrastructure.host.rope import Motion, find_motion
 
@@ -151,8 +152,6 @@ class _Trial:
 
     def batch(self) -> float:
         """Two rows over the same KV, the second with half the question, against each alone."""
-        from memos.infrastructure.host.decode import Row, prefill_inputs  # which imports what is tried here
-
         kept = encode(self.model, self.memory)
         rows = [Row(tuple(self.query), kept), Row(tuple(self.query[: _QUERY // 2]), kept)]
         together = self.model(**prefill_inputs(self.model, rows, 0)[0], use_cache=True).logits[:, -1]
@@ -164,15 +163,7 @@ class _Trial:
 
     def _over(self, kept: Activation) -> torch.Tensor:
         """Logits of the query over KV, as a request reads it."""
-        n, device = len(kept.ids), self.model.device
-        out = self.model(
-            input_ids=torch.tensor([self.query], device=device),
-            position_ids=torch.arange(n, n + len(self.query), device=device)[None],
-            attention_mask=torch.ones(1, n + len(self.query), dtype=torch.long, device=device),
-            past_key_values=kept.fork(),
-            use_cache=True,
-        )
-        return out.logits
+        return self.model(**prefill_inputs(self.model, [Row(tuple(self.query), kept)], 0)[0], use_cache=True).logits
 
     def _full(self) -> torch.Tensor:
         """Logits of the query in one plain forward of the whole text."""

@@ -60,6 +60,17 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Nearness:
+    """How near an answer over KV is to the full prompt's: over all tokens after the memories, and (kl in nats,
+    same_first) of the first answer token."""
+
+    max_abs_logit_diff: float
+    top1_agreement: float
+    kl: float
+    same_first: bool
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A question about a memory: the teacher sees `memories`, the student sees none."""
 
@@ -88,7 +99,8 @@ class Host:
         # peft's active adapter belongs to one request at a time; of one thread, so that who reads a stream may release
         self._adapter_lock = threading.RLock()
         # frequencies that change with the length of a text belong to one request at a time too
-        self._alone: AbstractContextManager[Any] = threading.RLock() if limit_of(model.config) else nullcontext()
+        self._limit = limit_of(model.config)
+        self._alone: AbstractContextManager[Any] = threading.RLock() if self._limit else nullcontext()
         self._prefixes, self._prefix_lock, self._released = PrefixTree(), threading.Lock(), 0
 
     @classmethod
@@ -146,7 +158,7 @@ class Host:
         out: dict[object, list[int]] = {}
         for n, row in rows.items():
             key: object = "together"
-            if row.renewed or limit_of(self.model.config):  # a mask of its own; frequencies by the longest row
+            if row.renewed or self._limit:  # a mask of its own; frequencies by the longest row
                 key = ("alone", n)
             elif row.past and not self.capability.batches:  # no padding between a cache and its question
                 key = ("tokens", len(row.ids))
@@ -310,17 +322,27 @@ class Host:
         """Raises FingerprintMismatch or CorruptBlob."""
         return load_activation(path, self.fingerprint, self.model.device)
 
+    def nearness(self, request: Request) -> Nearness:
+        """The request over its KV against the full prompt."""
+        over_kv, full = self.logits(request), self.logits(replace(request, pasts=()))
+        same = over_kv.argmax(-1) == full.argmax(-1)
+        p, q = (torch.log_softmax(logits[-1].double(), -1) for logits in (full, over_kv))
+        return Nearness(
+            max_abs_logit_diff=float((over_kv - full).abs().max()),
+            top1_agreement=float(same.float().mean()),
+            kl=float((p.exp() * (p - q)).sum().clamp_min(0)),
+            same_first=bool(same[-1]),
+        )
+
     def parity(self, request: Request) -> tuple[float, float]:
         """(largest |logit difference|, top-1 agreement) of the request over its KV against the full prompt."""
-        over_kv, full = self.logits(request), self.logits(replace(request, pasts=()))
-        return float((over_kv - full).abs().max()), float((over_kv.argmax(-1) == full.argmax(-1)).float().mean())
+        near = self.nearness(request)
+        return near.max_abs_logit_diff, near.top1_agreement
 
     def divergence(self, request: Request) -> tuple[float, bool]:
         """(KL from the full prompt in nats, same top token) of the first answer token over the request's KV."""
-        full = torch.log_softmax(self.logits(replace(request, pasts=()))[-1].double(), -1)
-        over_kv = torch.log_softmax(self.logits(request)[-1].double(), -1)
-        kl = float((full.exp() * (full - over_kv)).sum().clamp_min(0))
-        return kl, bool(full.argmax() == over_kv.argmax())
+        near = self.nearness(request)
+        return near.kl, near.same_first
 
     # -- parametric ----------------------------------------------------------------------------------------
 

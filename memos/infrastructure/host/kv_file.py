@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from memos.errors import CorruptBlob, FingerprintMismatch
-from memos.infrastructure.host.codec import Codec, pack, unpack
+from memos.infrastructure.host.codec import CODECS, Codec, pack, unpack
 from memos.infrastructure.host.kv import Activation
 
 _DTYPES = {
@@ -64,7 +63,7 @@ def load_activation(path: Path, fingerprint: dict[str, str], device: torch.devic
                 )
             require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
         tensors = _tensors(path)
-        codec: Codec = next(known for known in get_args(Codec) if known == header["codec"])
+        codec: Codec = next(known for known in CODECS if known == header["codec"])
         sound = _checksum(header["ids"], codec, tensors) == header["digest"]
         ids = tuple(json.loads(header["ids"]))
     except (SafetensorError, KeyError, ValueError, TypeError, OSError, RuntimeError, StopIteration) as error:
