@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.config import ModelConfig
+from memos.interface.report import surroundings
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
@@ -36,11 +34,9 @@ def write_report(name: str, seed: int, device: str, figures: dict[str, Any], pat
         "bench": name,
         "command": " ".join(["memos", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "device": device,
         "seed": seed,
-        "versions": {"python": platform.python_version()}
-        | {package: importlib.metadata.version(package) for package in VERSIONS},
+        **surroundings(VERSIONS),
         **figures,
     }
     if path:

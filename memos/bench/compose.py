@@ -134,9 +134,8 @@ def _note(host: Host, ask: Request, full: Completion, probe: Probe, two: bool, t
     memory = sum(len(past.ids) for past in ask.pasts) - (len(ask.pasts) - 1) * len(host.head)
     tokens = full.prompt_tokens
     question = tokens - memory
-    through = done.prompt_tokens + (
-        memory - len(ask.pasts[0].ids) if ask.fidelity.level == "L0" else 0
-    )  # L0 encodes what follows
+    extended = memory - len(ask.pasts[0].ids) if ask.fidelity.level == "L0" else 0  # encoded after the first cube
+    through = done.prompt_tokens + extended
     scored = question if ask.fidelity.level == "L3" else 0  # the question is read once more to choose rows
     tally.recompute.append((through - question) / memory)
     tally.operations.append((through + scored) / tokens)

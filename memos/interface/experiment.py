@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.metadata
 import itertools
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from memos.config import AskStep, Config, DemoteStep, IngestStep, PromoteStep, S
 from memos.cube import Form, MemCube, Probe, State
 from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
 from memos.interface.progress import Show
+from memos.interface.report import surroundings
 from memos.kernel import MemOS, Reply
 
 VERSIONS = ("memos", "torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
@@ -239,10 +238,8 @@ class Experiment:
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "model": kernel.host.describe(),
             "device": str(kernel.host.model.device),
-            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "seed": self.config.seed,
-            "versions": {"python": platform.python_version()}
-            | {name: importlib.metadata.version(name) for name in VERSIONS},
+            **surroundings(VERSIONS),
             **{key: results[key] for key in ("phases", "parity", "promotions", "moves", "seconds")},
         }
 

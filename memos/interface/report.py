@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,15 @@ def size(n: float) -> str:
     """A number of bytes for people."""
     unit, scale = next(((u, s) for u, s in reversed(_UNITS) if n >= s), _UNITS[0])
     return f"{n / scale:.0f} {unit}" if scale == 1 else f"{n / scale:.1f} {unit}"
+
+
+def surroundings(packages: Sequence[str]) -> dict[str, Any]:
+    """What one must know of the machine to repeat a figure."""
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {"python": platform.python_version()} | versions,
+    }
 
 
 def _table(title: str, *names: str) -> Table:

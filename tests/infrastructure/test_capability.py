@@ -73,6 +73,17 @@ def plain(model: PreTrainedModel, ids: list[int], last: int) -> torch.Tensor:
     return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -last:]
 
 
+def in_pieces(
+    name: str,
+) -> tuple[PreTrainedModel, list[int], list[list[int]], list[int], list[Activation], Activation]:
+    """(model, head, pieces, query, each piece encoded apart after the head, their composition)."""
+    model, can = examined(name)
+    assert can.motion
+    head, *pieces, query = texts(5, 19, 23, 9, 7)
+    apart = [encode(model, head + piece) for piece in pieces]
+    return model, head, pieces, query, apart, compose(apart, len(head), can.motion)
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_verdict(name: str) -> None:
     _, can = examined(name)
@@ -99,11 +110,7 @@ def test_an_exact_prefix_is_exact_on_other_texts_too(name: str) -> None:
 @pytest.mark.parametrize("name", COMPOSABLE)
 def test_what_is_moved_into_place_is_what_would_have_been_encoded_there(name: str) -> None:
     """Another oracle than the examination's: no rotation and no mask, each piece is run where it stands."""
-    model, can = examined(name)
-    assert can.motion
-    head, *pieces, query = texts(5, 19, 23, 9, 7)
-    apart = [encode(model, head + piece) for piece in pieces]
-    composed = compose(apart, len(head), can.motion)
+    model, head, pieces, query, apart, composed = in_pieces(name)
     placed = [
         encode(model, head + piece, start - len(head))
         for piece, start in zip(pieces, starts(apart, len(head)), strict=True)
@@ -115,10 +122,7 @@ def test_what_is_moved_into_place_is_what_would_have_been_encoded_there(name: st
 
 @pytest.mark.parametrize("name", COMPOSABLE)
 def test_with_every_row_computed_anew_it_is_the_full_prefill(name: str) -> None:
-    model, can = examined(name)
-    assert can.motion
-    head, *pieces, query = texts(5, 19, 23, 9, 7)
-    composed = compose([encode(model, head + piece) for piece in pieces], len(head), can.motion)
+    model, _, _, query, _, composed = in_pieces(name)
     with torch.inference_mode():
         inputs = renewal_inputs(model, composed, range(len(composed.ids)), query)
         anew = model(**inputs, use_cache=True).logits[0, -len(query) :]
@@ -127,13 +131,9 @@ def test_with_every_row_computed_anew_it_is_the_full_prefill(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPOSABLE)
 def test_the_measure_sees_a_piece_that_was_not_moved(name: str) -> None:
-    model, can = examined(name)
-    assert can.motion
-    head, *pieces, query = texts(5, 19, 23, 9, 7)
-    apart = [encode(model, head + piece) for piece in pieces]
+    model, head, _, query, apart, composed = in_pieces(name)
     still = compose(apart, len(head), Motion(((None, None),) * len(apart[0].layers)))
-    moved = compose(apart, len(head), can.motion)
-    assert (over(model, still, query) - over(model, moved, query)).abs().max() > 1e-3
+    assert (over(model, still, query) - over(model, composed, query)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["llama, rope dynamic", "llama, rope longrope"])
