@@ -115,7 +115,14 @@ class SchedulerConfig(Section):
     )
     parametric_heat: float = Field(12.0, description="a segment this hot and stable becomes an adapter")
     stable_s: float = Field(86_400.0, ge=0, description="seconds without an edit before a segment counts as stable")
-    kv_bytes: int = Field(1 << 30, ge=0, description="budget of KV payloads")
+    device_kv_bytes: int = Field(4 << 30, ge=0, description="budget of KV in a GPU's memory; a CPU uses the next one")
+    host_kv_bytes: int = Field(2 << 30, ge=0, description="budget of KV in the host's memory")
+    disk_kv_bytes: int = Field(8 << 30, ge=0, description="budget of KV files")
+    choice: Literal["measured", "dearest"] = Field(
+        "measured",
+        description="measured: with via auto, KV is used where it is predicted to bring the first token sooner than "
+        "text, by constants measured on this machine; dearest: wherever there is any",
+    )
     adapters: int = Field(64, ge=0, description="budget of adapters")
 
     @model_validator(mode="after")

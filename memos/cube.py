@@ -141,6 +141,7 @@ class Blob(Frozen):
     sha256: str
     bytes: int
     tokens: int = 0  # tokens of prompt that it stands for
+    codec: str = "raw"  # of KV
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured

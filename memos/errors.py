@@ -14,6 +14,7 @@ MemosError
 ├── HostError              the model cannot do what was asked
 │   ├── ModelNotFound      no model at that path or hub name
 │   ├── ContextOverflow    the prompt is longer than the model's context
+│   ├── NoRoom             a tier, or the device, has no room left for a KV cache
 │   ├── FingerprintMismatch  a tensor payload was made by another host
 │   └── Unsupported        the model's architecture cannot take this form
 └── PromotionError         a promotion that was not published
@@ -65,6 +66,9 @@ class ModelNotFound(HostError): ...
 
 
 class ContextOverflow(HostError): ...
+
+
+class NoRoom(HostError): ...
 
 
 class FingerprintMismatch(HostError): ...

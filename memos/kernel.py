@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import assert_never
 
-from memos.config import Config, FidelityConfig, load_config
+from memos.config import Config, load_config
 from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, new_id
 from memos.errors import (
     ContextOverflow,
@@ -29,6 +29,7 @@ from memos.errors import (
     GateRejected,
     InputError,
     NoProbes,
+    NoRoom,
     Unsupported,
     UnsupportedLanguage,
 )
@@ -44,11 +45,13 @@ from memos.ops import Add, Correct, Delete, Demote, Forget, Get, History, Operat
 if TYPE_CHECKING:
     from memos.infrastructure.host.decode import Completion
     from memos.infrastructure.host.host import Host
-    from memos.infrastructure.host.kv import Activation
+    from memos.serving import Serving
     from memos.transitions import Progress, Transitions
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
+# why KV or an adapter may turn out to be of no use to a request; its text still is
+UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 LIVE = tuple(state for state in State if state not in GONE)
 
 
@@ -100,7 +103,6 @@ class MemOS:
         self.scheduler = MemScheduler(config.scheduler, MemosPolicy(config.scheduler))
         self.reader = MemReader()
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
-        self._resident: dict[str, Activation] = {}  # KV in memory, by digest; the budget is the scheduler's kv_bytes
 
     @classmethod
     def from_config(cls, path: str | Path, overrides: Sequence[str] = (), **parts: Any) -> MemOS:
@@ -117,6 +119,12 @@ class MemOS:
             return Host.load(self.config.model)
         named = {"path": str(getattr(model.config, "_name_or_path", "")) or "the given model"}
         return Host(model, tokenizer, self.config.model.model_copy(update=named))
+
+    @cached_property
+    def serving(self) -> Serving:
+        from memos.serving import Serving  # loads torch and transformers
+
+        return Serving(self.config, self.vault, self.scheduler, self.host)
 
     @cached_property
     def transitions(self) -> Transitions:
@@ -178,7 +186,7 @@ class MemOS:
         """Answer a question with what `user` may see, in the form `via` (auto: the dearest that stands for it).
 
         Raises EmptyMemory for a form that is asked for and not there, UnsupportedLanguage, ContextOverflow, and,
-        unless via is auto, CorruptBlob, FingerprintMismatch and Unsupported; auto answers from text then.
+        unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported and NoRoom; auto answers from text then.
         """
         caller = self._caller(user)
         op = Recall(question=question, about=self.reader.about(question))
@@ -187,14 +195,14 @@ class MemOS:
         admission = self.admit(op, caller, via)
         messages = (*turns, {"role": "user", "content": question})
         try:
-            done = self._answer(admission, messages, on_text)
-        except (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow) as error:  # before any token
+            admission, done = self._answer(admission, messages, via, on_text)
+        except UNUSABLE as error:  # before any token
             if via != "auto" or not (admission.activations or admission.adapter):
                 raise
             log.warning("answering from text: %s", error)
-            admission = self.admit(op, caller, "plaintext")
-            done = self._answer(admission, messages, on_text)
+            admission, done = self._answer(self.admit(op, caller, "plaintext"), messages, "plaintext", on_text)
         self._record_use(admission)
+        self.serving.settle()
         return Reply(
             done.text,
             admission,
@@ -205,9 +213,19 @@ class MemOS:
         )
 
     def _answer(
-        self, admission: Admission, messages: Sequence[dict[str, str]], on_text: Callable[[str], None] | None
-    ) -> Completion:
-        return _drain(self.host.stream(self._request(admission, messages), self.config.decode), on_text)
+        self,
+        admission: Admission,
+        messages: Sequence[dict[str, str]],
+        via: Via,
+        on_text: Callable[[str], None] | None,
+    ) -> tuple[Admission, Completion]:
+        """The answer, and what of the admission it was given from."""
+        try:
+            used, request = self.serving.request(admission, messages, via, self._tokens)
+            return used, _drain(self.host.stream(request, self.config.decode), on_text)
+        except UNUSABLE as error:
+            self.serving.failed(admission, error)
+            raise
 
     def admit(self, op: Recall, caller: Namespace, via: Via = "auto") -> Admission:
         """What the request will see: permitted, then found, then chosen under the budgets."""
@@ -226,24 +244,8 @@ class MemOS:
         """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
         op = Recall(question=question, about=self.reader.about(question))
         admission = self.admit(op, self._caller(user), "activation")
-        return self.host.parity(self._request(admission, [{"role": "user", "content": question}]))
-
-    def _request(self, admission: Admission, messages: Sequence[dict[str, str]]) -> Any:
-        from memos.infrastructure.host.host import Request
-
-        # the card is read only where there are caches to put together
-        fidelity = self.fidelity() if admission.activations else self.config.fidelity
-        return Request(
-            messages=tuple(messages),
-            memories=tuple(c.text for c in admission.cubes),
-            pasts=() if fidelity.level == "L4" else tuple(self._kv(cube) for cube in admission.activations),
-            fidelity=fidelity,
-            adapter=self._blob_path(admission.adapter) if admission.adapter else None,
-        )
-
-    def fidelity(self) -> FidelityConfig:
-        """How several KV caches are put together for this model: as configured, as far as its card allows it."""
-        return self.scheduler.fidelity(self.config.fidelity, self.vault.card(self.host.digest))
+        messages = [{"role": "user", "content": question}]
+        return self.host.parity(self.serving.request(admission, messages, "activation", self._tokens)[1])
 
     def keep_card(self, card: dict[str, Any]) -> None:
         """Keep what `memos calibrate` measured on this model."""
@@ -487,28 +489,10 @@ class MemOS:
         self.governance.permit(self._caller(user), op, cube)
         return cube
 
-    def _kv(self, cube: MemCube) -> Activation:
-        assert cube.blob
-        resident = self._resident  # as it is now: what is loaded while it is given up is used once and not kept
-        if (held := resident.get(cube.blob.sha256)) is None:
-            # its checksum is read with it: to compare the digest first would read it twice
-            path = self.vault.blob_path(cube.blob, verified=False)
-            try:
-                held = resident[cube.blob.sha256] = self.host.load_kv(path)
-            except CorruptBlob:
-                self._blob_path(cube)  # raises, naming the cube and the way out
-                raise
-        return held
-
     def _release(self) -> None:
-        """Let go of tensors in memory: a source may have changed. What is still in force is loaded again when used."""
-        self._resident = {}
-        if "host" in self.__dict__:  # loaded
-            self.host.release()
-
-    def _blob_path(self, cube: MemCube) -> Path:
-        assert cube.blob
-        return self.vault.blob_path(cube.blob)
+        """Let go of what is in memory of cubes that are no longer in use: a source may have changed."""
+        if "serving" in self.__dict__:
+            self.serving.release()
 
     def _require_language(self, question: str) -> None:
         language, reads = self.reader.language(question), self.host.languages

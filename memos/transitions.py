@@ -110,6 +110,7 @@ class Transitions:
             sha256=sha256,
             bytes=size,
             tokens=len(activation.ids),
+            codec=self._activation.codec,
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores={
@@ -122,12 +123,13 @@ class Transitions:
     def _require_near(self, diff: float, kl: float) -> None:
         """Raises Unsupported; a NaN is refused too."""
         codec, limit = self._activation.codec, PARITY.get(self._host.fingerprint["dtype"], 1e-3)
-        if codec == "raw" and not diff <= limit:
-            raise Unsupported(
-                f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most {limit:g} "
-                f"is kept; keep these memories as plaintext, or make an adapter of them"
-            )
-        if not kl <= self._activation.max_kl:
+        if codec == "raw":
+            if not diff <= limit:
+                raise Unsupported(
+                    f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most "
+                    f"{limit:g} is kept; keep these memories as plaintext, or make an adapter of them"
+                )
+        elif not kl <= self._activation.max_kl:
             raise Unsupported(
                 f"KV of these memories in {codec} is {kl:.2g} nats from the full prompt, at most "
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"

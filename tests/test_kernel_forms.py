@@ -524,11 +524,11 @@ def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tm
 def test_a_card_decides_the_level(memos: MemOS, tmp_path: Path) -> None:
     row = {"first_tokens": 2, "share": 0.2, "n_cubes": 8, "ttft_ms": 5.0}
     with opened(tmp_path / "vault", memos) as kernel:
-        assert kernel.fidelity().level == "L0"
+        assert kernel.serving.levels()[0].level == "L0"
         kernel.keep_card({"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
-        assert kernel.fidelity() == FidelityConfig(level="L3", first_tokens=2, share=0.2)
+        assert kernel.serving.levels()[0] == FidelityConfig(level="L3", first_tokens=2, share=0.2)
     with opened(tmp_path / "vault", memos) as kernel:
-        assert kernel.fidelity().level == "L3"
+        assert kernel.serving.levels()[0].level == "L3"
 
 
 def test_kv_that_this_prompt_cannot_use_is_passed_over(

@@ -29,7 +29,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
     # measures the parts and the whole, from above all of them
     "memos.bench": (*VOCABULARY, "memos.bench", "memos.kernel", "memos.infrastructure", "memos.interface"),
-    "memos.kernel": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure", "memos.transitions"),
+    "memos.kernel": (
+        *VOCABULARY,
+        READER,
+        "memos.operation",
+        "memos.infrastructure",
+        "memos.transitions",
+        "memos.serving",
+    ),
+    "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
     "memos.__init__": (*VOCABULARY, "memos.kernel"),
     "memos.__main__": ("memos.interface.cli",),

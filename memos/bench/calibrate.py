@@ -18,4 +18,5 @@ def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str,
     """
     card = bench_compose(kernel.host, questions, seed, show, COUNTS)
     kernel.keep_card(card)
-    return card | {"chosen": kernel.fidelity().model_dump()}
+    chosen = kernel.serving.levels()
+    return card | {"chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}

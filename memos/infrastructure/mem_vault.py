@@ -185,6 +185,13 @@ class MemVault:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
         return _in_order(self._db.rows(_CURRENT + f"AND h.id IN ({_DERIVED})", json.dumps(ids)))
 
+    def in_use(self, blobs: Iterable[str]) -> set[str]:
+        """Those of the blobs, by sha256, that belong to a cube in use."""
+        sql = f"""SELECT json_extract(v.json, '$.payload.sha256') AS sha256 FROM versions v
+                  JOIN heads h ON h.id = v.id AND h.version = v.version
+                  WHERE sha256 {_IN} AND h.state = ?"""
+        return {sha256 for (sha256,) in self._db.rows(sql, json.dumps(list(blobs)), State.ACTIVATED)}
+
     def record_use(self, ids: Iterable[str], when: datetime) -> None:
         """Count one recall of each. A cube deleted while its answer was being decoded is passed over."""
         with self.transaction():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal
 
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Form, MemCube, Source, State
-from memos.errors import EmptyMemory
+from memos.errors import EmptyMemory, NoRoom
+from memos.operation.cost_model import Costs, Lying
 from memos.operation.policies.memos import MemosPolicy
 
 log = logging.getLogger("memos")
@@ -60,6 +61,36 @@ class Move:
     segment: Segment | None = None
     cube: MemCube | None = None
     why: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a choice between text and KV depends on.
+
+    levels: ways to put several caches together; lying: each cache by its cube's id; there: how many of the first lie
+    as one exact prefix already; tokens: of a memory; question: tokens of what is asked.
+    """
+
+    costs: Costs
+    levels: Sequence[FidelityConfig]
+    lying: Mapping[str, Lying]
+    there: int
+    tokens: Callable[[str], int]
+    question: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """KV in memory: the cube it belongs to, and the bytes it takes there."""
+
+    name: str
+    cube: MemCube
+    bytes: int
+    tokens: int
+
+
+# KV has to be predicted faster than text by so much: the constants are not known better than that
+_WORTHWHILE = 1.03
 
 
 class MemScheduler:
@@ -143,16 +174,18 @@ class MemScheduler:
                 best.setdefault(id(home[cube.id]), home[cube.id])
         return list(best.values())
 
-    def fidelity(self, wanted: FidelityConfig, card: dict[str, Any] | None) -> FidelityConfig:
-        """The level to use: the one that is configured, or with `auto` the fastest that the card allows.
+    def levels(self, wanted: FidelityConfig, card: dict[str, Any] | None) -> list[FidelityConfig]:
+        """Ways to put several caches together that are allowed, the fastest on the card first.
 
         card: what `memos calibrate` measured. A level is allowed if, with every number of cubes that was tried, its
         answers agreed with the full prompt's often enough; L0 is exact and always allowed. Settings that were not
         measured are used as they are asked for.
         """
         exact = wanted.model_copy(update={"level": "L0"})
+        if wanted.level == "L4":
+            return []
         if card is None:
-            return exact if wanted.level == "auto" else wanted
+            return [exact if wanted.level == "auto" else wanted]
         tried: dict[FidelityConfig, list[dict[str, Any]]] = {}
         for row in card["levels"]:
             settings = {name: row[name] for name in ("level", "first_tokens", "share")}
@@ -160,14 +193,64 @@ class MemScheduler:
         allowed = {
             level: max(row["ttft_ms"] for row in rows)
             for level, rows in tried.items()
-            if min(row["decision_agreement"] for row in rows) >= wanted.agreement
+            if min(row["decision_agreement"] for row in rows) >= wanted.agreement and level.level != "L4"
         }
         if wanted.level == "auto":
-            return min(allowed, key=lambda level: allowed[level], default=exact)
+            return sorted(allowed, key=lambda level: allowed[level]) or [exact]
         if _in_use(wanted) in tried and _in_use(wanted) not in allowed:
             log.warning("%s agrees too seldom with the full prompt on this model; using L0", wanted.level)
-            return exact
-        return wanted
+            return [exact]
+        return [wanted]
+
+    def choose(self, admission: Admission, forced: bool, at: Situation) -> tuple[Admission, FidelityConfig | None]:
+        """With how many of the admitted KV caches, and at which level, the first token is predicted soonest.
+
+        None: without any. forced: with all of them, whatever it takes. KV that has no room in memory is not used.
+        Raises NoRoom where it is forced.
+        """
+        kvs, room, costs = admission.activations, self._room(at.costs.gpu)[0][1], at.costs
+        ways = list[tuple[float, int, FidelityConfig | None]]()
+        if not forced or not at.levels:
+            text = sum(at.tokens(c.text) for c in admission.cubes)
+            ways.append((costs.forward(text + at.question), 0, None))
+        for n in range(len(kvs) if forced else 1, len(kvs) + 1):
+            held = [at.lying[kv.id] for kv in kvs[:n]]
+            if sum(kv.tokens for kv in held) * costs.bytes > room:
+                continue
+            text = sum(at.tokens(c.text) for c in replace(admission, activations=kvs[:n]).as_text)
+            for level in at.levels[: None if n > 1 else 1]:  # one cache is exact at any level
+                seconds = costs.first_token(held, min(at.there, n), level, text, at.question)
+                ways.append((seconds * _WORTHWHILE, n, level))
+        if not ways:
+            size = sum(at.lying[kv.id].tokens for kv in kvs) * costs.bytes
+            raise NoRoom(
+                f"KV of {size:,.0f} bytes does not fit the {room:,} bytes that it may take of memory; ask via "
+                f"plaintext, or raise scheduler.{'device' if costs.gpu else 'host'}_kv_bytes"
+            )
+        _, best, used = min(ways, key=lambda way: way[0])
+        return replace(admission, activations=kvs[:best]), used
+
+    def place(self, held: Sequence[Held], costs: Costs, now: datetime) -> dict[str, Literal["device", "host"]]:
+        """Where KV that is in memory should stay: what saves most seconds for its bytes nearest to the model, within
+        each tier's budget. What is not named should leave memory."""
+
+        def worth(kv: Held) -> float:
+            away = Lying(kv.tokens, "disk", kv.cube.blob.codec if kv.cube.blob else "raw")
+            return self.policy.heat([kv.cube], now) * costs.bring(away) / max(1, kv.bytes)
+
+        out: dict[str, Literal["device", "host"]] = {}
+        room = dict(self._room(costs.gpu))
+        for kv in sorted(held, key=lambda kv: -worth(kv)):
+            tier = next((tier for tier, left in room.items() if kv.bytes <= left), None)
+            if tier:
+                room[tier] -= kv.bytes
+                out[kv.name] = tier
+        return out
+
+    def _room(self, gpu: bool) -> list[tuple[Literal["device", "host"], int]]:
+        """The bytes of each tier in memory, nearest to the model first; on a CPU the host's memory is the model's."""
+        device, host = self.config.device_kv_bytes, self.config.host_kv_bytes
+        return [("device", device), ("host", host)] if gpu else [("host", host)]
 
     def plan(self, segments: Sequence[Segment], derived: Sequence[MemCube], now: datetime) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.
@@ -206,7 +289,7 @@ class MemScheduler:
     def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> tuple[list[Move], dict[Form, int]]:
         """Give up the coldest that do not fit their budget (bytes of KV, number of adapters); and what room is left."""
         moves = []
-        room = {Form.ACTIVATION: self.config.kv_bytes, Form.PARAMETRIC: self.config.adapters}
+        room = {Form.ACTIVATION: self.config.disk_kv_bytes, Form.PARAMETRIC: self.config.adapters}
         for cube in sorted(derived, key=lambda d: -heats.get(d.id, 0.0)):
             if _size(cube) > room[cube.form]:
                 moves.append(Move(None, cube=cube, why=f"over the budget of {cube.form}"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 import re
 import threading
 import time
@@ -16,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -33,9 +35,10 @@ from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
-from memos.infrastructure.host.kv import Activation, encode
+from memos.infrastructure.host.kv import Activation, encode, room_for
 from memos.infrastructure.host.kv_file import load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
+from memos.infrastructure.host.measure import measure, measure_loads
 from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
 RESIDENT_ADAPTERS = 8
@@ -131,6 +134,10 @@ class Host:
             "digest": self.digest[:16],
         }
 
+    def tokens_of(self, messages: Sequence[Message]) -> int:
+        """Tokens of a prompt without memories."""
+        return len(self.prompts.build((), messages))
+
     def tokens(self, memory: str) -> int:
         """Tokens that one memory takes in a prompt."""
         return len(self.prompts.line(memory))
@@ -180,12 +187,13 @@ class Host:
     @contextmanager
     def _model_with(self, adapter: Path | None) -> Iterator[torch.nn.Module]:
         """The model to answer with: the base, or the serving twin with this adapter, to itself."""
-        if adapter is None:
-            with self._alone:
-                yield self.model
-            return
-        with self._adapter_lock:
-            yield self._serving(adapter)
+        with room_for("this request"):
+            if adapter is None:
+                with self._alone:
+                    yield self.model
+                return
+            with self._adapter_lock:
+                yield self._serving(adapter)
 
     def _row(self, request: Request, decode: DecodeConfig) -> Row:
         """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow."""
@@ -239,8 +247,7 @@ class Host:
 
     def _exact(self, pasts: Sequence[Activation], fidelity: FidelityConfig) -> Activation:
         """L0: what was asked together before is there; the rest is encoded after it."""
-        head = len(self.head)
-        path = (pasts[0].ids, *(past.ids[head:] for past in pasts[1:]))
+        path = self._path(pasts)
         with self._prefix_lock:
             self._prefixes.limit, released = fidelity.prefix_bytes, self._released
             there, held = self._prefixes.longest(path, pasts[0])
@@ -291,6 +298,41 @@ class Host:
         reader.set_attn_implementation("eager")
         return reader
 
+    @property
+    def machine(self) -> str:
+        """The model and the machine that it runs on."""
+        device = self.model.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} cores"
+        return f"{self.digest} on {platform.node()}, {name}"
+
+    def measure(self, folder: Path, codecs: Sequence[Codec]) -> dict[str, Any]:
+        """What reading text and bringing KV takes here, as the scheduler's cost model wants it; files go to folder."""
+        with self._alone:
+            figures = measure(self.model, self.capability, self.decoder.context, lambda: self._reader)
+            load = {
+                f"{place} {codec}": seconds
+                for codec in codecs
+                for place, seconds in measure_loads(
+                    self.model, figures["read"][-1][0], folder, partial(self.save_kv, codec=codec), self.load_kv
+                ).items()
+            }
+        return figures | {"gpu": self.model.device.type != "cpu", "load": load}
+
+    @property
+    def adapters(self) -> set[str]:
+        """Names of the folders of the adapters in memory."""
+        return {folder.name for folder in list(self._resident.values())}
+
+    def exact_pieces(self, pasts: Sequence[Activation]) -> int:
+        """How many of the first of them are there as one exact prefix already."""
+        if not pasts:
+            return 0
+        with self._prefix_lock:
+            return max(1, self._prefixes.longest(self._path(pasts), pasts[0])[0])
+
+    def _path(self, pasts: Sequence[Activation]) -> tuple[tuple[int, ...], ...]:
+        return (pasts[0].ids, *(past.ids[len(self.head) :] for past in pasts[1:]))
+
     def release(self) -> None:
         """Let go of all adapters and exact prefixes in memory."""
         with self._adapter_lock:
@@ -315,12 +357,13 @@ class Host:
         with self._alone:
             return encode(self.model, ids)
 
-    def save_kv(self, activation: Activation, path: Path, codec: Codec = "raw") -> None:
-        save_activation(activation, path, self.fingerprint, codec)
+    def save_kv(self, activation: Activation, path: Path, codec: Codec = "raw", after: Sequence[int] = ()) -> None:
+        """Raises VaultError where it cannot be written."""
+        save_activation(activation, path, self.fingerprint, codec, after)
 
-    def load_kv(self, path: Path) -> Activation:
-        """Raises FingerprintMismatch or CorruptBlob."""
-        return load_activation(path, self.fingerprint, self.model.device)
+    def load_kv(self, path: Path, before: Activation | None = None) -> Activation:
+        """Its layers come in the background. Raises FingerprintMismatch, and CorruptBlob: of a layer, when it is used."""
+        return load_activation(path, self.fingerprint, self.model.device, before)
 
     def nearness(self, request: Request) -> Nearness:
         """The request over its KV against the full prompt."""

@@ -7,7 +7,9 @@ Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transfor
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,66 @@ import xxhash
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from memos.errors import Unsupported
+from memos.errors import NoRoom, Unsupported
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Raises NoRoom where a device, or the machine, has no memory left."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        # on a CPU torch raises a plain RuntimeError, which only its words tell from others
+        if type(error) is RuntimeError and "allocate memory" not in str(error):
+            raise
+        raise NoRoom(
+            f"there is no memory left for {what} ({str(error).splitlines()[0][:120]}); "
+            f"set scheduler.device_kv_bytes or host_kv_bytes lower, or ask via plaintext"
+        ) from error
+
+
+Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values
+_one_by_one = ThreadPoolExecutor(1, "memos-kv")  # one disk and one bus: two transfers at once finish no sooner
+
+
+class Arriving(Sequence[Layer]):
+    """Layers that are brought in the background, first to last; to read one waits for it.
+
+    So a forward over them begins with the first layer, while the later ones are still on their way. Whatever
+    `bring` raises is raised where its layer is read.
+    """
+
+    def __init__(self, layers: int, bring: Callable[[int], Layer], device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._coming: list[Future[tuple[Layer, Any]]] = [
+            _one_by_one.submit(self._brought, bring, n) for n in range(layers)
+        ]
+
+    def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, Any]:
+        with room_for("a KV cache"):
+            if self._stream is None:
+                return bring(n), None
+            with torch.cuda.stream(self._stream):  # beside the forward's own stream, so that the two overlap
+                layer, arrived = bring(n), torch.cuda.Event()
+                arrived.record(self._stream)
+            return layer, arrived
+
+    def __len__(self) -> int:
+        return len(self._coming)
+
+    def __getitem__(self, n: Any) -> Any:
+        if isinstance(n, slice):
+            return [self[i] for i in range(*n.indices(len(self)))]
+        layer, arrived = self._coming[n].result()
+        if arrived is not None:
+            here = torch.cuda.current_stream()
+            here.wait_event(arrived)
+            for tensor in layer:
+                tensor.record_stream(here)  # its memory is not given to another while this stream reads it
+        return layer
+
+    def __iter__(self) -> Iterator[Layer]:
+        return (self[n] for n in range(len(self)))
 
 
 @dataclass(frozen=True)
@@ -24,7 +85,7 @@ class Activation:
     """The KV cache of one prefix. Frozen: requests fork it and append to their fork."""
 
     ids: tuple[int, ...]
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    layers: Sequence[Layer]
 
     @property
     def bytes(self) -> int:
@@ -44,22 +105,57 @@ class Activation:
         return Activation(self.ids[:tokens], tuple((k[..., :tokens, :], v[..., :tokens, :]) for k, v in self.layers))
 
     def on(self, device: str | torch.device) -> Activation:
-        """The same tensors on another device; in page-locked memory where they leave a GPU, to come back faster."""
+        """The same tensors on another device, layer by layer in the background.
+
+        They are page-locked where they leave a GPU, so that the way back does not wait for the processor.
+        """
         target = torch.device(device)
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             if tensor.is_cuda and target.type == "cpu":
-                return tensor.cpu().pin_memory()
+                return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
             return tensor.to(target, non_blocking=True)
 
-        return Activation(self.ids, tuple((moved(k), moved(v)) for k, v in self.layers))
+        if all(tensor.device.type == target.type for tensor in self.layers[0]):
+            return self
+
+        def bring(n: int) -> Layer:
+            keys, values = self.layers[n]
+            return moved(keys), moved(values)
+
+        return Activation(self.ids, Arriving(len(self.layers), bring, target))
 
     def fork(self) -> DynamicCache:
         """A cache for one request that shares the tensors; appending concatenates into new ones."""
-        return cache_of(self.layers)
+        if not isinstance(self.layers, Arriving):
+            return cache_of(self.layers)
+        cache = DynamicCache()
+        cache.layers.extend(_Awaited(self.layers, n, len(self.ids)) for n in range(len(self.layers)))
+        return cache
 
 
-def cache_of(layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
+class _Awaited(DynamicLayer):
+    """A cached layer that is on its way: who reads its keys or values waits for them, who asks its length does not."""
+
+    keys = property(lambda self: self._read()[0], lambda self, new: self._held.__setitem__(0, new))
+    values = property(lambda self: self._read()[1], lambda self, new: self._held.__setitem__(1, new))
+
+    def __init__(self, layers: Arriving, n: int, tokens: int) -> None:
+        self._coming, self._n, self._tokens = layers, n, tokens
+        self._held: list[torch.Tensor | None] = [None, None]
+        super().__init__()
+        self.is_initialized = True
+
+    def _read(self) -> list[torch.Tensor | None]:
+        if self._held[0] is None:
+            self._held = list(self._coming[self._n])
+        return self._held
+
+    def get_seq_length(self) -> int:
+        return self._tokens if self._held[0] is None else super().get_seq_length()
+
+
+def cache_of(layers: Sequence[Layer]) -> DynamicCache:
     """A transformers cache over the given keys and values, without a copy."""
     cache = DynamicCache()
     for keys, values in layers:

@@ -1,11 +1,13 @@
-"""KV caches as files: one safetensors file each, layer-major, with what made it and a checksum in its header.
+"""KV caches as files: one safetensors file each, layer-major, with what made it and checksums in its header.
 
-Knows files; knows no models. A file that does not fit this host, or is not as it was written, is refused.
+Knows files; knows no models. A file that does not fit this host, or is not as it was written, is refused: what its
+header tells, before anything is read; a layer, before it is used.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,9 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from memos.errors import CorruptBlob, FingerprintMismatch
+from memos.errors import CorruptBlob, FingerprintMismatch, VaultError
 from memos.infrastructure.host.codec import CODECS, Codec, pack, unpack
-from memos.infrastructure.host.kv import Activation
+from memos.infrastructure.host.kv import Activation, Arriving, Layer
 
 _DTYPES = {
     "F32": torch.float32,
@@ -25,83 +27,152 @@ _DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn,
     "U8": torch.uint8,
 }
-LAYOUT = "kv/3 layer-major rotated base-0"
+LAYOUT = "kv/4 layer-major rotated base-0"
+Parts = dict[str, torch.Tensor]  # a layer as stored: "k" and "v", and the codec's scales beside them
+_Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
 
 
-def save_activation(activation: Activation, path: Path, fingerprint: dict[str, str], codec: Codec = "raw") -> None:
-    """Tensors `layers.NNN.k` and `.v`, and the codec's scales beside them; a layer can be read alone."""
-    tensors = {
-        f"layers.{n:03d}.{kind}{part}": stored.cpu().contiguous()
-        for n, layer in enumerate(activation.layers)
-        for kind, tensor in zip("kv", layer, strict=True)
-        for part, stored in pack(codec, kind, tensor).items()
-    }
-    ids = json.dumps(activation.ids)
+def save_activation(
+    activation: Activation, path: Path, fingerprint: dict[str, str], codec: Codec = "raw", after: Sequence[int] = ()
+) -> None:
+    """Tensors `layers.NNN.k` and `.v`, and the codec's scales beside them; a layer can be read alone.
+
+    after: ids that stand before those of `activation`, whose KV lies elsewhere. Raises VaultError where it cannot be
+    written, as on a full disk.
+    """
+    layers = [
+        {
+            f"{kind}{part}": stored.cpu().contiguous()
+            for kind, tensor in zip("kv", layer, strict=True)
+            for part, stored in pack(codec, kind, tensor).items()
+        }
+        for layer in activation.layers
+    ]
+    ids, sums = json.dumps(activation.ids), json.dumps([_checksum(layer) for layer in layers])
     header = {
         "layout": LAYOUT,
         "codec": codec,
         "fingerprint": json.dumps(fingerprint, sort_keys=True),
         "ids": ids,
-        "digest": _checksum(ids, codec, tensors),
+        "after": _place(after),
+        "checksums": sums,
+        "digest": xxhash.xxh3_128(f"{codec}{ids}{_place(after)}{sums}".encode()).hexdigest(),
     }
-    save_file(tensors, path, header)
+    tensors = {f"layers.{n:03d}.{name}": tensor for n, layer in enumerate(layers) for name, tensor in layer.items()}
+    try:
+        save_file(tensors, path, header)
+    except (SafetensorError, OSError) as error:
+        path.unlink(missing_ok=True)
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        raise VaultError(
+            f"a KV cache of {size:,} bytes was not written ({error}); nothing of it is kept, and its memories "
+            f"answer as text; make room in {path.parent}, or set activation.codec to a smaller one"
+        ) from error
 
 
-def load_activation(path: Path, fingerprint: dict[str, str], device: torch.device) -> Activation:
-    """Read a file back, or refuse it.
+def load_activation(
+    path: Path, fingerprint: dict[str, str], device: torch.device, before: Activation | None = None
+) -> Activation:
+    """Read a file back, or refuse it. Its layers come in the background; each is checked before it can be used.
 
+    before: KV of the ids that the file stands after, or of more; it is cut to them, and the file's own follow.
     Raises FingerprintMismatch, naming the part that differs, and CorruptBlob for a file that is cut short
-    or changed.
+    or changed; for a layer, where it is used.
     """
     try:
-        with safe_open(path, "pt") as f:
+        with safe_open(path, "pt") as f:  # finds a file that is cut short
             header = f.metadata() or {}
-            if header.get("layout") != LAYOUT:
-                raise FingerprintMismatch(
-                    f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
-                    f"promote its sources again"
-                )
-            require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
-        tensors = _tensors(path)
+        if header.get("layout") != LAYOUT:
+            raise FingerprintMismatch(
+                f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
+                f"promote its sources again"
+            )
+        require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
         codec: Codec = next(known for known in CODECS if known == header["codec"])
-        sound = _checksum(header["ids"], codec, tensors) == header["digest"]
-        ids = tuple(json.loads(header["ids"]))
+        told = f"{codec}{header['ids']}{header['after']}{header['checksums']}"
+        if xxhash.xxh3_128(told.encode()).hexdigest() != header["digest"]:
+            raise _damaged(path)
+        ids, sums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
+        places = _places(path)
+        if list(places) != [f"layers.{n:03d}" for n in range(len(sums))]:
+            raise _damaged(path)
+        first = int(header["after"].split()[0])
     except (SafetensorError, KeyError, ValueError, TypeError, OSError, RuntimeError, StopIteration) as error:
         raise CorruptBlob(
             f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
         ) from error
-    if not sound:
-        raise CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
+    held = before.upto(first) if before else None
+    if _place(held.ids if held else ()) != header["after"]:
+        raise FingerprintMismatch(f"{path.name} continues other tokens than those before it; promote its sources again")
     dtype = getattr(torch, fingerprint["dtype"])
-    parts: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in sorted(tensors.items()):
-        stem = ".".join(name.split(".")[:3])  # layers.NNN.k
-        parts.setdefault(stem, {})[name.removeprefix(stem)] = tensor.to(device, non_blocking=True)
-    whole = [unpack(codec, stem[-1], stored, dtype) for stem, stored in parts.items()]
-    return Activation(ids, tuple(zip(whole[0::2], whole[1::2], strict=True)))
+
+    def bring(n: int) -> Layer:
+        try:
+            stored = _read(path, places[f"layers.{n:03d}"])
+        except (OSError, ValueError) as error:  # gone, or cut short, since its header was read
+            raise _damaged(path) from error
+        if _checksum(stored) != sums[n]:
+            raise _damaged(path)
+        parts = {name: tensor.to(device, non_blocking=True) for name, tensor in stored.items()}
+        keys, values = (
+            unpack(codec, kind, {name[1:]: t for name, t in parts.items() if name[0] == kind}, dtype) for kind in "kv"
+        )
+        if held is None:
+            return keys, values
+        earlier = held.layers[n]
+        return torch.cat([earlier[0], keys], -2), torch.cat([earlier[1], values], -2)
+
+    return Activation((held.ids if held else ()) + ids, Arriving(len(sums), bring, device))
 
 
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file whose header safetensors has found sound, as views of one buffer.
+def _place(ids: Sequence[int]) -> str:
+    """How many ids stand before, and which."""
+    return f"{len(ids)} {xxhash.xxh3_128(json.dumps(list(ids)).encode()).hexdigest()}"
 
-    Read in one go: through safetensors' memory map, a file that is not in the page cache came at half the rate.
-    """
-    content = torch.from_numpy(np.fromfile(path, np.uint8))
-    begin = 8 + int.from_bytes(content[:8].numpy().tobytes(), "little")
-    header = json.loads(content[8:begin].numpy().tobytes())
-    header.pop("__metadata__", None)
-    out = {}
-    for name, entry in header.items():
+
+def _damaged(path: Path) -> CorruptBlob:
+    return CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
+
+
+def _places(path: Path) -> dict[str, dict[str, _Place]]:
+    """For each layer, by name, where its parts lie in a file whose header safetensors has found sound."""
+    with path.open("rb") as file:
+        begin = 8 + int.from_bytes(file.read(8), "little")
+        entries = json.loads(file.read(begin - 8))
+    out: dict[str, dict[str, _Place]] = {}
+    for name, entry in sorted(entries.items()):
+        if name == "__metadata__":
+            continue
         first, end = entry["data_offsets"]
-        out[name] = content[begin + first : begin + end].view(_DTYPES[entry["dtype"]]).view(entry["shape"])
+        stem, part = name[: len("layers.NNN")], name[len("layers.NNN.") :]
+        out.setdefault(stem, {})[part] = begin + first, begin + end, entry["dtype"], entry["shape"]
     return out
 
 
-def _checksum(ids: str, codec: str, tensors: dict[str, torch.Tensor]) -> str:
-    """XXH3 (128 bit) of all that the file holds: tells any accidental change, at the rate of memory."""
-    digest = xxhash.xxh3_128(f"{codec}{ids}".encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
+def _read(path: Path, places: dict[str, _Place]) -> Parts:
+    """The parts of a layer. Through safetensors' memory map, a file that is not in the page cache came at half the
+    rate; so each run of bytes is read in one call."""
+    out, runs = Parts(), list[tuple[int, int]]()
+    for first, end, *_ in sorted(places.values()):
+        if runs and runs[-1][1] == first:
+            runs[-1] = runs[-1][0], end
+        else:
+            runs.append((first, end))
+    held = {first: torch.from_numpy(np.fromfile(path, np.uint8, end - first, offset=first)) for first, end in runs}
+    for name, (first, end, dtype, shape) in places.items():
+        start = max(begin for begin in held if begin <= first)
+        part = held[start][first - start : end - start]
+        if len(part) != end - first:
+            raise ValueError(f"{name} ends early")
+        out[name] = part.view(_DTYPES[dtype]).view(shape)
+    return out
+
+
+def _checksum(parts: Parts) -> str:
+    """XXH3 (128 bit) of a layer as stored: tells any accidental change, at the rate of memory."""
+    digest = xxhash.xxh3_128()
+    for name in sorted(parts):
+        tensor = parts[name]
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -1,0 +1,92 @@
+"""How long each way to put memories in front of the model takes here, predicted. Knows numbers; measures nothing.
+
+The constants come from the host, which measures them on this machine. The way that a request's memories go is the
+one that is predicted to bring its first token soonest: read as text, KV from where it lies, or KV of which some is
+computed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from memos.config import FidelityConfig
+from memos.cube import Frozen
+
+
+@dataclass(frozen=True)
+class Lying:
+    """KV of so many tokens, and where it is: device, host, cache (of the file), or disk."""
+
+    tokens: int
+    place: str
+    codec: str = "raw"
+
+
+class Costs(Frozen):
+    """Seconds on this machine for this model.
+
+    read: (tokens, seconds) of a forward over nothing, rising. The rest is seconds a token: `past` and `attend` for
+    each token that lies before (attend: times each token that is read), `move` to put KV in another place, `renew`
+    more where rows of it are computed anew, `look` times each token of the question to find which. `load` by
+    "place codec": (seconds, seconds a token).
+    """
+
+    read: tuple[tuple[int, float], ...]
+    attend: float = 0.0
+    past: float = 0.0
+    move: float = 0.0
+    renew: float = 0.0
+    look: float = 0.0
+    bytes: float = 0.0  # of KV a token, in memory
+    layers: int = 1
+    gpu: bool = False  # the device has memory of its own
+    load: Mapping[str, tuple[float, float]] = {}
+
+    def forward(self, tokens: int, past: int = 0) -> float:
+        """To read so many tokens after so many that are there."""
+        return self._alone(tokens) + past * (self.past + tokens * self.attend)
+
+    def _alone(self, tokens: int) -> float:
+        for (n, seconds), (m, later) in pairwise(self.read):
+            if tokens <= m:
+                return seconds + (later - seconds) * max(0, tokens - n) / (m - n)
+        (n, seconds), (m, later) = self.read[-2:] if len(self.read) > 1 else (*self.read, (2, 2 * self.read[0][1]))
+        beyond = tokens - m  # attention, which grows with the square, is in the slope up to here
+        return later + beyond * ((later - seconds) / (m - n) + self.attend * (beyond + m - n) / 2)
+
+    def bring(self, lying: Lying) -> float:
+        """To have it on the device."""
+        fixed, each = self.load.get(f"{lying.place} {lying.codec}", (0.0, 0.0))
+        return fixed + each * lying.tokens
+
+    def first_token(
+        self, kvs: Sequence[Lying], there: int, fidelity: FidelityConfig, text: int, question: int
+    ) -> float:
+        """With KV of the first memories, `text` tokens of others and the question.
+
+        there: how many of `kvs` lie as one exact prefix already, which only L0 uses.
+        """
+        past, tail = sum(kv.tokens for kv in kvs), text + question
+        coming = [self.bring(kv) for kv in kvs]
+        if len(kvs) <= 1:
+            reading = self.forward(tail, past)
+            # layers come while the earlier ones are read
+            first = sum(coming) / self.layers
+            return first + max(sum(coming) - first, reading) if kvs else reading
+        later = past - kvs[0].tokens
+        match fidelity.level:
+            case "L0":
+                kept = sum(kv.tokens for kv in kvs[: max(1, there)])
+                grown = self.forward(past - kept, kept) if past > kept else 0.0
+                return sum(coming) + grown + self.forward(tail, past)
+            case "L1":
+                return sum(coming) + past * self.move + self.forward(tail, past)
+        rows = min(later, fidelity.first_tokens * (len(kvs) - 1))
+        found = 0.0
+        if fidelity.level == "L3":
+            rows += round(fidelity.share * (later - rows))
+            found = self.forward(tail, past) + past * tail * self.look
+        anew = self.forward(rows + tail, past) + past * self.renew
+        return sum(coming) + past * self.move + found + anew

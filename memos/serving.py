@@ -1,0 +1,137 @@
+"""From what a request may see to what the model is given: which KV is used, and where KV lies meanwhile.
+
+Wires the vault, the scheduler's choices and the host's memory; decides nothing of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from memos.config import Config, FidelityConfig
+from memos.cube import MemCube
+from memos.errors import CorruptBlob
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv import Activation
+from memos.infrastructure.host.measure import in_page_cache
+from memos.infrastructure.host.tiers import Tiers
+from memos.infrastructure.mem_vault import MemVault
+from memos.operation.cost_model import Costs, Lying
+from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Situation, Via
+
+_measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
+
+
+class Serving:
+    """Brings payloads to the model for one request after the other."""
+
+    def __init__(self, config: Config, vault: MemVault, scheduler: MemScheduler, host: Host) -> None:
+        self._config, self._vault, self._scheduler, self._host = config, vault, scheduler, host
+        self._tiers = Tiers(host.model.device)
+        self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
+
+    def request(
+        self, admission: Admission, messages: Sequence[dict[str, str]], via: Via, tokens: Callable[[str], int]
+    ) -> tuple[Admission, Request]:
+        """What is really used of an admission, and the request with it.
+
+        Raises CorruptBlob, FingerprintMismatch, NoRoom.
+        """
+        level: FidelityConfig | None = None
+        if admission.activations:
+            admission, level = self._chosen(admission, messages, via, tokens)
+        pasts = tuple(map(self._kv, admission.activations)) if level else ()
+        adapter = self._blob_path(admission.adapter) if admission.adapter else None
+        memories = tuple(c.text for c in admission.cubes)
+        return admission, Request(tuple(messages), memories, pasts, adapter, level or self._config.fidelity)
+
+    def _chosen(
+        self, admission: Admission, messages: Sequence[dict[str, str]], via: Via, tokens: Callable[[str], int]
+    ) -> tuple[Admission, FidelityConfig | None]:
+        kvs = admission.activations
+        held = [self._tiers.held(_name(kv)) for kv in kvs]
+        situation = Situation(
+            costs=self.costs,
+            levels=self.levels(),
+            lying={kv.id: self._lying(kv) for kv in kvs},
+            there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
+            tokens=tokens,
+            question=self._host.tokens_of(messages),
+        )
+        forced = via == "activation" or self._config.scheduler.choice == "dearest"
+        return self._scheduler.choose(admission, forced, situation)
+
+    def levels(self) -> list[FidelityConfig]:
+        """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
+        return self._scheduler.levels(self._config.fidelity, self._vault.card(self._host.digest))
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What was measured on this machine, now or by an earlier process."""
+        codec, key = self._config.activation.codec, f"costs of {self._host.machine}"
+        known = self._vault.card(key) or _measured.get(key)
+        if known is None or f"disk {codec}" not in known["load"]:
+            with self._vault.staging() as folder:
+                folder.mkdir()
+                figures = self._host.measure(folder, (codec,))
+            known = figures | {"load": (known or {"load": {}})["load"] | figures["load"]}
+            self._vault.keep_card(key, known)
+        _measured[key] = known
+        return Costs.model_validate(known)
+
+    def _lying(self, cube: MemCube) -> Lying:
+        assert cube.blob
+        place: str = self._tiers.tier(cube.blob.sha256)
+        if place == "disk":
+            path = self._vault.blob_path(cube.blob, verified=False)
+            place = "cache" if in_page_cache(path) else "disk"
+        return Lying(cube.blob.tokens, place, cube.blob.codec)
+
+    def _kv(self, cube: MemCube) -> Activation:
+        assert cube.blob
+        # its checksums are read with it: to compare the digest first would read it twice
+        path = self._vault.blob_path(cube.blob, verified=False)
+        self._cubes[cube.blob.sha256] = cube
+        return self._tiers.bring(cube.blob.sha256, lambda: self._host.load_kv(path))
+
+    def settle(self) -> None:
+        """After a request: let the KV that is in memory go to where it should stay."""
+        held = [
+            Held(name, self._cubes[name], int(tokens * self.costs.bytes), tokens)
+            for name, tokens in self._tiers.lengths().items()
+        ]
+        if held:
+            self._tiers.settle(self._scheduler.place(held, self.costs, datetime.now(timezone.utc)))
+
+    def release(self) -> None:
+        """Let go of what is no longer in use, and of all that was made of it in memory."""
+        names = {*self._cubes, *self._host.adapters}
+        if gone := names - self._vault.in_use(names):
+            self._let_go(gone)
+
+    def failed(self, admission: Admission, error: Exception) -> None:
+        """After a request that could not be answered with its KV: none of it stays in memory.
+
+        Raises CorruptBlob, naming the cube and the way out, if that was why.
+        """
+        self._let_go({_name(kv) for kv in admission.activations})
+        if isinstance(error, CorruptBlob):
+            for kv in admission.activations:
+                self._blob_path(kv)
+
+    def _let_go(self, names: set[str]) -> None:
+        self._tiers.drop(names)
+        self._cubes = {name: cube for name, cube in self._cubes.items() if name not in names}
+        self._host.release()
+
+    def _blob_path(self, cube: MemCube) -> Path:
+        assert cube.blob
+        return self._vault.blob_path(cube.blob)
+
+
+def _name(cube: MemCube) -> str:
+    assert cube.blob
+    return cube.blob.sha256
