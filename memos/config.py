@@ -48,7 +48,14 @@ class DecodeConfig(Section):
     temperature: float = Field(0.0, ge=0.0, description="0 is greedy")
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     seed: int = 0
+    beams: int = Field(1, ge=1, description="above 1: beam search, which is deterministic and costs as many rows")
     stop: tuple[str, ...] = Field((), description="strings that end an answer")
+
+    @model_validator(mode="after")
+    def _beams_do_not_sample(self) -> DecodeConfig:
+        if self.beams > 1 and self.temperature > 0:
+            raise ValueError("beams > 1 needs temperature 0, as beam search does not sample; set beams to 1 to sample")
+        return self
 
 
 class FidelityConfig(Section):

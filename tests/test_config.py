@@ -62,6 +62,7 @@ def test_a_typo_is_told_with_its_path_and_the_nearest_key(write: Write, text: st
         ("model: {device: tpu}", "model.device", "'auto', 'cpu' or 'cuda'", "'tpu'"),
         ("model: 7", "model", "dictionary", "7"),
         ("model: {memory_line: oops}", "model", "memory_line must contain {text}", "oops"),
+        ("decode: {beams: 2, temperature: 1}", "decode", "beams > 1 needs temperature 0", "temperature"),
         ("scheduler: {cool_heat: 9}", "scheduler", "cool_heat < activate_heat", "9"),
         ("experiment: {steps: [{tick: 0}]}", "experiment.steps.0.tick", "greater than or equal to 1", "0"),
         ("experiment: {steps: [{ingest: a.txt, tick: 1}]}", "experiment.steps.0", "one key of ingest, ask", "tick"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, PreTrainedConfig
 
-from memos.config import DecodeConfig, ModelConfig
-from memos.errors import ContextOverflow
+from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
+from memos.errors import ContextOverflow, Unsupported
+from memos.infrastructure.host import lora
+from memos.infrastructure.host.architectures import tiny
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv import encode
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Nadia's pet is a grey cat.")
 ASKED = ({"role": "user", "content": "Where does Mira live?"},)
@@ -276,3 +280,164 @@ def test_random_answers_join_too(host: Host) -> None:
         config = DecodeConfig(max_new_tokens=24, temperature=2.0, seed=seed, stop=("e", " a"))
         pieces, whole = stream(host, Request(ASKED), config)
         assert "".join(pieces).strip() == whole.text
+
+
+# beams
+
+QUESTIONS = ("Where does Mira live?", "What is Tom's job?", "What pet does Nadia have?", "Who plays the harp?")
+RENEWED = {"L2": {"first_tokens": 1000}, "L3": {"first_tokens": 2, "share": 1.0}}  # so that nothing is left out
+
+
+def over(host: Host, form: str, question: str) -> Request:
+    """A question over all memories: as text, as one KV, or composed of one KV each at a level."""
+    asked = Request(({"role": "user", "content": question},), MEMORIES)
+    if form in ("text", "one KV"):
+        return replace(asked, pasts=(host.encode(MEMORIES),) if form == "one KV" else ())
+    fidelity = FidelityConfig.model_validate({"level": form, **RENEWED.get(form, {})})
+    return replace(asked, pasts=tuple(host.encode([m]) for m in MEMORIES), fidelity=fidelity)
+
+
+def by_transformers(
+    decoder: Decoder, model: torch.nn.Module, ids: Sequence[int], config: DecodeConfig, **settings: object
+) -> tuple[int, ...]:
+    """The answer of `generate` to the ids, without the token that ended it."""
+    row = torch.tensor([list(ids)], device=next(model.parameters()).device)
+    settings |= {"num_beams": config.beams, "do_sample": False, "length_penalty": 1.0, "early_stopping": False}
+    settings |= {"max_new_tokens": config.max_new_tokens, "eos_token_id": sorted(decoder._ends), "pad_token_id": 0}
+    out = model.generate(input_ids=row, attention_mask=torch.ones_like(row), **settings)[0, len(ids) :].tolist()
+    return tuple(out[:-1] if out[-1] in decoder._ends else out)
+
+
+def full_prompt(host: Host, request: Request) -> tuple[int, ...]:
+    prompt = host.prompts.build(request.memories, request.messages)
+    return prompt.prefix + prompt.tail
+
+
+@pytest.mark.parametrize("beams", [2, 4])
+@pytest.mark.parametrize("form", ["text", "one KV", "L0"])
+def test_beams_over_memory_answer_as_transformers_over_the_full_prompt(host: Host, form: str, beams: int) -> None:
+    config = DecodeConfig(max_new_tokens=12, beams=beams)
+    for question in QUESTIONS:
+        request = over(host, form, question)
+        before = [past.digest() for past in request.pasts]
+        expected = by_transformers(host.decoder, host.model, full_prompt(host, request), config)
+        assert host.answer(request, config).ids == expected
+        assert [past.digest() for past in request.pasts] == before
+
+
+@pytest.mark.parametrize("host", ["small", "llama"], indirect=True)
+@pytest.mark.parametrize("level", RENEWED)
+def test_beams_go_on_from_rows_computed_anew(host: Host, level: str) -> None:
+    config = DecodeConfig(max_new_tokens=12, beams=3)
+    request = over(host, level, QUESTIONS[0])
+    before = [past.digest() for past in request.pasts]
+    assert host._row(request, config).renewed
+    expected = by_transformers(host.decoder, host.model, full_prompt(host, request), config)
+    assert host.answer(request, config).ids == expected
+    assert [past.digest() for past in request.pasts] == before
+
+
+@pytest.mark.parametrize("host", ["small", "llama"], indirect=True)
+def test_beams_over_a_composed_cache_answer_as_transformers_over_it(host: Host) -> None:
+    """At L1 the full prompt is no reference: the cache itself differs from it."""
+    config = DecodeConfig(max_new_tokens=12, beams=3)
+    request = over(host, "L1", QUESTIONS[0])
+    held = host._row(request, config).past
+    assert held
+    cache = held.fork()
+    cache.batch_repeat_interleave(config.beams)
+    expected = by_transformers(host.decoder, host.model, full_prompt(host, request), config, past_key_values=cache)
+    assert host.answer(request, config).ids == expected
+
+
+@pytest.mark.parametrize("host", ["small", "llama"], indirect=True)
+def test_beams_under_an_adapter_are_the_adapted_models(host: Host, tmp_path: Path) -> None:
+    config = DecodeConfig(max_new_tokens=12, beams=3)
+    student = lora.fresh_adapter(host.model, DistilConfig(rank=4))
+    with torch.no_grad():
+        for name, parameter in student.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(0))
+    lora.save_adapter(student, tmp_path, {"fingerprint": host.fingerprint})
+    request = Request(ASKED, adapter=tmp_path)
+    with host._model_with(tmp_path) as adapted:
+        expected = by_transformers(host.decoder, adapted, full_prompt(host, request), config)
+    assert host.answer(request, config).ids == expected != host.answer(Request(ASKED), config).ids
+
+
+@pytest.mark.parametrize("beams", [2, 3, 4])
+def test_a_search_ends_where_that_of_transformers_does(small: Host, beams: int) -> None:
+    """Models of few tokens, two of which end an answer: beams end early, late, and not at all."""
+    lengths, better = Counter[int](), 0
+    for seed in range(25):
+        torch.manual_seed(seed)
+        config = GPT2Config(
+            vocab_size=16, n_embd=16, n_layer=1, n_head=2, n_positions=32, initializer_range=0.3, eos_token_id=[3, 5]
+        )
+        model = GPT2LMHeadModel(config).eval()
+        decoder, decode = Decoder(small.tokenizer, model), DecodeConfig(max_new_tokens=10, beams=beams)
+        [own] = decoder.complete(model, [Row((4, 6, 7))], decode)
+        assert own.ids == by_transformers(decoder, model, (4, 6, 7), decode)
+        [greedy] = decoder.complete(model, [Row((4, 6, 7))], DecodeConfig(max_new_tokens=10))
+        lengths[len(own.ids)] += 1
+        better += own.ids != greedy.ids
+    assert lengths[10] and len(lengths) >= 4 and better >= 5  # else a search that does nothing would pass
+
+
+@pytest.mark.parametrize(
+    "name", ["mistral, sliding window", "gemma3", "cohere2, layers without positions", "jamba, hybrid"]
+)
+def test_beams_on_layers_that_forget(small: Host, name: str) -> None:
+    """A prompt longer than the sliding window, as text and, where the layers keep it, over a KV of its beginning."""
+    model, config = tiny(name), DecodeConfig(max_new_tokens=12, beams=3)
+    decoder = Decoder(small.tokenizer, model)
+    ids = tuple(torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(0)).tolist())
+    expected = by_transformers(decoder, model, ids, config)
+    rows = [Row(ids)] if "hybrid" in name else [Row(ids), Row(ids[25:], encode(model, ids[:25]))]
+    for row in rows:
+        assert decoder.complete(model, [row], config)[0].ids == expected
+
+
+def test_a_model_without_a_cache_is_refused_by_name(small: Host) -> None:
+    model = tiny("mamba2")
+    with pytest.raises(Unsupported, match="Mamba2ForCausalLM returns no past_key_values"):
+        Decoder(small.tokenizer, model).complete(model, [Row((7, 8, 9))], DecodeConfig(beams=2))
+
+
+def test_a_batch_of_beams_gives_the_same_answers_as_one_by_one(host: Host) -> None:
+    requests, config = [*mixed(host), over(host, "L0", QUESTIONS[1])], DecodeConfig(max_new_tokens=12, beams=3)
+    alone = [host.answer(request, config).ids for request in requests]
+    for order in (requests, requests[::-1], requests[:2]):
+        assert [c.ids for c in host.answer_all(order, config)] == [alone[requests.index(r)] for r in order]
+
+
+@pytest.mark.parametrize("stop", [("e",), (" a", "or"), ("zorb",)])
+def test_a_beam_ends_at_a_stop_string(host: Host, stop: tuple[str, ...]) -> None:
+    config = DecodeConfig(max_new_tokens=12, beams=3, stop=stop)
+    pieces, answer = stream(host, Request(ASKED), config)
+    assert not any(s in answer.text for s in stop)
+    assert pieces == [] or (len(pieces) == 1 and pieces[0].strip() == answer.text)
+    settings = {"stop_strings": list(stop), "tokenizer": host.tokenizer}
+    prompt = full_prompt(host, Request(ASKED))
+    assert answer.ids == by_transformers(host.decoder, host.model, prompt, config, **settings)
+
+
+def test_a_searched_answer_comes_in_one_piece_with_its_costs(reciting: Callable[[str], Host]) -> None:
+    host, config = reciting(" Mira lives in Lisbon, and Tom in Bergen."), DecodeConfig(beams=3)
+    pieces, answer = stream(host, Request(ASKED), config)
+    assert pieces == [" Mira lives in Lisbon, and Tom in Bergen."]
+    assert answer.text == pieces[0].strip()
+    assert 0 < answer.ttft_s < answer.seconds
+    greedy = host.answer(Request(ASKED))
+    assert replace(answer, ttft_s=0, seconds=0) == replace(greedy, ttft_s=0, seconds=0)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_beams_keep_to_the_allowance_and_the_context(host: Host, most: int) -> None:
+    config = DecodeConfig(max_new_tokens=most, beams=4)
+    for answer in host.answer_all(mixed(host), config):
+        assert len(answer.ids) <= most
+    context = host.decoder.context
+    assert context
+    with pytest.raises(ContextOverflow, match="do not fit the model's context"):
+        host.answer(Request(ASKED), DecodeConfig(max_new_tokens=context, beams=4))

@@ -1,4 +1,4 @@
-"""Prompts -> answers: one prefill and one decode loop on `model.forward`, with explicit positions.
+"""Prompts -> answers: one prefill, and greedy, sampled or beam decoding on `model.forward`, with explicit positions.
 
 Knows tensors and sampling; knows no memories. A row may begin with a KV cache that was encoded before.
 """
@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig
 from memos.errors import ContextOverflow, Unsupported
+from memos.infrastructure.host.beam import Search
 from memos.infrastructure.host.compose import renewal_inputs
 from memos.infrastructure.host.kv import Activation, cache_of
 
@@ -95,6 +96,7 @@ class Decoder:
     ) -> Generator[tuple[int, str], None, list[Completion]]:
         """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
 
+        With beams an answer is one piece, as another beam may win until the end.
         began: `time.perf_counter()` at the start of the request; now if None.
         Raises ContextOverflow before anything is computed.
         """
@@ -103,18 +105,19 @@ class Decoder:
             self.require_room(row.past_length + len(row.ids), config)
         stops = (*self._stop, *config.stop)
         streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
+        loop = self._search if config.beams > 1 else self._loop
         first = 0.0
-        for _ in self._loop(model, rows, config, streams):
+        for _ in loop(model, rows, config, streams):
             first = first or now(model) - began
             for n, stream in enumerate(streams):
-                text = self._text(stream)
+                text = self._text(stream.ids)
                 stream.done = stream.done or any(stop in text for stop in stops)
                 if piece := stream.advance(text, stops):
                     yield n, piece
         seconds = now(model) - began
         return [
             Completion(
-                _cut(self._text(s), stops).strip(),
+                _cut(self._text(s.ids), stops).strip(),
                 tuple(s.ids),
                 len(r.ids) + len(r.renewed),
                 r.past_length - len(r.renewed),
@@ -161,18 +164,35 @@ class Decoder:
             yield
             if all(s.done for s in streams):
                 return
-            if getattr(out, "past_key_values", None) is None:
-                raise Unsupported(
-                    f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
-                    f"set model.path to a model with attention"
-                )
-            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
-            step = {
-                "input_ids": torch.tensor(chosen, device=out.logits.device)[:, None],
-                "position_ids": step["position_ids"][:, -1:] + 1,
-                "attention_mask": mask,
-                "past_key_values": out.past_key_values,
-            }
+            step, mask = step_inputs(model, out, step, mask, chosen)
+
+    @torch.inference_mode()
+    def _search(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+    ) -> Iterator[None]:
+        """Yields after each forward, which computes all beams of all rows; an answer is there once it is certain."""
+        stops = (*self._stop, *config.stop)
+
+        def stopped(ids: Sequence[int]) -> bool:
+            return any(stop in self._text(ids) for stop in stops)
+
+        searches = [Search(config.beams, config.max_new_tokens, self._ends, stopped) for _ in rows]
+        step, mask = prefill_inputs(model, rows, self._pad)
+        while True:
+            out = model(**step, use_cache=True, logits_to_keep=1)
+            log_p = torch.log_softmax(out.logits[:, -1].float(), -1)
+            first, parents = 0, list[int]()
+            for search, stream in zip(searches, streams, strict=True):
+                if width := len(search.running):
+                    parents += [first + row for row in search.advance(log_p[first : first + width])]
+                    first += width
+                if not search.running:
+                    stream.ids, stream.done = list(search.finished[0][1]), True
+            yield
+            if not parents:
+                return
+            tokens = [ids[-1] for search in searches for _, ids in search.running]
+            step, mask = step_inputs(model, out, step, mask, tokens, parents)
 
     @staticmethod
     def _pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
@@ -184,8 +204,8 @@ class Decoder:
         # drawn in token order: rounding, which differs in a batch, may swap nearly equal tokens in the sorted one
         return int(torch.multinomial(torch.zeros_like(p).scatter(0, order, p), 1, generator=generator))
 
-    def _text(self, stream: _Stream) -> str:
-        return str(self._tokenizer.decode(stream.ids, skip_special_tokens=True))
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:
@@ -224,6 +244,27 @@ def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str,
     inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
     cache = _stack([r.past for r in rows], past)
     return (inputs if cache is None else inputs | {"past_key_values": cache}), mask
+
+
+def step_inputs(
+    model: Any, out: Any, step: dict[str, Any], mask: torch.Tensor, tokens: Sequence[int], parents: Sequence[int] = ()
+) -> tuple[dict[str, Any], torch.Tensor]:
+    """Arguments of the forward after `step`, which gave `out`: one token a row; and which of its keys are real.
+
+    parents: the row of `step` that each token follows, where the rows are not the same.
+    """
+    cache, positions = getattr(out, "past_key_values", None), step["position_ids"][:, -1:] + 1
+    if cache is None:
+        raise Unsupported(
+            f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
+            f"set model.path to a model with attention"
+        )
+    if parents:
+        cache.reorder_cache(torch.tensor(parents))  # into new tensors: a memory among them stays as it is
+        positions, mask = positions[parents], mask[parents]
+    mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
+    ids = torch.tensor(tokens, device=mask.device)[:, None]
+    return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
 
 
 def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:
