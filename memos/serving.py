@@ -56,9 +56,10 @@ class Serving:
         situation = Situation(
             costs=self.costs,
             levels=self.levels(),
-            lying={kv.id: self._lying(kv) for kv in kvs},
+            lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
             there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
             tokens=tokens,
+            head=len(self._host.head),
             question=self._host.tokens_of(messages),
         )
         forced = via == "activation" or self._config.scheduler.choice == "dearest"
@@ -82,13 +83,14 @@ class Serving:
         _measured[key] = known
         return Costs.model_validate(known)
 
-    def _lying(self, cube: MemCube) -> Lying:
+    def _lying(self, cube: MemCube, first: bool) -> Lying:
         assert cube.blob
         place: str = self._tiers.tier(cube.blob.sha256)
         if place == "disk":
             path = self._vault.blob_path(cube.blob, verified=False)
             place = "cache" if in_page_cache(path) else "disk"
-        return Lying(cube.blob.tokens, place, cube.blob.codec)
+        own = cube.blob.tokens - (0 if first else len(self._host.head))
+        return Lying(own, place, cube.blob.codec)
 
     def _kv(self, cube: MemCube) -> Activation:
         assert cube.blob

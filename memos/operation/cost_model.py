@@ -17,7 +17,10 @@ from memos.cube import Frozen
 
 @dataclass(frozen=True)
 class Lying:
-    """KV of so many tokens, and where it is: device, host, cache (of the file), or disk."""
+    """KV of so many tokens, and where it is: device, host, cache (of the file), or disk.
+
+    tokens: of its own; what all caches begin with counts for the first one only.
+    """
 
     tokens: int
     place: str
@@ -79,8 +82,7 @@ class Costs(Frozen):
         match fidelity.level:
             case "L0":
                 kept = sum(kv.tokens for kv in kvs[: max(1, there)])
-                grown = self.forward(past - kept, kept) if past > kept else 0.0
-                return sum(coming) + grown + self.forward(tail, past)
+                return coming[0] + self.forward(past - kept + tail, kept)  # the others are named, not waited for
             case "L1":
                 return sum(coming) + past * self.move + self.forward(tail, past)
         rows = min(later, fidelity.first_tokens * (len(kvs) - 1))

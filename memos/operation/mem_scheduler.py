@@ -68,7 +68,7 @@ class Situation:
     """What a choice between text and KV depends on.
 
     levels: ways to put several caches together; lying: each cache by its cube's id; there: how many of the first lie
-    as one exact prefix already; tokens: of a memory; question: tokens of what is asked.
+    as one exact prefix already; tokens: of a memory; head: tokens before the first one; question: of what is asked.
     """
 
     costs: Costs
@@ -76,6 +76,7 @@ class Situation:
     lying: Mapping[str, Lying]
     there: int
     tokens: Callable[[str], int]
+    head: int
     question: int
 
 
@@ -212,7 +213,7 @@ class MemScheduler:
         ways = list[tuple[float, int, FidelityConfig | None]]()
         if not forced or not at.levels:
             text = sum(at.tokens(c.text) for c in admission.cubes)
-            ways.append((costs.forward(text + at.question), 0, None))
+            ways.append((costs.forward(at.head + text + at.question), 0, None))
         for n in range(len(kvs) if forced else 1, len(kvs) + 1):
             held = [at.lying[kv.id] for kv in kvs[:n]]
             if sum(kv.tokens for kv in held) * costs.bytes > room:
@@ -227,7 +228,7 @@ class MemScheduler:
                 f"KV of {size:,.0f} bytes does not fit the {room:,} bytes that it may take of memory; ask via "
                 f"plaintext, or raise scheduler.{'device' if costs.gpu else 'host'}_kv_bytes"
             )
-        _, best, used = min(ways, key=lambda way: way[0])
+        _, best, used = min(ways, key=lambda way: (way[0], -way[1]))  # as fast, but there for the next request too
         return replace(admission, activations=kvs[:best]), used
 
     def place(self, held: Sequence[Held], costs: Costs, now: datetime) -> dict[str, Literal["device", "host"]]:

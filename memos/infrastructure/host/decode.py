@@ -17,19 +17,21 @@ from memos.config import DecodeConfig
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.beam import Search
 from memos.infrastructure.host.compose import renewal_inputs
-from memos.infrastructure.host.kv import Activation, cache_of
+from memos.infrastructure.host.kv import Activation, cache_of, fresh_cache
 
 
 @dataclass(frozen=True)
 class Row:
     """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
 
-    renewed: rows of the cache that are computed anew with the ids; such a row is decoded in a batch of its own.
+    renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
+    afterwards. Such a row is decoded in a batch of its own.
     """
 
     ids: tuple[int, ...]
     past: Activation | None = None
     renewed: tuple[int, ...] = ()
+    keep: bool = False
 
     @property
     def past_length(self) -> int:
@@ -46,6 +48,7 @@ class Completion:
     past_tokens: int  # tokens that were there as KV
     ttft_s: float  # start of the request to its first token
     seconds: float
+    kv: Activation | None = field(default=None, repr=False)  # of a row to keep: the prompt, and what was read since
 
 
 @dataclass
@@ -55,6 +58,7 @@ class _Stream:
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)
     done: bool = False
+    kv: Activation | None = None
     given: int = 0  # characters handed out
 
     def advance(self, text: str, stops: Sequence[str]) -> str:
@@ -123,6 +127,7 @@ class Decoder:
                 r.past_length - len(r.renewed),
                 first,
                 seconds,
+                s.kv,
             )
             for s, r in zip(streams, rows, strict=True)
         ]
@@ -163,6 +168,7 @@ class Decoder:
                     stream.done = n + 1 == config.max_new_tokens
             yield
             if all(s.done for s in streams):
+                streams[0].kv = _kept(out, rows[0], streams[0].ids)
                 return
             step, mask = step_inputs(model, out, step, mask, chosen)
 
@@ -180,6 +186,7 @@ class Decoder:
         step, mask = prefill_inputs(model, rows, self._pad)
         while True:
             out = model(**step, use_cache=True, logits_to_keep=1)
+            streams[0].kv = streams[0].kv or _kept(out, rows[0])  # of the prompt: the beams part from here
             log_p = torch.log_softmax(out.logits[:, -1].float(), -1)
             first, parents = 0, list[int]()
             for search, stream in zip(searches, streams, strict=True):
@@ -243,6 +250,8 @@ def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str,
     mask = mask.to(device)
     inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
     cache = _stack([r.past for r in rows], past)
+    if cache is None and rows[0].keep:
+        cache = fresh_cache(model)
     return (inputs if cache is None else inputs | {"past_key_values": cache}), mask
 
 
@@ -265,6 +274,15 @@ def step_inputs(
     mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
     ids = torch.tensor(tokens, device=mask.device)[:, None]
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
+
+
+def _kept(out: Any, row: Row, answer: Sequence[int] = ()) -> Activation | None:
+    """KV of all that the model has read of a row to keep; the last token of its answer has often not been."""
+    if not row.keep:
+        return None
+    layers = tuple((layer.keys, layer.values) for layer in out.past_key_values.layers)
+    ids = (*(row.past.ids if row.past else ()), *row.ids, *answer)
+    return Activation(ids[: layers[0][0].shape[-2]], layers)
 
 
 def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:

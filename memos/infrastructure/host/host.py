@@ -165,7 +165,7 @@ class Host:
         out: dict[object, list[int]] = {}
         for n, row in rows.items():
             key: object = "together"
-            if row.renewed or self._limit:  # a mask of its own; frequencies by the longest row
+            if row.renewed or row.keep or self._limit:  # a mask of its own; frequencies by the longest row
                 key = ("alone", n)
             elif row.past and not self.capability.batches:  # no padding between a cache and its question
                 key = ("tokens", len(row.ids))
@@ -176,13 +176,17 @@ class Host:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
         with self._model_with(request.adapter) as model:
-            row = self._row(request, decode)
+            row, released = self._row(request, decode, alone=True), self._released
             pieces = self.decoder.stream(model, [row], decode, began)
             while True:
                 try:
                     yield next(pieces)[1]
-                except StopIteration as done:
-                    return done.value[0]
+                except StopIteration as ended:
+                    done: Completion = ended.value[0]
+                    break
+            if row.keep and done.kv and request.pasts:
+                self._keep_exact(request.pasts, done.kv, released)
+            return done
 
     @contextmanager
     def _model_with(self, adapter: Path | None) -> Iterator[torch.nn.Module]:
@@ -195,8 +199,11 @@ class Host:
             with self._adapter_lock:
                 yield self._serving(adapter)
 
-    def _row(self, request: Request, decode: DecodeConfig) -> Row:
-        """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow."""
+    def _row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> Row:
+        """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow.
+
+        alone: an exact prefix that is not there yet is read with the question, and kept then; else it is made here.
+        """
         if request.pasts and request.adapter:
             raise FingerprintMismatch(
                 "KV made by the base model is wrong under an adapter; use one of them in a request"
@@ -206,9 +213,10 @@ class Host:
         if not request.pasts or request.fidelity.level == "L4":
             return Row(prompt.prefix + prompt.tail)
         self._require_kv(prompt, request)
-        held = self._together(request.pasts, request.fidelity)
+        exact = request.fidelity.level == "L0" and len(request.pasts) > 1
+        held = self._exact(request.pasts, request.fidelity, alone) if exact else self._together(request)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
-        return Row(rest, held, self._renewed(request, held, rest))
+        return Row(rest, held, self._renewed(request, held, rest), keep=exact and alone)
 
     def _require_kv(self, prompt: Prompt, request: Request) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
@@ -231,34 +239,37 @@ class Host:
                 "the KV cache was encoded from other memories than this prompt begins with; promote them again"
             )
 
-    def _together(self, pasts: Sequence[Activation], fidelity: FidelityConfig) -> Activation:
+    def _together(self, request: Request) -> Activation:
         """One activation of all, at the level asked for (before any row is computed anew)."""
+        pasts, level, can = request.pasts, request.fidelity.level, self.capability
         if len(pasts) == 1:
             return pasts[0]
-        if fidelity.level == "L0":
-            return self._exact(pasts, fidelity)
-        can = self.capability
-        if can.motion is None or (fidelity.level != "L1" and not can.renewal):
+        if can.motion is None or (level != "L1" and not can.renewal):
             raise Unsupported(
-                f"{fidelity.level} is not possible on {self.model.config.model_type}: {can.why}; "
-                f"set fidelity.level to L0 or L4"
+                f"{level} is not possible on {self.model.config.model_type}: {can.why}; set fidelity.level to L0 or L4"
             )
         return compose(pasts, len(self.head), can.motion)
 
-    def _exact(self, pasts: Sequence[Activation], fidelity: FidelityConfig) -> Activation:
-        """L0: what was asked together before is there; the rest is encoded after it."""
+    def _exact(self, pasts: Sequence[Activation], fidelity: FidelityConfig, alone: bool) -> Activation:
+        """L0: what was asked together before is there; the rest is encoded after it, unless the row is alone."""
         path = self._path(pasts)
         with self._prefix_lock:
             self._prefixes.limit, released = fidelity.prefix_bytes, self._released
             there, held = self._prefixes.longest(path, pasts[0])
         if held is None:
             there, held = 1, pasts[0]
-        if there < len(path):
+        if there < len(path) and not alone:
             held = extend(self.model, held, [i for piece in path[there:] for i in piece])
-            with self._prefix_lock:
-                if self._released == released:  # else a source may be gone meanwhile
-                    self._prefixes.keep(path, pasts[0], list(accumulate(map(len, path))), held)
+            self._keep_exact(pasts, held, released)
         return held
+
+    def _keep_exact(self, pasts: Sequence[Activation], held: Activation, released: int) -> None:
+        """For the next request that begins with these; not if a source may be gone since `released` was read."""
+        path = self._path(pasts)
+        lengths = list(accumulate(map(len, path)))
+        with self._prefix_lock:
+            if self._released == released:
+                self._prefixes.keep(path, pasts[0], lengths, held.upto(lengths[-1]))
 
     def _renewed(self, request: Request, held: Activation, ids: Sequence[int]) -> tuple[int, ...]:
         """The rows that are computed anew with the question."""
@@ -362,7 +373,7 @@ class Host:
         save_activation(activation, path, self.fingerprint, codec, after)
 
     def load_kv(self, path: Path, before: Activation | None = None) -> Activation:
-        """Its layers come in the background. Raises FingerprintMismatch, and CorruptBlob: of a layer, when it is used."""
+        """Layers come in the background. Raises FingerprintMismatch, and CorruptBlob: of a layer, where it is used."""
         return load_activation(path, self.fingerprint, self.model.device, before)
 
     def nearness(self, request: Request) -> Nearness:

@@ -144,7 +144,9 @@ def _places(path: Path) -> dict[str, dict[str, _Place]]:
         if name == "__metadata__":
             continue
         first, end = entry["data_offsets"]
-        stem, part = name[: len("layers.NNN")], name[len("layers.NNN.") :]
+        stem, dot, part = name[:10], name[10:11], name[11:]  # layers.NNN.k
+        if dot != ".":
+            raise ValueError(f"there is a tensor {name}")
         out.setdefault(stem, {})[part] = begin + first, begin + end, entry["dtype"], entry["shape"]
     return out
 
