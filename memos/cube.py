@@ -134,6 +134,15 @@ class Text(Frozen):
     probes: tuple[Probe, ...] = ()  # probes given by the user; those of `facts` come from the reader
 
 
+class Turn(Frozen):
+    """Payload of a plaintext cube: one question of a conversation and its answer."""
+
+    type: Literal["turn"] = "turn"
+    question: str
+    answer: str
+    shown: tuple[str, ...] = ()  # memories that came into the conversation with the question
+
+
 class Blob(Frozen):
     """Payload of an activation or parametric cube: a file in the vault."""
 
@@ -142,12 +151,13 @@ class Blob(Frozen):
     bytes: int
     tokens: int = 0  # tokens of prompt that it stands for
     codec: str = "raw"  # of KV
+    after: int = 0  # tokens before those it stands for, which another cube holds
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
 
 
-Payload = Annotated[Text | Blob, Field(discriminator="type")]
+Payload = Annotated[Text | Turn | Blob, Field(discriminator="type")]
 
 
 class Usage(Frozen):

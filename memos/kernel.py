@@ -38,14 +38,29 @@ from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
 from memos.operation.mem_lifecycle import GONE, MemLifecycle
 from memos.operation.mem_operator import MemOperator
-from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Via
+from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Talk, Via
 from memos.operation.policies.memos import MemosPolicy
-from memos.ops import Add, Correct, Delete, Demote, Forget, Get, History, Operation, Promote, Recall, Search, Update
+from memos.ops import (
+    Add,
+    Correct,
+    Delete,
+    Demote,
+    Forget,
+    Get,
+    History,
+    Operation,
+    Promote,
+    Recall,
+    Rewind,
+    Search,
+    Update,
+)
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.decode import Completion
     from memos.infrastructure.host.host import Host
     from memos.serving import Serving
+    from memos.sessions import Sessions
     from memos.transitions import Progress, Transitions
 
 log = logging.getLogger("memos")
@@ -127,6 +142,12 @@ class MemOS:
         return Serving(self.config, self.vault, self.scheduler, self.host)
 
     @cached_property
+    def sessions(self) -> Sessions:
+        from memos.sessions import Sessions  # loads torch and transformers
+
+        return Sessions(self.config.decode, self.vault, self.lifecycle, self.host, self.serving)
+
+    @cached_property
     def transitions(self) -> Transitions:
         from memos.transitions import Transitions  # loads torch and transformers
 
@@ -156,10 +177,15 @@ class MemOS:
         *,
         via: Via = "auto",
         turns: Sequence[dict[str, str]] = (),
+        session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Do what a message asks for: remember, correct, forget, or answer. `turns` are the messages before it."""
+        """Do what a message asks for: remember, correct, forget, or answer.
+
+        turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
+        their KV, so that it goes on in another process without being read again.
+        """
         op = self.reader.request(message)
         match op:
             case Add():  # and Correct, which is one
@@ -169,7 +195,7 @@ class MemOS:
             case Recall():
                 said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
                 kept = self._remember(said, self._caller(user))
-                reply = self.ask(op.question, via=via, turns=turns, user=user, on_text=on_text)
+                reply = self._ask(op.question, via, turns, session, user, on_text, kept)
                 return replace(reply, remembered=tuple(kept))
             case _:
                 assert_never(op)
@@ -180,28 +206,45 @@ class MemOS:
         *,
         via: Via = "auto",
         turns: Sequence[dict[str, str]] = (),
+        session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Reply:
-        """Answer a question with what `user` may see, in the form `via` (auto: the dearest that stands for it).
+        """Answer a question with what `user` may see, in the form `via` (auto: the one that is fastest here).
 
-        Raises EmptyMemory for a form that is asked for and not there, UnsupportedLanguage, ContextOverflow, and,
-        unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported and NoRoom; auto answers from text then.
+        turns, session: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
+        UnsupportedLanguage, ContextOverflow, and, unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported
+        and NoRoom; auto answers from text then.
         """
+        return self._ask(question, via, turns, session, user, on_text)
+
+    def _ask(
+        self,
+        question: str,
+        via: Via,
+        turns: Sequence[dict[str, str]],
+        session: str | None,
+        user: str | None,
+        on_text: Callable[[str], None] | None,
+        said: Sequence[MemCube] = (),
+    ) -> Reply:
+        """said: memories of what stood beside the question."""
         caller = self._caller(user)
         op = Recall(question=question, about=self.reader.about(question))
         self._require_language(question)
         self.governance.permit(caller, op)
-        admission = self.admit(op, caller, via)
-        messages = (*turns, {"role": "user", "content": question})
+        talk = self._talk(question, turns, session, caller)
+        admission = self.admit(op, caller, via, adapters=via == "parametric" or session is None)
         try:
-            admission, done = self._answer(admission, messages, via, on_text)
+            admission, done = self._answer(admission, talk, via, on_text)
         except UNUSABLE as error:  # before any token
-            if via != "auto" or not (admission.activations or admission.adapter):
+            if via != "auto" or not (admission.activations or admission.adapter or talk.earlier):
                 raise
             log.warning("answering from text: %s", error)
-            admission, done = self._answer(self.admit(op, caller, "plaintext"), messages, "plaintext", on_text)
+            admission, done = self._answer(self.admit(op, caller, "plaintext"), talk, "plaintext", on_text)
         self._record_use(admission)
+        if talk.session:
+            self.sessions.keep(talk, done.text, admission, said, done.kv)
         self.serving.settle()
         return Reply(
             done.text,
@@ -212,31 +255,43 @@ class MemOS:
             seconds=done.seconds,
         )
 
+    def _talk(self, question: str, turns: Sequence[dict[str, str]], session: str | None, caller: Namespace) -> Talk:
+        """The question, with what was said before it."""
+        if session is None:
+            return Talk(question, tuple(turns))
+        if turns:
+            raise InputError("turns and session both say what came before; give one of them")
+        return self.sessions.resume(caller.model_copy(update={"session_id": session}), question)
+
     def _answer(
-        self,
-        admission: Admission,
-        messages: Sequence[dict[str, str]],
-        via: Via,
-        on_text: Callable[[str], None] | None,
+        self, admission: Admission, talk: Talk, via: Via, on_text: Callable[[str], None] | None
     ) -> tuple[Admission, Completion]:
         """The answer, and what of the admission it was given from."""
         try:
-            used, request = self.serving.request(admission, messages, via, self._tokens)
-            return used, _drain(self.host.stream(request, self.config.decode), on_text)
+            if talk.earlier:
+                admission = replace(admission, activations=())  # its memories stand within the conversation
+                request = self.sessions.request(talk, admission)
+            else:
+                messages = (*talk.turns, {"role": "user", "content": talk.question})
+                exact = talk.session is not None
+                admission, request = self.serving.request(admission, messages, via, self._tokens, exact)
+            return admission, _drain(self.host.stream(request, self.config.decode), on_text)
         except UNUSABLE as error:
             self.serving.failed(admission, error)
+            if talk.session:
+                self.sessions.unreadable(talk)
             raise
 
-    def admit(self, op: Recall, caller: Namespace, via: Via = "auto") -> Admission:
+    def admit(self, op: Recall, caller: Namespace, via: Via = "auto", adapters: bool = True) -> Admission:
         """What the request will see: permitted, then found, then chosen under the budgets."""
         if via == "none":
             return Admission()
         readable = self.governance.readable(caller, self.vault.cubes(states=LIVE))
-        texts = [c for c in readable if c.form is Form.PLAINTEXT]
+        texts = [c for c in readable if isinstance(c.payload, Text)]
         ours = [c for c in readable if c.blob and c.blob.fingerprint == self.host.digest]
         others = [c for c in readable if c.blob and c not in ours]
         # made on another model: of no use to this one, and no fault, unless just that form is asked for
-        derived = ours if via == "auto" else ours + others
+        derived = [c for c in (ours if via == "auto" else ours + others) if adapters or c.form is not Form.PARAMETRIC]
         hits = self._find(op.question, texts, self.config.scheduler.top_k)
         return self.scheduler.admit(hits, op.about, self._segments(texts), derived, self._tokens, via)
 
@@ -256,6 +311,12 @@ class MemOS:
         used = (*admission.cubes, *admission.internal, *derived)
         if used:
             self.vault.record_use([c.id for c in used], _now())
+
+    def rewind(self, session: str, turns: int, *, user: str | None = None) -> int:
+        """Take a session back to its first `turns` turns; returns how many were taken back. Raises InputError."""
+        caller = self._caller(user).model_copy(update={"session_id": session})
+        self.governance.permit(caller, Rewind(session=session, turns=turns))
+        return self.sessions.rewind(caller, turns)
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -299,7 +360,7 @@ class MemOS:
 
     def _known_texts(self, caller: Namespace) -> list[MemCube]:
         """The caller's own statements: those in force, and those of a known time that were superseded since."""
-        texts = self.vault.cubes(form=Form.PLAINTEXT)
+        texts = (c for c in self.vault.cubes(form=Form.PLAINTEXT) if isinstance(c.payload, Text))
         return [c for c in texts if c.namespace == caller and (c.state in LIVE or c.header.said)]
 
     def _supersede(self, by: MemCube, others: Iterable[MemCube]) -> None:
@@ -343,13 +404,27 @@ class MemOS:
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=self.reader.about(query))
         self.governance.permit(caller, op)
-        texts = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        texts = self._texts(caller)
         ranked = self.scheduler.policy.rank(self._find(op.query, texts, op.top_k), op.about)
         return [Hit(cube, score) for cube, score in ranked]
+
+    def memories(self, *, user: str | None = None) -> list[MemCube]:
+        """The memories in force that the user may see, as they were said."""
+        return self._texts(self._caller(user))
+
+    def turns(self, session: str, *, user: str | None = None) -> list[MemCube]:
+        """The turns of a session in force, oldest first."""
+        caller = self._caller(user).model_copy(update={"session_id": session})
+        return self.governance.readable(self._caller(user), self.sessions.turns(caller))
 
     def cubes(self, *, form: Form | None = None, user: str | None = None) -> list[MemCube]:
         """Everything the user may see, of every state."""
         return self.governance.readable(self._caller(user), self.vault.cubes(form=form))
+
+    def _texts(self, caller: Namespace) -> list[MemCube]:
+        """The memories in force that the caller may read, as they were said."""
+        readable = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        return [c for c in readable if isinstance(c.payload, Text)]
 
     def _find(self, query: str, texts: Sequence[MemCube], k: int) -> list[tuple[MemCube, float]]:
         self.operator.index(texts)  # what another process, or a process that died, kept without indexing
@@ -362,7 +437,7 @@ class MemOS:
     def _forget(self, op: Forget, caller: Namespace) -> Reply:
         """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
         self.governance.permit(caller, op)
-        texts = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
+        texts = self._texts(caller)
         meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
         near = [] if op.facts else self._find(op.query, texts, 3)
         meant = meant or [c for c, score in near if score >= self.config.scheduler.forget_score]
@@ -422,8 +497,9 @@ class MemOS:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why."""
         caller = self._caller(user)
         own = [c for c in self.governance.readable(caller, self.vault.cubes()) if c.rights.owner == caller.user_id]
-        texts = [c for c in own if c.form is Form.PLAINTEXT and c.state in LIVE]
-        moves = self.scheduler.plan(self._segments(texts), [c for c in own if c.blob], _now())
+        texts = [c for c in own if isinstance(c.payload, Text) and c.state in LIVE]
+        derived = [c for c in own if c.blob and c.header.kind != "turn"]  # a conversation's KV goes with its turns
+        moves = self.scheduler.plan(self._segments(texts), derived, _now())
         return [self._carry_out(move, user, progress) for move in moves if not self._refused(move)]
 
     def _refused(self, move: Move) -> bool:
@@ -449,9 +525,7 @@ class MemOS:
 
     def segments(self, *, user: str | None = None) -> list[Segment]:
         """The topic groups that move together."""
-        return self._segments(
-            self.governance.readable(self._caller(user), self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
-        )
+        return self._segments(self._texts(self._caller(user)))
 
     def heat(self, segment: Segment) -> float:
         """How much a topic group is used; see MemosPolicy.heat."""

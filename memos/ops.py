@@ -81,7 +81,14 @@ class History(Frozen):
     id: str
 
 
-Operation = Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History
+class Rewind(Frozen):
+    """Take a session back to its first turns."""
+
+    session: str
+    turns: int
+
+
+Operation = Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
 
 
 def action(op: Operation) -> str:
@@ -89,7 +96,7 @@ def action(op: Operation) -> str:
     match op:
         case Search() | Recall() | Get() | History():
             return "read"
-        case Add() | Correct() | Update() | Promote() | Demote():
+        case Add() | Correct() | Update() | Promote() | Demote() | Rewind():
             return "write"
         case Forget() | Delete():
             return "delete"

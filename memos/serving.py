@@ -34,28 +34,44 @@ class Serving:
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
 
     def request(
-        self, admission: Admission, messages: Sequence[dict[str, str]], via: Via, tokens: Callable[[str], int]
+        self,
+        admission: Admission,
+        messages: Sequence[dict[str, str]],
+        via: Via,
+        tokens: Callable[[str], int],
+        keep: bool = False,
     ) -> tuple[Admission, Request]:
         """What is really used of an admission, and the request with it.
 
+        keep: the answer's KV is wanted, so what it is read over must be exact.
         Raises CorruptBlob, FingerprintMismatch, NoRoom.
         """
         level: FidelityConfig | None = None
         if admission.activations:
-            admission, level = self._chosen(admission, messages, via, tokens)
+            admission, level = self._chosen(admission, messages, via, tokens, keep)
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
-        adapter = self._blob_path(admission.adapter) if admission.adapter else None
+        adapter = self.adapter(admission)
         memories = tuple(c.text for c in admission.cubes)
-        return admission, Request(tuple(messages), memories, pasts, adapter, level or self._config.fidelity)
+        fidelity = level or self._config.fidelity
+        return admission, Request(tuple(messages), memories, pasts, adapter, fidelity, keep=keep)
+
+    def adapter(self, admission: Admission) -> Path | None:
+        """The folder of the admitted adapter. Raises CorruptBlob."""
+        return self._blob_path(admission.adapter) if admission.adapter else None
 
     def _chosen(
-        self, admission: Admission, messages: Sequence[dict[str, str]], via: Via, tokens: Callable[[str], int]
+        self,
+        admission: Admission,
+        messages: Sequence[dict[str, str]],
+        via: Via,
+        tokens: Callable[[str], int],
+        exact: bool,
     ) -> tuple[Admission, FidelityConfig | None]:
         kvs = admission.activations
         held = [self._tiers.held(_name(kv)) for kv in kvs]
         situation = Situation(
             costs=self.costs,
-            levels=self.levels(),
+            levels=[self._config.fidelity.model_copy(update={"level": "L0"})] if exact else self.levels(),
             lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
             there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
             tokens=tokens,
@@ -96,8 +112,16 @@ class Serving:
         assert cube.blob
         # its checksums are read with it: to compare the digest first would read it twice
         path = self._vault.blob_path(cube.blob, verified=False)
-        self._cubes[cube.blob.sha256] = cube
-        return self._tiers.bring(cube.blob.sha256, lambda: self._host.load_kv(path))
+        return self.bring(cube, lambda: self._host.load_kv(path))
+
+    def bring(self, cube: MemCube, load: Callable[[], Activation]) -> Activation:
+        """The cube's KV on the device; from `load` where it is not in memory."""
+        self._cubes[_name(cube)] = cube
+        return self._tiers.bring(_name(cube), load)
+
+    def held(self, cube: MemCube) -> Activation | None:
+        """The cube's KV, if it is in memory."""
+        return self._tiers.held(_name(cube))
 
     def settle(self) -> None:
         """After a request: let the KV that is in memory go to where it should stay."""

@@ -28,7 +28,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", "memos.bench", *PUBLIC),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
     # measures the parts and the whole, from above all of them
-    "memos.bench": (*VOCABULARY, "memos.bench", "memos.kernel", "memos.infrastructure", "memos.interface"),
+    "memos.bench": (
+        *VOCABULARY,
+        *(f"memos.{part}" for part in ("bench", "kernel", "operation", "infrastructure", "interface")),
+    ),
     "memos.kernel": (
         *VOCABULARY,
         READER,
@@ -36,7 +39,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "memos.infrastructure",
         "memos.transitions",
         "memos.serving",
+        "memos.sessions",
     ),
+    "memos.sessions": (*VOCABULARY, "memos.operation", "memos.infrastructure", "memos.serving"),
     "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
     "memos.__init__": (*VOCABULARY, "memos.kernel"),

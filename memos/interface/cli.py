@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memos.errors import EmptyMemory, MemosError
+from memos.errors import EmptyMemory, InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
 from memos.interface.progress import progress_bars
 
@@ -95,6 +95,12 @@ def chat(
     set_: Set = None,
     vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
     user: User = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="name of a conversation to go on with; it is kept turn by turn")
+    ] = None,
+    rewind: Annotated[
+        int | None, typer.Option("--rewind", min=0, help="first take the session back to so many turns")
+    ] = None,
 ) -> None:
     """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
     from memos.config import load_config
@@ -103,11 +109,17 @@ def chat(
     settings = load_config(config, tuple(set_ or ()))
     with MemOS(settings, vault=vault) as kernel:
         kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
-        print(f"{settings.model.path}, {len(kernel.cubes(user=user))} memories in {kernel.vault.path}. ctrl-D ends.")
+        if rewind is not None:
+            if session is None:
+                raise InputError("--rewind takes a session back; name it with --session")
+            print(f"{kernel.rewind(session, rewind, user=user)} turns of {session} taken back")
+        print(f"{settings.model.path}, {len(kernel.memories(user=user))} memories in {kernel.vault.path}. ctrl-D ends.")
+        if session is not None:
+            print(f"session {session}: {len(kernel.turns(session, user=user))} turns so far")
         turns: list[dict[str, str]] = []
         while (message := _read_line()) is not None:
             if message.strip():
-                _turn(kernel, message, turns, user)
+                _turn(kernel, message, turns, session, user)
 
 
 def _read_line() -> str | None:
@@ -118,10 +130,11 @@ def _read_line() -> str | None:
         return None
 
 
-def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], user: str | None) -> None:
+def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str | None, user: str | None) -> None:
     """One message and its answer. To a person an error is said and the talk goes on; a script ends with it."""
     try:
-        reply = kernel.chat(message, turns=turns, user=user, on_text=lambda piece: print(piece, end="", flush=True))
+        said: dict[str, Any] = {"turns": turns} if session is None else {"session": session}
+        reply = kernel.chat(message, **said, user=user, on_text=lambda piece: print(piece, end="", flush=True))
     except MemosError as error:
         if not sys.stdin.isatty():
             raise
@@ -145,8 +158,9 @@ def _used(reply: Reply) -> str:
         parts.append("text: " + " | ".join(c.text for c in seen.as_text))
     if reply.remembered:
         parts.append("kept as " + ", ".join(c.id for c in reply.remembered))
-    cost = f"; {reply.prompt_tokens} prompt tokens, first after {reply.ttft_ms:.0f} ms" if reply.prompt_tokens else ""
-    return f"  [{'; '.join(parts) or 'no memory used'}{cost}]"
+    every = reply.prompt_tokens + reply.past_tokens
+    cost = f"; {reply.prompt_tokens} of {every} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
+    return f"  [{'; '.join(parts) or 'no memory used'}{cost if every else ''}]"
 
 
 @app.command("ls")
@@ -189,9 +203,16 @@ def show(
 
 
 def _content(cube: MemCube) -> str:
+    from memos.cube import Blob, Turn
     from memos.interface.report import size
 
-    return cube.text if cube.blob is None else f"{size(cube.blob.bytes)} from {len(cube.sources)} memories"
+    match cube.payload:
+        case Blob(bytes=n):
+            return f"{size(n)} from {len(cube.sources)} memories"
+        case Turn(question=question, answer=answer):
+            return f"{question} | {answer}"
+        case _:
+            return cube.text
 
 
 def _open(vault: Path) -> MemOS:

@@ -72,6 +72,24 @@ def bench_kv_io(
     _print(kv_io_table(report))
 
 
+@bench.command("choice")
+def bench_choice(
+    json: Json = None,
+    model: Model = "memos-small",
+    cases: Annotated[int, typer.Option(min=1, help="drawn at random")] = 60,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 5,
+    seed: Seed = 0,
+) -> None:
+    """The scheduler's choice between text, KV from a tier and recompute, against the measured best."""
+    from memos.bench import measured
+    from memos.bench.choice import bench_choice as measure
+    from memos.interface.report import choice_table
+
+    with progress_bars() as show:
+        report = measured("choice", json, model, seed, lambda host: measure(host, cases, repeats, seed, show))
+    _print(choice_table(report))
+
+
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,

@@ -132,3 +132,17 @@ def plot(report: dict[str, Any], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def choice_table(report: dict[str, Any]) -> Table:
+    """What was chosen, and how often that was right."""
+    columns = ("place", "codec", "memory", "question", "chosen", "best", "chosen ms", "best ms", "full ms")
+    title = (
+        f"choice on {report['model']['path']}, {report['device']}: right in {report['right']:.1%} of {report['cases']} "
+        f"cases; at most {report['slower_than_full']:.1%} slower than the full prompt"
+    )
+    table = _table(title, *columns)
+    for r in report["rows"]:
+        times = (f"{r[name]:.1f}" for name in ("chosen_ms", "best_ms", "full_ms"))
+        table.add_row(r["place"], r["codec"], str(r["memory"]), str(r["question"]), r["chosen"], r["best"], *times)
+    return table

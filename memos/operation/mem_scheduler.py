@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from memos.config import FidelityConfig, SchedulerConfig
-from memos.cube import Form, MemCube, Source, State
+from memos.cube import Form, MemCube, Namespace, Source, State
 from memos.errors import EmptyMemory, NoRoom
 from memos.operation.cost_model import Costs, Lying
 from memos.operation.policies.memos import MemosPolicy
@@ -51,6 +51,16 @@ class Admission:
         if self.adapter:
             return Form.PARAMETRIC
         return Form.ACTIVATION if self.activations else Form.PLAINTEXT if self.cubes else None
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session."""
+
+    question: str
+    turns: tuple[dict[str, str], ...] = ()
+    session: Namespace | None = None
+    earlier: tuple[MemCube, ...] = ()
 
 
 @dataclass(frozen=True)

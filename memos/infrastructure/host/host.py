@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class Request:
     """What the model is asked, and what it remembers meanwhile.
 
     `pasts` are KV of the first of `memories`, in order; `fidelity` says how several of them are put together;
-    `adapter` is a folder made by `distil`.
+    `adapter` is a folder made by `distil`. `talk` is KV of an earlier prompt of the same conversation, used as far as
+    this prompt begins alike; `keep`: the answer brings its own KV, for the next one.
     """
 
     messages: tuple[Message, ...]
@@ -60,6 +61,8 @@ class Request:
     pasts: tuple[Activation, ...] = ()
     adapter: Path | None = None
     fidelity: FidelityConfig = _EXACT
+    talk: Activation | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,14 @@ class Host:
         """Tokens of a prompt without memories."""
         return len(self.prompts.build((), messages))
 
+    def fits(self, request: Request, decode: DecodeConfig) -> bool:
+        """True if the prompt and its answer fit the model's context."""
+        try:
+            self.decoder.require_room(len(self.prompts.build(request.memories, request.messages)), decode)
+        except ContextOverflow:
+            return False
+        return True
+
     def tokens(self, memory: str) -> int:
         """Tokens that one memory takes in a prompt."""
         return len(self.prompts.line(memory))
@@ -184,7 +195,7 @@ class Host:
                 except StopIteration as ended:
                     done: Completion = ended.value[0]
                     break
-            if row.keep and done.kv and request.pasts:
+            if done.kv and len(request.pasts) > 1 and request.fidelity.level == "L0":
                 self._keep_exact(request.pasts, done.kv, released)
             return done
 
@@ -210,13 +221,25 @@ class Host:
             )
         prompt = self.prompts.build(request.memories, request.messages)
         self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
+        keep = (
+            alone and request.keep and request.adapter is None and self._reusable(len(prompt) + decode.max_new_tokens)
+        )
+        ids, heard = prompt.prefix + prompt.tail, 0
+        if keep and request.talk:
+            heard = min(_alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
+        if request.talk and heard > sum(len(past.ids) for past in request.pasts):
+            return Row(ids[heard:], request.talk.upto(heard), keep=True)
         if not request.pasts or request.fidelity.level == "L4":
-            return Row(prompt.prefix + prompt.tail)
+            return Row(ids, keep=keep)
         self._require_kv(prompt, request)
         exact = request.fidelity.level == "L0" and len(request.pasts) > 1
         held = self._exact(request.pasts, request.fidelity, alone) if exact else self._together(request)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
-        return Row(rest, held, self._renewed(request, held, rest), keep=exact and alone)
+        return Row(rest, held, self._renewed(request, held, rest), keep=keep or (exact and alone))
+
+    def _reusable(self, tokens: int) -> bool:
+        """True if KV of so many tokens stays exact for a longer text."""
+        return self.capability.exact and not (self.capability.limit and tokens > self.capability.limit)
 
     def _require_kv(self, prompt: Prompt, request: Request) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
@@ -372,9 +395,9 @@ class Host:
         """Raises VaultError where it cannot be written."""
         save_activation(activation, path, self.fingerprint, codec, after)
 
-    def load_kv(self, path: Path, before: Activation | None = None) -> Activation:
+    def load_kv(self, path: Path, after: Sequence[int] = ()) -> Activation:
         """Layers come in the background. Raises FingerprintMismatch, and CorruptBlob: of a layer, where it is used."""
-        return load_activation(path, self.fingerprint, self.model.device, before)
+        return load_activation(path, self.fingerprint, self.model.device, after)
 
     def nearness(self, request: Request) -> Nearness:
         """The request over its KV against the full prompt."""
@@ -502,6 +525,11 @@ class Host:
             gone, _ = self._resident.popitem(last=False)
             self._adapted.delete_adapter(gone)
         return self._adapted
+
+
+def _alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _probe(contrast: Contrast) -> Probe:

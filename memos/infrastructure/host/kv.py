@@ -48,6 +48,7 @@ class Arriving(Sequence[Layer]):
     """
 
     def __init__(self, layers: int, bring: Callable[[int], Layer], device: torch.device) -> None:
+        self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._coming: list[Future[tuple[Layer, Any]]] = [
             _one_by_one.submit(self._brought, bring, n) for n in range(layers)
@@ -102,7 +103,33 @@ class Activation:
 
     def upto(self, tokens: int) -> Activation:
         """The prefix of so many tokens, as a view."""
-        return Activation(self.ids[:tokens], tuple((k[..., :tokens, :], v[..., :tokens, :]) for k, v in self.layers))
+
+        def cut(n: int) -> Layer:
+            keys, values = self.layers[n]
+            return keys[..., :tokens, :], values[..., :tokens, :]
+
+        if tokens == len(self.ids):
+            return self
+        return Activation(self.ids[:tokens], self._each(cut))
+
+    def since(self, tokens: int) -> Activation:
+        """What comes after so many tokens, as a view."""
+        return Activation(self.ids[tokens:], tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers))
+
+    def then(self, later: Activation) -> Activation:
+        """This, and after it what was read after it."""
+
+        def both(n: int) -> Layer:
+            (k, v), (later_k, later_v) = self.layers[n], later.layers[n]
+            return torch.cat([k, later_k], -2), torch.cat([v, later_v], -2)
+
+        return Activation(self.ids + later.ids, later._each(both))
+
+    def _each(self, layer: Callable[[int], Layer]) -> Sequence[Layer]:
+        """Layers made of these: when they arrive, where they are on their way."""
+        if isinstance(self.layers, Arriving):
+            return Arriving(len(self.layers), layer, self.layers.device)
+        return tuple(map(layer, range(len(self.layers))))
 
     def on(self, device: str | torch.device) -> Activation:
         """The same tensors on another device, layer by layer in the background.

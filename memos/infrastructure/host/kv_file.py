@@ -71,11 +71,11 @@ def save_activation(
 
 
 def load_activation(
-    path: Path, fingerprint: dict[str, str], device: torch.device, before: Activation | None = None
+    path: Path, fingerprint: dict[str, str], device: torch.device, after: Sequence[int] = ()
 ) -> Activation:
     """Read a file back, or refuse it. Its layers come in the background; each is checked before it can be used.
 
-    before: KV of the ids that the file stands after, or of more; it is cut to them, and the file's own follow.
+    after: the ids that stand before those of the file.
     Raises FingerprintMismatch, naming the part that differs, and CorruptBlob for a file that is cut short
     or changed; for a layer, where it is used.
     """
@@ -96,13 +96,11 @@ def load_activation(
         places = _places(path)
         if list(places) != [f"layers.{n:03d}" for n in range(len(sums))]:
             raise _damaged(path)
-        first = int(header["after"].split()[0])
     except (SafetensorError, KeyError, ValueError, TypeError, OSError, RuntimeError, StopIteration) as error:
         raise CorruptBlob(
             f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
         ) from error
-    held = before.upto(first) if before else None
-    if _place(held.ids if held else ()) != header["after"]:
+    if _place(after) != header["after"]:
         raise FingerprintMismatch(f"{path.name} continues other tokens than those before it; promote its sources again")
     dtype = getattr(torch, fingerprint["dtype"])
 
@@ -117,12 +115,9 @@ def load_activation(
         keys, values = (
             unpack(codec, kind, {name[1:]: t for name, t in parts.items() if name[0] == kind}, dtype) for kind in "kv"
         )
-        if held is None:
-            return keys, values
-        earlier = held.layers[n]
-        return torch.cat([earlier[0], keys], -2), torch.cat([earlier[1], values], -2)
+        return keys, values
 
-    return Activation((held.ids if held else ()) + ids, Arriving(len(sums), bring, device))
+    return Activation(ids, Arriving(len(sums), bring, device))
 
 
 def _place(ids: Sequence[int]) -> str:

@@ -8,8 +8,9 @@ read as text or were encoded before, and a KV cache of it is exact.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -17,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from memos.config import ModelConfig
 from memos.errors import HostError
 
-Message = dict[str, str]
+Message = Mapping[str, Any]  # role, content, and perhaps the memories that are shown with it
 _MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
 # Some templates write today's date before the memories: KV made yesterday would fit no prompt of today. The date is
 # the one that Llama 3's template writes where there is no clock.
@@ -68,13 +69,29 @@ class PromptFormat:
             return list(self._tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"])
 
     def build(self, memories: Sequence[str], messages: Sequence[Message]) -> Prompt:
-        """The whole prompt; without memories the prefix is empty and no header is shown."""
-        if not memories:
-            return Prompt((), tuple(self._encode(self._fill(self._config.system, messages))))
-        text = self._fill(f"{self._config.system}{self._config.memory_header}{_MEMORIES}", messages)
-        head, _, tail = text.partition(_MEMORIES)
-        prefix = self._encode(head) + [i for memory in memories for i in self.line(memory)]
-        return Prompt(tuple(prefix), tuple(self.ids(tail)))
+        """The whole prompt; without memories the prefix is empty and no header is shown.
+
+        Memories of a message stand before it, so that what came earlier in a conversation stays as it was.
+        Raises HostError where the template does not show each text once.
+        """
+        mark = _MEMORIES
+        while any(mark in m["content"] for m in messages):  # someone may say just this
+            mark += _MEMORIES
+        shown = [lines for lines in (memories, *(m.get("memories", ()) for m in messages)) if lines]
+        header = f"{self._config.memory_header}{mark}"
+        told = [{**m, "before": f"{header}\n" if m.get("memories") else ""} for m in messages]
+        text = self._fill(f"{self._config.system}{header}" if memories else self._config.system, told)
+        first, *rest = text.split(mark)
+        if len(rest) != len(shown):
+            raise HostError(
+                f"the chat template shows {len(rest)} of {len(shown)} groups of memories; set model.template to plain"
+            )
+        pieces = [self._encode(first)]
+        for lines, after in zip(shown, rest, strict=True):
+            pieces += [[i for memory in lines for i in self.line(memory)], self.ids(after)]
+        cut = 2 if memories else 0
+        prefix, tail = (tuple(i for piece in part for i in piece) for part in (pieces[:cut], pieces[cut:]))
+        return Prompt(prefix, tail)
 
     def prefix(self, memories: Sequence[str]) -> tuple[int, ...]:
         """Ids of the memories alone, with what stands before them."""
@@ -87,20 +104,21 @@ class PromptFormat:
 
     def _fill(self, system: str, messages: Sequence[Message]) -> str:
         if not self.chat:
-            turns = "".join(f"{m['role'].title()}: {m['content']}\n" for m in messages)
+            turns = "".join(f"{m.get('before', '')}{m['role'].title()}: {m['content']}\n" for m in messages)
             return f"{system}\n{turns}Assistant:" if system else f"{turns}Assistant:"
+        told = [{"role": m["role"], "content": f"{m.get('before', '')}{m['content']}"} for m in messages]
         if system:
             try:
-                text = self._template([{"role": "system", "content": system}, *messages])
+                text = self._template([{"role": "system", "content": system}, *told])
                 if system in text:
                     return text
             except TemplateError:
                 pass  # the model knows no system role: its first message carries the memories
-            first, *rest = messages
-            messages = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
-        return self._template(messages)
+            first, *rest = told
+            told = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
+        return self._template(told)
 
-    def _template(self, messages: Sequence[Message]) -> str:
+    def _template(self, messages: Sequence[dict[str, str]]) -> str:
         template = self._tokenizer.get_chat_template()
         if "strftime_now" in template:
             template = _STOPPED_CLOCK + template

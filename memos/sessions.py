@@ -1,0 +1,188 @@
+"""Working memory: a conversation as cubes, so that it goes on in another process without being read again.
+
+Each turn is a plaintext cube, derived from the memories that it saw: where one of those is edited or deleted, the
+turn leaves the conversation with it. Beside it stands an activation cube with the KV of what that turn added, after
+the KV of the turn before. To go back to an earlier turn is to leave the later ones out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+from memos.config import DecodeConfig
+from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Turn, new_id
+from memos.errors import Conflict, InputError, NotFound, VaultError
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv import Activation
+from memos.infrastructure.mem_vault import MemVault
+from memos.operation.mem_lifecycle import GONE, MemLifecycle
+from memos.operation.mem_scheduler import Admission, Talk
+from memos.serving import Serving
+
+log = logging.getLogger("memos")
+LIVE = tuple(state for state in State if state not in GONE)
+
+
+class Sessions:
+    """The conversations of one vault, on one host."""
+
+    def __init__(
+        self, decode: DecodeConfig, vault: MemVault, lifecycle: MemLifecycle, host: Host, serving: Serving
+    ) -> None:
+        self._decode, self._vault, self._lifecycle = decode, vault, lifecycle
+        self._host, self._serving = host, serving
+
+    def turns(self, session: Namespace) -> list[MemCube]:
+        """Its turns in force, oldest first."""
+        return self._cubes(session, Form.PLAINTEXT, LIVE)
+
+    def resume(self, session: Namespace, question: str) -> Talk:
+        """The question after the turns before it. Of a conversation that has outgrown the model's context, the newer
+        half goes on: so it is read again seldom."""
+        turns = self.turns(session)
+        while turns and not self._host.fits(_request(turns, question, ()), self._decode):
+            turns = turns[(len(turns) + 1) // 2 :]
+        return Talk(question, session=session, earlier=tuple(turns))
+
+    def request(self, talk: Talk, admission: Admission) -> Request:
+        """What the model is given: the conversation, and with the question the memories that are new in it."""
+        assert talk.session
+        asked = _request(talk.earlier, talk.question, _new(talk, admission))
+        adapter = self._serving.adapter(admission)
+        return replace(asked, talk=self._heard(talk.session), adapter=adapter)
+
+    def _heard(self, session: Namespace) -> Activation | None:
+        """KV of the conversation as far as it is there; None where it has to be read again."""
+        chain = self._chain(session)
+        return self._serving.bring(chain[-1], lambda: self._joined(chain)) if chain else None
+
+    def unreadable(self, talk: Talk) -> None:
+        """Its KV could not be used: the conversation is read again."""
+        assert talk.session
+        for cube in self._cubes(talk.session, Form.ACTIVATION, (State.ACTIVATED,)):
+            self._lifecycle.move(cube.id, State.ARCHIVED, "its KV could not be used")
+
+    def _joined(self, chain: Sequence[MemCube]) -> Activation:
+        whole: Activation | None = None
+        for cube in chain:
+            assert cube.blob
+            before = whole.upto(cube.blob.after) if whole else None
+            path = self._vault.blob_path(cube.blob, verified=False)
+            own = self._host.load_kv(path, before.ids if before else ())
+            whole = before.then(own) if before else own
+        assert whole
+        return whole
+
+    def keep(
+        self, talk: Talk, answer: str, admission: Admission, said: Iterable[MemCube], kv: Activation | None
+    ) -> None:
+        """Add a turn, on disk when this returns; not if one of the memories that it saw is gone meanwhile.
+
+        said: memories of what stood beside the question. kv: of the prompt; what is new of it is kept beside the
+        turn, where the disk has room.
+        """
+        assert talk.session
+        turn = Turn(question=talk.question, answer=answer, shown=_new(talk, admission))
+        pinned = _pinned((*admission.cubes, *admission.internal, *said))
+        cube = _cube(talk.session, Form.PLAINTEXT, turn, pinned)
+        try:
+            kept = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
+        except (Conflict, NotFound) as error:
+            log.warning("this turn is not kept: %s", error)
+            return
+        if kv is not None:
+            try:
+                self._keep_kv(talk.session, (*talk.earlier, kept), kv)
+            except (Conflict, NotFound, VaultError, OSError) as error:
+                log.warning("the turn is kept as text only: %s", error)
+
+    def _keep_kv(self, session: Namespace, turns: Sequence[MemCube], kv: Activation) -> None:
+        chain = self._chain(session)
+        before = self._serving.held(chain[-1]) if chain else None
+        after = 0
+        if before is not None:
+            alike = (n for n, (a, b) in enumerate(zip(before.ids, kv.ids, strict=False)) if a != b)
+            after = next(alike, min(len(before.ids), len(kv.ids)))
+        own = kv.since(after)
+        with self._vault.staging() as staged:
+            self._host.save_kv(own, staged, after=kv.ids[:after])
+            sha256, size = self._vault.store(staged)
+            blob = Blob(sha256=sha256, bytes=size, tokens=len(own.ids), after=after, fingerprint=self._host.digest)
+            sources = _pinned((*turns, *(chain[-1:] if after else ())))
+            cube = self._lifecycle.publish(_cube(session, Form.ACTIVATION, blob, sources))
+        self._vault.record_use([cube.id], datetime.now(timezone.utc))
+        self._serving.bring(self._vault.get(cube.id), lambda: kv)
+
+    def rewind(self, session: Namespace, turns: int) -> int:
+        """Go back to the first `turns` turns; the later ones are archived. How many those are. Raises InputError."""
+        there = self.turns(session)
+        if not 0 <= turns <= len(there):
+            raise InputError(
+                f"session {session.session_id!r} has {len(there)} turns and cannot go back to {turns}; "
+                f"give a number from 0 to {len(there)}"
+            )
+        with self._vault.transaction():
+            for turn in there[turns:]:
+                self._lifecycle.move(turn.id, State.ARCHIVED, f"rewound to {turns} turns")
+        return len(there) - turns
+
+    def _chain(self, session: Namespace) -> list[MemCube]:
+        """The KV cubes of the newest snapshot that this host can use, oldest first."""
+        kvs = {c.id: c for c in self._cubes(session, Form.ACTIVATION, (State.ACTIVATED,))}
+        chain = list[MemCube]()
+        newest = next(reversed(kvs.values()), None)
+        while newest is not None and newest.blob and newest.blob.fingerprint == self._host.digest:
+            chain.insert(0, newest)
+            if not newest.blob.after:
+                return chain
+            newest = next((kvs[s.id] for s in reversed(newest.sources) if s.id in kvs), None)
+        return []
+
+    def _cubes(self, session: Namespace, form: Form, states: Iterable[State]) -> list[MemCube]:
+        found = self._vault.cubes(form=form, states=states, segment=_segment(session))
+        return sorted((c for c in found if c.namespace == session), key=lambda c: c.id)
+
+
+def _request(turns: Sequence[MemCube], question: str, new: Sequence[str]) -> Request:
+    """Turns as they stand in a prompt: memories with the question that brought them in, the first ones' at the top."""
+    messages: list[dict[str, Any]] = []
+    for n, turn in enumerate(map(_turn, turns)):
+        messages.append({"role": "user", "content": turn.question, "memories": turn.shown if n else ()})
+        messages.append({"role": "assistant", "content": turn.answer})
+    messages.append({"role": "user", "content": question, "memories": tuple(new)})
+    return Request(tuple(messages), _turn(turns[0]).shown, keep=True)
+
+
+def _new(talk: Talk, admission: Admission) -> tuple[str, ...]:
+    """Memories that the conversation has not shown yet."""
+    shown = {text for turn in talk.earlier for text in _turn(turn).shown}
+    return tuple(c.text for c in admission.cubes if c.text not in shown)
+
+
+def _cube(session: Namespace, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]) -> MemCube:
+    return MemCube(
+        id=new_id(),
+        form=form,
+        namespace=session,
+        rights=Rights(owner=session.user_id),
+        header=Header(created=datetime.now(timezone.utc), origin="chat", segment=_segment(session), kind="turn"),
+        payload=payload,
+        sources=sources,
+    )
+
+
+def _pinned(cubes: Iterable[MemCube]) -> tuple[Source, ...]:
+    return tuple(Source(id=id, version=version) for id, version in {c.id: c.version for c in cubes}.items())
+
+
+def _segment(session: Namespace) -> str:
+    return f"session {session.session_id}"
+
+
+def _turn(cube: MemCube) -> Turn:
+    assert isinstance(cube.payload, Turn)
+    return cube.payload
