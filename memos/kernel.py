@@ -241,7 +241,8 @@ class MemOS:
             if via != "auto" or not (admission.activations or admission.adapter or talk.earlier):
                 raise
             log.warning("answering from text: %s", error)
-            admission, done = self._answer(self.admit(op, caller, "plaintext"), talk, "plaintext", on_text)
+            text, again = self.admit(op, caller, "plaintext"), replace(talk, again=True)
+            admission, done = self._answer(text, again, "plaintext", on_text)
         self._record_use(admission)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
@@ -278,8 +279,8 @@ class MemOS:
             return admission, _drain(self.host.stream(request, self.config.decode), on_text)
         except UNUSABLE as error:
             self.serving.failed(admission, error)
-            if talk.session:
-                self.sessions.unreadable(talk)
+            if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
+                self.sessions.damaged(talk.session)
             raise
 
     def admit(self, op: Recall, caller: Namespace, via: Via = "auto", adapters: bool = True) -> Admission:

@@ -53,18 +53,17 @@ class Sessions:
         assert talk.session
         asked = _request(talk.earlier, talk.question, _new(talk, admission))
         adapter = self._serving.adapter(admission)
-        return replace(asked, talk=self._heard(talk.session), adapter=adapter)
+        return replace(asked, talk=None if talk.again else self._heard(talk.session), adapter=adapter)
 
     def _heard(self, session: Namespace) -> Activation | None:
         """KV of the conversation as far as it is there; None where it has to be read again."""
         chain = self._chain(session)
         return self._serving.bring(chain[-1], lambda: self._joined(chain)) if chain else None
 
-    def unreadable(self, talk: Talk) -> None:
-        """Its KV could not be used: the conversation is read again."""
-        assert talk.session
-        for cube in self._cubes(talk.session, Form.ACTIVATION, (State.ACTIVATED,)):
-            self._lifecycle.move(cube.id, State.ARCHIVED, "its KV could not be used")
+    def damaged(self, session: Namespace) -> None:
+        """Its KV is not what was kept: all of it goes, and the conversation is read again from its turns."""
+        while kvs := self._cubes(session, Form.ACTIVATION, (State.ACTIVATED,)):
+            self._lifecycle.delete(kvs[0].id)  # and what came after it
 
     def _joined(self, chain: Sequence[MemCube]) -> Activation:
         whole: Activation | None = None

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -18,3 +22,27 @@ def ada() -> str:
 @pytest.fixture
 def bob() -> str:
     return next(_users)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Within it, a KV file meets a disk that has room for 16 KiB: a limit of the system's, and real failing writes."""
+    from memos.infrastructure.host.host import Host  # loads torch
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        save = Host.save_kv
+
+        def saved(*args: Any, **options: Any) -> None:
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, hard))
+            try:
+                save(*args, **options)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Host, "save_kv", saved)
+            yield
+
+    return full

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
+
+from pydantic import Field
 
 from memos.config import FidelityConfig
 from memos.cube import Frozen
@@ -36,7 +39,7 @@ class Costs(Frozen):
     "place codec": (seconds, seconds a token).
     """
 
-    read: tuple[tuple[int, float], ...]
+    read: Annotated[tuple[tuple[int, float], ...], Field(min_length=2)]
     attend: float = 0.0
     past: float = 0.0
     move: float = 0.0
@@ -55,7 +58,7 @@ class Costs(Frozen):
         for (n, seconds), (m, later) in pairwise(self.read):
             if tokens <= m:
                 return seconds + (later - seconds) * max(0, tokens - n) / (m - n)
-        (n, seconds), (m, later) = self.read[-2:] if len(self.read) > 1 else (*self.read, (2, 2 * self.read[0][1]))
+        (n, seconds), (m, later) = self.read[-2:]
         beyond = tokens - m  # attention, which grows with the square, is in the slope up to here
         return later + beyond * ((later - seconds) / (m - n) + self.attend * (beyond + m - n) / 2)
 

@@ -55,12 +55,16 @@ class Admission:
 
 @dataclass(frozen=True)
 class Talk:
-    """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session."""
+    """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session.
+
+    again: the session is read again, whatever KV there is of it.
+    """
 
     question: str
     turns: tuple[dict[str, str], ...] = ()
     session: Namespace | None = None
     earlier: tuple[MemCube, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True)
