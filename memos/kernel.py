@@ -500,7 +500,12 @@ class MemOS:
         own = [c for c in self.governance.readable(caller, self.vault.cubes()) if c.rights.owner == caller.user_id]
         texts = [c for c in own if isinstance(c.payload, Text) and c.state in LIVE]
         derived = [c for c in own if c.blob and c.header.kind != "turn"]  # a conversation's KV goes with its turns
-        moves = self.scheduler.plan(self._segments(texts), derived, _now())
+
+        def pays(segment: Segment) -> bool:
+            measured = self.config.scheduler.choice == "measured"
+            return not measured or self.scheduler.pays(segment, self.serving.costs, self._tokens)
+
+        moves = self.scheduler.plan(self._segments(texts), derived, _now(), pays)
         return [self._carry_out(move, user, progress) for move in moves if not self._refused(move)]
 
     def _refused(self, move: Move) -> bool:

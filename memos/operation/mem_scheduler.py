@@ -106,6 +106,7 @@ class Held:
 
 # KV has to be predicted faster than text by so much: the constants are not known better than that
 _WORTHWHILE = 1.03
+_QUESTION = 16  # tokens, as many as questions usually have
 
 
 class MemScheduler:
@@ -267,12 +268,25 @@ class MemScheduler:
         device, host = self.config.device_kv_bytes, self.config.host_kv_bytes
         return [("device", device), ("host", host)] if gpu else [("host", host)]
 
-    def plan(self, segments: Sequence[Segment], derived: Sequence[MemCube], now: datetime) -> list[Move]:
+    def pays(self, segment: Segment, costs: Costs, tokens: Callable[[str], int]) -> bool:
+        """True if KV of a group would save more than making it costs, were it used as often again as until now."""
+        n = sum(tokens(c.text) for c in segment.cubes)
+        over_kv = costs.first_token([Lying(n, "cache")], 0, FidelityConfig(), 0, _QUESTION)
+        saves = costs.forward(n + _QUESTION) - over_kv
+        return max(c.usage.recalls for c in segment.cubes) * saves > costs.forward(n)
+
+    def plan(
+        self,
+        segments: Sequence[Segment],
+        derived: Sequence[MemCube],
+        now: datetime,
+        pays: Callable[[Segment], bool] = lambda segment: True,
+    ) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.
 
         A derived cube is dropped when a source has changed, given up when its group is cold, another cube of its
         form stands for more of the group, or its budget is full. One given up before is left alone: it costs
-        disk only, and is taken back without building it.
+        disk only, and is taken back without building it. KV is made where it `pays`.
         """
         current = {source for segment in segments for source in segment.sources}
         stale = [d for d in derived if not set(d.sources) <= current]
@@ -290,7 +304,8 @@ class MemScheduler:
                 if d.form in held and set(d.sources) < set(held[d.form].sources)
             ]
             quiet_s = (now - max(c.header.changed or c.header.created for c in segment.cubes)).total_seconds()
-            if form := self.policy.form(heat, quiet_s, held):
+            form = self.policy.form(heat, quiet_s, held)
+            if form and (form is not Form.ACTIVATION or pays(segment)):
                 promotes.append(Move(form, segment, why=f"heat {heat:.1f}"))
         gives += [
             Move(None, cube=d, why=f"heat {heats.get(d.id, 0.0):.1f}")
