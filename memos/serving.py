@@ -88,16 +88,26 @@ class Serving:
     @cached_property
     def costs(self) -> Costs:
         """What was measured on this machine, now or by an earlier process."""
-        codec, key = self._config.activation.codec, f"costs of {self._host.machine}"
+        key = self._key
         known = self._vault.card(key) or _measured.get(key)
-        if known is None or f"disk {codec}" not in known["load"]:
-            with self._vault.staging() as folder:
-                folder.mkdir()
-                figures = self._host.measure(folder, (codec,))
-            known = figures | {"load": (known or {"load": {}})["load"] | figures["load"]}
-            self._vault.keep_card(key, known)
+        if known is None or f"disk {self._config.activation.codec}" not in known["load"]:
+            return self.measure()
         _measured[key] = known
         return Costs.model_validate(known)
+
+    def measure(self) -> Costs:
+        """Measure this machine, and keep that."""
+        with self._vault.staging() as folder:
+            folder.mkdir()
+            figures = self._host.measure(folder, (self._config.activation.codec,))
+        known = self._vault.card(self._key) or {"load": {}}
+        _measured[self._key] = figures | {"load": known["load"] | figures["load"]}
+        self._vault.keep_card(self._key, _measured[self._key])
+        return Costs.model_validate(_measured[self._key])
+
+    @property
+    def _key(self) -> str:
+        return f"costs of {self._host.machine}"
 
     def _lying(self, cube: MemCube, first: bool) -> Lying:
         assert cube.blob

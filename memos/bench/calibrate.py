@@ -1,4 +1,4 @@
-"""`memos calibrate`: measure the fidelity levels on the model of a config, and keep the card in its vault."""
+"""`memos calibrate`: measure the fidelity levels, and this machine, for the model of a config; its vault keeps both."""
 
 from __future__ import annotations
 
@@ -18,5 +18,6 @@ def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str,
     """
     card = bench_compose(kernel.host, questions, seed, show, COUNTS)
     kernel.keep_card(card)
+    costs = kernel.serving.measure()
     chosen = kernel.serving.levels()
-    return card | {"chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}
+    return card | {"costs": costs.model_dump(), "chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}

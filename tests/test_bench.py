@@ -1,0 +1,99 @@
+"""The benchmarks that ship: each runs, in small, and its figures hang together."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS
+from memos.bench.calibrate import calibrate
+from memos.bench.choice import bench_choice
+from memos.bench.compose import bench_compose, least_share
+from memos.bench.kv_io import bench_kv_io
+from memos.bench.ttft import bench_ttft
+from memos.config import ModelConfig
+from memos.infrastructure.host.codec import CODECS
+from memos.infrastructure.host.host import Host
+from memos.interface.report import choice_table, kv_io_table, levels_table, ttft_table
+
+SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host.load(ModelConfig())
+
+
+class Shown:
+    """Progress as it was shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int]] = []
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.seen.append((what, done, total))
+
+
+def test_compose_compares_each_level_with_the_full_prompt(host: Host) -> None:
+    show = Shown()
+    report = bench_compose(host, 3, 0, show, (2,)) | SURROUNDED
+    rows = {(r["level"], r["first_tokens"], r["share"]): r for r in report["levels"]}
+    assert {level for level, *_ in rows} == {"L0", "L1", "L2", "L3", "L4"}
+    for (level, *_), row in rows.items():
+        assert row["n_cubes"] == 2 and row["questions"] == 3
+        if level in ("L0", "L4"):  # exact
+            assert row["kl"] <= 1e-5 and row["decision_agreement"] == 1
+        assert 0 <= row["decision_agreement_low"] <= row["decision_agreement"]
+        assert row["recompute"] == pytest.approx({"L4": 1, "L1": 0}.get(level, row["recompute"]))
+    assert show.seen[-1] == ("2 cubes", 3, 3)
+    assert levels_table(report).row_count == len(rows) + 1
+
+
+@pytest.mark.parametrize("held, of", [(40, 40), (39, 40), (1, 2), (780, 800)])
+def test_a_share_of_few_questions_is_worth_less(held: int, of: int) -> None:
+    """Wilson's interval by its definition: were the true share that low, what was seen would lie z deviations off."""
+    low = least_share(held, of)
+    assert (held / of - low) / math.sqrt(low * (1 - low) / of) == pytest.approx(1.645)
+    assert least_share(0, of) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_choice_is_held_against_every_way(host: Host) -> None:
+    report = bench_choice(host, 4, 1, 0, Shown()) | SURROUNDED
+    assert report["cases"] == len(report["rows"]) == 4
+    for row in report["rows"]:
+        assert row["best_ms"] == min(row["ways_ms"].values()) <= row["chosen_ms"] == row["ways_ms"][row["chosen"]]
+        assert row["full_ms"] == row["ways_ms"]["text"]
+    assert 0 <= report["right"] <= 1 and report["slower_than_full"] > -1
+    assert choice_table(report).row_count == 4
+
+
+def test_every_codec_is_saved_loaded_and_compared(host: Host) -> None:
+    report = bench_kv_io(host, 64, 0, Shown()) | SURROUNDED
+    assert [(r["codec"], r["tier"]) for r in report["rows"]] == [(c, t) for c in CODECS for t in ("disk", "host")]
+    assert all(r["mb_s"] > 0 and r["share_of_raw"] > 0 for r in report["rows"])
+    assert report["rows"][0]["fidelity_kl"] == pytest.approx(0, abs=1e-9)
+    assert kv_io_table(report).row_count == len(report["rows"])
+
+
+def test_the_time_to_the_first_token_is_measured_in_each_tier(host: Host) -> None:
+    report = bench_ttft(host, (96,), (16, 32), 1, 0, Shown()) | SURROUNDED
+    assert [(r["context"], r["query"], r["tier"]) for r in report["rows"]] == [
+        (96, query, tier) for query in (16, 32) for tier in ("host", "disk")
+    ]
+    for row in report["rows"]:
+        assert row["saved"] == pytest.approx(1 - row["ours_ms"] / row["full_ms"])
+        assert all(math.isfinite(row[name]) and row[name] > 0 for name in ("full_ms", "reuse_ms", "floor_ms"))
+    assert ttft_table(report).row_count == 4
+
+
+def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path: Path) -> None:
+    def opened() -> MemOS:
+        return MemOS(vault=tmp_path / "vault", model=host.model, tokenizer=host.tokenizer)
+
+    with opened() as kernel:
+        card = calibrate(kernel, 2, 0, Shown())
+    with opened() as kernel:
+        assert kernel.serving.costs.model_dump() == card["costs"]
+        assert kernel.serving.levels()[0].model_dump() == card["chosen"]
