@@ -269,11 +269,11 @@ class MemScheduler:
         return [("device", device), ("host", host)] if gpu else [("host", host)]
 
     def pays(self, segment: Segment, costs: Costs, tokens: Callable[[str], int]) -> bool:
-        """True if KV of a group would save more than making it costs, were it used as often again as until now."""
+        """True if KV of a group would save more than making it costs, were it used once more than until now."""
         n = sum(tokens(c.text) for c in segment.cubes)
         over_kv = costs.first_token([Lying(n, "cache")], 0, FidelityConfig(), 0, _QUESTION)
         saves = costs.forward(n + _QUESTION) - over_kv
-        return max(c.usage.recalls for c in segment.cubes) * saves > costs.forward(n)
+        return (max(c.usage.recalls for c in segment.cubes) + 1) * saves > costs.forward(n)
 
     def plan(
         self,

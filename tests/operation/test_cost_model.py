@@ -11,7 +11,7 @@ from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
 from memos.operation.cost_model import Costs, Lying
-from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Situation
+from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation
 from memos.operation.policies.memos import MemosPolicy
 
 NOW = datetime(2025, 3, 1, tzinfo=timezone.utc)
@@ -136,6 +136,20 @@ def test_kv_that_has_no_room_in_memory_is_not_used_or_named() -> None:
     on_gpu = COSTS.model_copy(update={"gpu": True})
     with pytest.raises(NoRoom, match="scheduler.device_kv_bytes"):
         choose(200, device_kv_bytes=1, forced=True, costs=on_gpu)
+
+
+def test_kv_is_made_where_it_pays() -> None:
+    def pays(recalls: int, **changes: Any) -> bool:
+        used = cube("200", usage=Usage(recalls=recalls, last_recalled=NOW))
+        costs = COSTS.model_copy(update=changes)
+        return scheduler().pays(Segment("Ada", (used,)), costs, lambda text: int(text))
+
+    assert pays(1) and not pays(0)
+    assert not pays(1000, load={"cache raw": (1.0, 0.0)})  # to bring it takes longer than to read the text
+    kept = [cube("200", usage=Usage(recalls=9, last_recalled=NOW))]
+    groups = [Segment("Ada", tuple(kept))]
+    assert [m.to for m in scheduler(stable_s=1e9).plan(groups, [], NOW)] == [Form.ACTIVATION]
+    assert scheduler(stable_s=1e9).plan(groups, [], NOW, lambda segment: False) == []
 
 
 # where KV stays
