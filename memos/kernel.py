@@ -246,7 +246,7 @@ class MemOS:
         self._record_use(admission)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
-        self.serving.settle()
+        self.serving.settle(admission, done.ttft_s)
         return Reply(
             done.text,
             admission,

@@ -46,9 +46,9 @@ class Serving:
         keep: the answer's KV is wanted, so what it is read over must be exact.
         Raises CorruptBlob, FingerprintMismatch, NoRoom.
         """
-        level: FidelityConfig | None = None
         if admission.activations:
-            admission, level = self._chosen(admission, messages, via, tokens, keep)
+            admission = self._chosen(admission, messages, via, tokens, keep)
+        level = admission.way.level if admission.way else None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
         adapter = self.adapter(admission)
         memories = tuple(c.text for c in admission.cubes)
@@ -66,7 +66,7 @@ class Serving:
         via: Via,
         tokens: Callable[[str], int],
         exact: bool,
-    ) -> tuple[Admission, FidelityConfig | None]:
+    ) -> Admission:
         kvs = admission.activations
         held = [self._tiers.held(_name(kv)) for kv in kvs]
         situation = Situation(
@@ -133,8 +133,11 @@ class Serving:
         """The cube's KV, if it is in memory."""
         return self._tiers.held(_name(cube))
 
-    def settle(self) -> None:
-        """After a request: let the KV that is in memory go to where it should stay."""
+    def settle(self, admission: Admission, took: float) -> None:
+        """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go
+        to where it should stay."""
+        if admission.way:
+            self.costs = self.costs.paced(admission.way, took)
         held = [
             Held(name, self._cubes[name], int(tokens * self.costs.bytes), tokens)
             for name, tokens in self._tiers.lengths().items()

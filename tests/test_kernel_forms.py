@@ -434,7 +434,7 @@ def test_what_was_archived_cannot_be_promoted(memos: MemOS, ada: str) -> None:
 
 
 def test_a_tick_promotes_what_is_used_and_then_rests(memos: MemOS, tmp_path: Path) -> None:
-    heat = SchedulerConfig(activate_heat=4.9, parametric_heat=99.0, cool_heat=3.0)
+    heat = SchedulerConfig(activate_heat=4.9, parametric_heat=99.0, cool_heat=3.0, choice="dearest")
     with opened(tmp_path, memos, scheduler=heat) as kernel:
         ids = talk(kernel)
         assert kernel.tick() == []

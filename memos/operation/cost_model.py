@@ -8,7 +8,7 @@ computed anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated
 
@@ -16,6 +16,8 @@ from pydantic import Field
 
 from memos.config import FidelityConfig
 from memos.cube import Frozen
+
+_FASTEST, _LEARN = 8.0, 0.3  # one request, which something may have disturbed, moves the pace by a part only
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,19 @@ class Lying:
     tokens: int
     place: str
     codec: str = "raw"
+
+
+@dataclass(frozen=True)
+class Way:
+    """So many of the admitted KV caches, put together at a level (None without any), and the rest as text.
+
+    seconds: to the first token, as predicted; bringing: those of them in which the model does nothing.
+    """
+
+    kvs: int
+    level: FidelityConfig | None
+    seconds: float
+    bringing: float = 0.0
 
 
 class Costs(Frozen):
@@ -48,11 +63,12 @@ class Costs(Frozen):
     bytes: float = 0.0  # of KV a token, in memory
     layers: int = 1
     gpu: bool = False  # the device has memory of its own
+    pace: float = 1.0  # how many times as long the model takes now as when it was measured; see `paced`
     load: Mapping[str, tuple[float, float]] = {}
 
     def forward(self, tokens: int, past: int = 0) -> float:
         """To read so many tokens after so many that are there."""
-        return self._alone(tokens) + past * (self.past + tokens * self.attend)
+        return self.pace * (self._alone(tokens) + past * (self.past + tokens * self.attend))
 
     def _alone(self, tokens: int) -> float:
         for (n, seconds), (m, later) in pairwise(self.read):
@@ -78,20 +94,29 @@ class Costs(Frozen):
         coming = [self.bring(kv) for kv in kvs]
         if len(kvs) <= 1:
             reading = self.forward(tail, past)
-            # layers come while the earlier ones are read
-            first = sum(coming) / self.layers
-            return first + max(sum(coming) - first, reading) if kvs else reading
+            if not kvs:
+                return reading
+            # layers are waited for while earlier ones are read; what the processor itself does for them is not hidden
+            work = 0.0 if self.gpu else min(coming[0], self.bring(replace(kvs[0], place="cache")))
+            wait = coming[0] - work
+            return work + wait / self.layers + max(wait * (1 - 1 / self.layers), reading)
         later = past - kvs[0].tokens
         match fidelity.level:
             case "L0":
                 kept = sum(kv.tokens for kv in kvs[: max(1, there)])
                 return coming[0] + self.forward(past - kept + tail, kept)  # the others are named, not waited for
             case "L1":
-                return sum(coming) + past * self.move + self.forward(tail, past)
+                return sum(coming) + self.pace * past * self.move + self.forward(tail, past)
         rows = min(later, fidelity.first_tokens * (len(kvs) - 1))
         found = 0.0
         if fidelity.level == "L3":
             rows += round(fidelity.share * (later - rows))
-            found = self.forward(tail, past) + past * tail * self.look
-        anew = self.forward(rows + tail, past) + past * self.renew
-        return sum(coming) + past * self.move + found + anew
+            found = self.forward(tail, past) + self.pace * past * tail * self.look
+        anew = self.forward(rows + tail, past) + self.pace * past * (self.renew + self.move)
+        return sum(coming) + found + anew
+
+    def paced(self, way: Way, took: float) -> Costs:
+        """After a request that went this way: a machine that is busier than it was when it was measured is followed."""
+        reading = (way.seconds - way.bringing) / self.pace
+        now = min(_FASTEST, max(1 / _FASTEST, (took - way.bringing) / max(1e-9, reading)))
+        return self.model_copy(update={"pace": self.pace + _LEARN * (now - self.pace)})

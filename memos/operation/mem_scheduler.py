@@ -12,7 +12,7 @@ from typing import Any, Literal
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Form, MemCube, Namespace, Source, State
 from memos.errors import EmptyMemory, NoRoom
-from memos.operation.cost_model import Costs, Lying
+from memos.operation.cost_model import Costs, Lying, Way
 from memos.operation.policies.memos import MemosPolicy
 
 log = logging.getLogger("memos")
@@ -39,6 +39,7 @@ class Admission:
     activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
     adapter: MemCube | None = None
     internal: tuple[MemCube, ...] = ()  # the cubes that the adapter stands for
+    way: Way | None = None  # how KV and text were chosen between, where there was a choice
 
     @property
     def as_text(self) -> tuple[MemCube, ...]:
@@ -218,33 +219,41 @@ class MemScheduler:
             return [exact]
         return [wanted]
 
-    def choose(self, admission: Admission, forced: bool, at: Situation) -> tuple[Admission, FidelityConfig | None]:
-        """With how many of the admitted KV caches, and at which level, the first token is predicted soonest.
+    def choose(self, admission: Admission, forced: bool, at: Situation) -> Admission:
+        """The admission the way in which its first token is predicted soonest: with fewer KV caches, or all.
 
-        None: without any. forced: with all of them, whatever it takes. KV that has no room in memory is not used.
-        Raises NoRoom where it is forced.
+        forced: with all of them, whatever it takes. KV that has no room in memory is not used. Raises NoRoom where it
+        is forced.
         """
+        kvs = admission.activations
+        ways = [w for w in self.ways(admission, at) if not forced or w.kvs == len(kvs) or not at.levels]
+        if not ways:
+            size, room = sum(at.lying[kv.id].tokens for kv in kvs) * at.costs.bytes, self._room(at.costs.gpu)[0][1]
+            raise NoRoom(
+                f"KV of {size:,.0f} bytes does not fit the {room:,} bytes that it may take of memory; ask via "
+                f"plaintext, or raise scheduler.{'device' if at.costs.gpu else 'host'}_kv_bytes"
+            )
+        # of two that are as fast, the one with more KV: it is there for the next request too
+        best = min(ways, key=lambda way: (way.seconds * (_WORTHWHILE if way.kvs else 1), -way.kvs))
+        return replace(admission, activations=kvs[: best.kvs], way=best)
+
+    def ways(self, admission: Admission, at: Situation) -> list[Way]:
+        """What can be done with an admission, and how long each takes to the first token, as predicted. First: text."""
         kvs, room, costs = admission.activations, self._room(at.costs.gpu)[0][1], at.costs
-        ways = list[tuple[float, int, FidelityConfig | None]]()
-        if not forced or not at.levels:
-            text = sum(at.tokens(c.text) for c in admission.cubes)
-            ways.append((costs.forward(at.head + text + at.question), 0, None))
-        for n in range(len(kvs) if forced else 1, len(kvs) + 1):
+        bringing_alone = costs.model_copy(update={"pace": 0.0})
+        text = sum(at.tokens(c.text) for c in admission.cubes)
+        out = [Way(0, None, costs.forward(at.head + text + at.question))]
+        for n in range(1, len(kvs) + 1):
             held = [at.lying[kv.id] for kv in kvs[:n]]
             if sum(kv.tokens for kv in held) * costs.bytes > room:
                 continue
             text = sum(at.tokens(c.text) for c in replace(admission, activations=kvs[:n]).as_text)
             for level in at.levels[: None if n > 1 else 1]:  # one cache is exact at any level
-                seconds = costs.first_token(held, min(at.there, n), level, text, at.question)
-                ways.append((seconds * _WORTHWHILE, n, level))
-        if not ways:
-            size = sum(at.lying[kv.id].tokens for kv in kvs) * costs.bytes
-            raise NoRoom(
-                f"KV of {size:,.0f} bytes does not fit the {room:,} bytes that it may take of memory; ask via "
-                f"plaintext, or raise scheduler.{'device' if costs.gpu else 'host'}_kv_bytes"
-            )
-        _, best, used = min(ways, key=lambda way: (way[0], -way[1]))  # as fast, but there for the next request too
-        return replace(admission, activations=kvs[:best]), used
+                seconds, bringing = (
+                    c.first_token(held, min(at.there, n), level, text, at.question) for c in (costs, bringing_alone)
+                )
+                out.append(Way(n, level, seconds, bringing))
+        return out
 
     def place(self, held: Sequence[Held], costs: Costs, now: datetime) -> dict[str, Literal["device", "host"]]:
         """Where KV that is in memory should stay: what saves most seconds for its bytes nearest to the model, within

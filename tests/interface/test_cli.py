@@ -472,7 +472,7 @@ def test_a_talk_shows_what_was_kept_and_what_each_answer_used(vault: Path) -> No
     assert said.exit_code == 0
     assert "2 memories in" in said.stdout and "Noted: User: I live in Oslo." in said.stdout
     assert "kept as" in said.stdout and "text: User: I live in Oslo." in said.stdout
-    assert "prompt tokens, first after" in said.stdout
+    assert "prompt tokens read, first after" in said.stdout
     assert "User: I live in Oslo." in remembered(vault)
 
 

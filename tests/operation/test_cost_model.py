@@ -10,7 +10,7 @@ import pytest
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
-from memos.operation.cost_model import Costs, Lying
+from memos.operation.cost_model import Costs, Lying, Way
 from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation
 from memos.operation.policies.memos import MemosPolicy
 
@@ -62,9 +62,9 @@ def choose(
     admission, lying = admitted(*tokens)
     lying = {name: Lying(kv.tokens, place) for name, kv in lying.items()}
     situation = Situation(costs, levels, lying, there, lambda text: int(text), 8, question)
-    used, level = scheduler(**config).choose(admission, forced, situation)
-    assert used.activations == admission.activations[: len(used.activations)]
-    return len(used.activations), level.level if level else None
+    used = scheduler(**config).choose(admission, forced, situation)
+    assert used.way and used.activations == admission.activations[: used.way.kvs]
+    return len(used.activations), used.way.level.level if used.way.level else None
 
 
 # predictions
@@ -87,10 +87,30 @@ def test_layers_that_come_while_others_are_read_hide_their_way() -> None:
     many = COSTS.model_copy(update={"layers": 10})
     alone = COSTS.forward(10, 200)
     way = COSTS.bring(Lying(200, "disk"))  # 101 ms, longer than reading
+    work = COSTS.bring(Lying(200, "cache"))  # which the processor does itself
     assert COSTS.first_token([Lying(200, "disk")], 0, L0, 0, 10) == pytest.approx(way + alone)
     assert many.first_token([Lying(200, "disk")], 0, L0, 0, 10) == pytest.approx(way)
-    quick = many.bring(Lying(200, "cache"))
-    assert many.first_token([Lying(200, "cache")], 0, L0, 0, 10) == pytest.approx(quick / 10 + alone)
+    assert many.first_token([Lying(200, "cache")], 0, L0, 0, 10) == pytest.approx(work + alone)
+    gpu = many.model_copy(update={"gpu": True})
+    assert gpu.first_token([Lying(200, "cache")], 0, L0, 0, 10) == pytest.approx(work / 10 + alone)
+
+
+def test_a_machine_that_has_grown_slower_is_followed() -> None:
+    costs, way = COSTS, Way(1, L0, seconds=0.2, bringing=0.1)
+    for _ in range(30):
+        took = 0.1 + 3 * 0.1  # reading takes three times as long, bringing as long as before
+        way = Way(1, L0, seconds=0.1 + costs.pace * 0.1, bringing=0.1)
+        costs = costs.paced(way, took)
+    assert costs.pace == pytest.approx(3, rel=1e-2)
+    assert costs.forward(100, 50) == pytest.approx(costs.pace * COSTS.forward(100, 50))
+    assert costs.bring(Lying(100, "disk")) == COSTS.bring(Lying(100, "disk"))
+    assert 1 < COSTS.paced(way, 1e6).pace < 4  # one request that something has disturbed
+
+
+def test_a_slow_moment_makes_kv_worth_its_way() -> None:
+    slow_disk = COSTS.model_copy(update={"load": {"disk raw": (0.25, 0.0)}})
+    assert choose(200, place="disk", costs=slow_disk)[0] == 0
+    assert choose(200, place="disk", costs=slow_disk.model_copy(update={"pace": 2.0}))[0] == 1
 
 
 # choices

@@ -156,7 +156,12 @@ class Host:
     # -- answering -----------------------------------------------------------------------------------------
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
-        return self.answer_all([request], decode)[0]
+        pieces = self.stream(request, decode)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as done:
+                return done.value
 
     def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
         """Answers of a batch in its order, each as if asked alone; requests with one adapter share a forward."""

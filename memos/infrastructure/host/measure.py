@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +27,11 @@ _LENGTHS = (1, 8, 32, 96, 256, 768, 2048)
 _LONG_S = 0.4  # a forward that took longer ends the list: the rest is extrapolated
 _FEW, _MANY = 8, 64  # tokens of a question
 _TELLING = 256  # over a cache shorter than this, what a token of it costs is lost in the noise, and taken as nothing
+_ROUNDS = 5
+PAUSE_S = 0.02
 
 
+@torch.inference_mode()
 def measure(model: Any, can: Capability, context: int | None, reader: Callable[[], Any]) -> dict[str, Any]:
     """Seconds, and seconds per token; see `Costs`. Without KV (can.exact is False), of reading alone."""
     rng = random.Random(0)
@@ -34,48 +39,46 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
     ids = [rng.randrange(min(10, vocabulary // 2), vocabulary) for _ in range(_LENGTHS[-1])]
     most = min(n for n in (context, can.limit, can.renewal_limit, _LENGTHS[-1]) if n)
 
-    def forward(tokens: int, past: Activation | None = None) -> float:
-        row = Row(tuple(ids[:tokens]), past)
+    def forward(tokens: int, past: Activation | None = None) -> None:
+        model(**prefill_inputs(model, [Row(tuple(ids[:tokens]), past)], 0)[0], use_cache=True, logits_to_keep=1)
 
-        def once() -> None:
-            model(**prefill_inputs(model, [row], 0)[0], use_cache=True, logits_to_keep=1)
-
-        return _seconds(model, once)
-
-    read = list[tuple[int, float]]()
-    for length in _LENGTHS:
-        if len(read) > 1 and (length + _MANY > most or read[-1][1] > _LONG_S):
+    lengths, took = list[int](), 0.0
+    for length in _LENGTHS:  # warms up too
+        if len(lengths) > 1 and (length + _MANY > most or took > _LONG_S):
             break
-        read.append((length, forward(length)))
+        took = _seconds(model, partial(forward, length))
+        lengths.append(length)
+    longest = lengths[-1]
+    works: dict[str, Callable[[], object]] = {f"read {n}": partial(forward, n) for n in lengths}
+    if can.exact:
+        kept, question = encode(model, ids[:longest]), ids[:_MANY]
+        rows = range(longest - _FEW, longest)
+        works |= {f"after {n}": partial(forward, n, kept) for n in (_FEW, _MANY, _MANY + _FEW)}
+        if motion := can.motion:
+            works["move"] = lambda: compose([kept, kept], 1, motion)
+        if can.renewal:
+            twin = reader()
+            works["renew"] = lambda: model(
+                **renewal_inputs(model, kept, rows, question), use_cache=True, logits_to_keep=1
+            )
+            works["look"] = lambda: asked_for(twin, kept, question, range(longest), _FEW)
+    s = _in_turn(model, works)
     # what disturbs a measurement only adds to it: no text takes longer than a longer one
-    read = [(n, min(seconds for _, seconds in read[i:])) for i, (n, _) in enumerate(read)]
-    if not can.exact:
-        return {"read": read}
-    longest = read[-1][0]
-    kept = encode(model, ids[:longest])
-    few, many = (forward(n, kept) - _between(read, n) for n in (_FEW, _MANY))
-    told = longest >= _TELLING
-    attend = told * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
-    figures = {
-        "read": read,
-        "attend": attend,
-        "past": told * max(0.0, few / longest - _FEW * attend),
-        "bytes": kept.bytes / longest,
-        "layers": len(kept.layers),
-    }
-    question, rows = ids[:_MANY], list(range(longest - _FEW, longest))
-    over = forward(_MANY, kept)
-    if can.motion:
-        motion = can.motion
-        figures["move"] = _seconds(model, lambda: compose([kept, kept], 1, motion)) / (2 * longest)
-    if can.renewal:
-        anew = _seconds(
-            model, lambda: model(**renewal_inputs(model, kept, rows, question), use_cache=True, logits_to_keep=1)
-        )
-        figures["renew"] = told * max(0.0, anew - forward(len(question) + len(rows), kept)) / longest
-        twin = reader()
-        look = _seconds(model, lambda: asked_for(twin, kept, question, range(longest), _FEW))
-        figures["look"] = told * max(0.0, look - over) / (longest * _MANY)
+    read = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
+    figures: dict[str, Any] = {"read": read}
+    if can.exact:
+        told = longest >= _TELLING
+        few, many = (s[f"after {n}"] - _between(read, n) for n in (_FEW, _MANY))
+        attend = told * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
+        figures |= {
+            "attend": attend,
+            "past": told * max(0.0, few / longest - _FEW * attend),
+            "bytes": kept.bytes / longest,
+            "layers": len(kept.layers),
+            "move": s.get("move", 0.0) / (2 * longest),
+            "renew": told * max(0.0, s.get("renew", 0.0) - s[f"after {_MANY + _FEW}"]) / longest,
+            "look": told * max(0.0, s.get("look", 0.0) - s[f"after {_MANY}"]) / (longest * _MANY),
+        }
     return figures
 
 
@@ -96,9 +99,9 @@ def measure_loads(
         ways: dict[str, Callable[[], Activation]] = {"cache": lambda: load(path), "disk": lambda: load(path)}
         if model.device.type != "cpu":
             ways["host"] = partial(kept.on("cpu").on, model.device)
-        for place, way in ways.items():
-            least = min(_until_there(model, way, path if place == "disk" else None) for _ in range(3))
-            seconds.setdefault(place, []).append(least)
+        works = {place: partial(_until_there, way, path if place == "disk" else None) for place, way in ways.items()}
+        for place, took in _in_turn(model, works).items():
+            seconds.setdefault(place, []).append(took)
         path.unlink()
     out = {}
     for place, (short, long) in seconds.items():
@@ -107,13 +110,14 @@ def measure_loads(
     return out
 
 
-def _until_there(model: Any, way: Callable[[], Activation], cold: Path | None) -> float:
+def _until_there(way: Callable[[], Activation], cold: Path | None) -> float:
+    """Seconds, without those that the file takes to be cold."""
     if cold:
         forget(cold)
-    began = now(model)
+    began = time.perf_counter()
     for _ in way().layers:
         pass
-    return now(model) - began
+    return time.perf_counter() - began
 
 
 def in_page_cache(path: Path) -> bool:
@@ -140,14 +144,19 @@ def _between(table: Sequence[tuple[int, float]], tokens: int) -> float:
     return table[-1][1] * tokens / table[-1][0]
 
 
+def _in_turn(model: Any, works: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Median seconds of each (or what it says that it took), as it comes in requests: in turn, and after a pause. What
+    is done again and again without one finds its data at hand and its threads awake. A long one is done once."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(_ROUNDS):
+        for name, work in works.items():
+            if not took[name] or took[name][0] < _LONG_S:
+                time.sleep(PAUSE_S)
+                took[name].append(_seconds(model, work))
+    return {name: statistics.median(seconds) for name, seconds in took.items()}
+
+
 def _seconds(model: Any, work: Callable[[], object]) -> float:
-    """The least of three, after one to warm up: what disturbs only adds. A long one is not done again."""
-
-    def once() -> float:
-        began = now(model)
-        with torch.inference_mode():
-            work()
-        return now(model) - began
-
-    warm = once()
-    return warm if warm > 2 * _LONG_S else min(once() for _ in range(3))
+    began = now(model)
+    said = work()
+    return said if isinstance(said, float) else now(model) - began
