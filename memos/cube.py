@@ -141,6 +141,7 @@ class Turn(Frozen):
     question: str
     answer: str
     shown: tuple[str, ...] = ()  # memories that came into the conversation with the question
+    since: str  # id of the first turn that its prompt showed, which may be this one
 
 
 class Blob(Frozen):

@@ -145,13 +145,14 @@ class MemOS:
     def sessions(self) -> Sessions:
         from memos.sessions import Sessions  # loads torch and transformers
 
-        return Sessions(self.config.decode, self.vault, self.lifecycle, self.host, self.serving)
+        parts = (self.vault, self.governance, self.lifecycle, self.host, self.serving)
+        return Sessions(self.config.decode, *parts)
 
     @cached_property
     def transitions(self) -> Transitions:
         from memos.transitions import Transitions  # loads torch and transformers
 
-        parts = (self.vault, self.lifecycle, self.reader, self.host)
+        parts = (self.vault, self.lifecycle, self.reader, self.host, self.serving.require_disk)
         return Transitions(*parts, self.config.distil, self.config.activation)
 
     @cached_property
@@ -233,16 +234,26 @@ class MemOS:
         op = Recall(question=question, about=self.reader.about(question))
         self._require_language(question)
         self.governance.permit(caller, op)
-        talk = self._talk(question, turns, session, caller)
+        given = False
+
+        def hand_on(piece: str) -> None:
+            nonlocal given
+            given = True
+            if on_text:
+                on_text(piece)
+
         admission = self.admit(op, caller, via, adapters=via == "parametric" or session is None)
+        talk = self._talk(question, turns, session, caller, admission)
         try:
-            admission, done = self._answer(admission, talk, via, on_text)
-        except UNUSABLE as error:  # before any token
-            if via != "auto" or not (admission.activations or admission.adapter or talk.earlier):
+            admission, done = self._answer(admission, talk, via, hand_on)
+        except UNUSABLE as error:
+            # what has been said cannot be taken back
+            if via != "auto" or given or not (admission.activations or admission.adapter or talk.earlier):
                 raise
             log.warning("answering from text: %s", error)
-            text, again = self.admit(op, caller, "plaintext"), replace(talk, again=True)
-            admission, done = self._answer(text, again, "plaintext", on_text)
+            admission = self.admit(op, caller, "plaintext")
+            talk = replace(self._talk(question, turns, session, caller, admission), again=True)
+            admission, done = self._answer(admission, talk, "plaintext", hand_on)
         self._record_use(admission)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
@@ -256,13 +267,20 @@ class MemOS:
             seconds=done.seconds,
         )
 
-    def _talk(self, question: str, turns: Sequence[dict[str, str]], session: str | None, caller: Namespace) -> Talk:
+    def _talk(
+        self,
+        question: str,
+        turns: Sequence[dict[str, str]],
+        session: str | None,
+        caller: Namespace,
+        admission: Admission,
+    ) -> Talk:
         """The question, with what was said before it."""
         if session is None:
             return Talk(question, tuple(turns))
         if turns:
             raise InputError("turns and session both say what came before; give one of them")
-        return self.sessions.resume(caller.model_copy(update={"session_id": session}), question)
+        return self.sessions.resume(caller.model_copy(update={"session_id": session}), question, admission)
 
     def _answer(
         self, admission: Admission, talk: Talk, via: Via, on_text: Callable[[str], None] | None
@@ -278,16 +296,19 @@ class MemOS:
                 admission, request = self.serving.request(admission, messages, via, self._tokens, exact)
             return admission, _drain(self.host.stream(request, self.config.decode), on_text)
         except UNUSABLE as error:
-            self.serving.failed(admission, error)
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self.sessions.damaged(talk.session)
+            elif talk.session:
+                self.sessions.let_go(talk.session)
+            self.serving.failed(admission, error)
             raise
 
     def admit(self, op: Recall, caller: Namespace, via: Via = "auto", adapters: bool = True) -> Admission:
         """What the request will see: permitted, then found, then chosen under the budgets."""
         if via == "none":
             return Admission()
-        readable = self.governance.readable(caller, self.vault.cubes(states=LIVE))
+        memories = (c for c in self.vault.cubes(states=LIVE) if c.header.kind != "turn")
+        readable = self.governance.readable(caller, memories)
         texts = [c for c in readable if isinstance(c.payload, Text)]
         ours = [c for c in readable if c.blob and c.blob.fingerprint == self.host.digest]
         others = [c for c in readable if c.blob and c not in ours]
@@ -416,7 +437,8 @@ class MemOS:
     def turns(self, session: str, *, user: str | None = None) -> list[MemCube]:
         """The turns of a session in force, oldest first."""
         caller = self._caller(user).model_copy(update={"session_id": session})
-        return self.governance.readable(self._caller(user), self.sessions.turns(caller))
+        self.governance.permit(self._caller(user), Get(id=session))
+        return self.sessions.turns(caller)
 
     def cubes(self, *, form: Form | None = None, user: str | None = None) -> list[MemCube]:
         """Everything the user may see, of every state."""
@@ -500,12 +522,9 @@ class MemOS:
         own = [c for c in self.governance.readable(caller, self.vault.cubes()) if c.rights.owner == caller.user_id]
         texts = [c for c in own if isinstance(c.payload, Text) and c.state in LIVE]
         derived = [c for c in own if c.blob and c.header.kind != "turn"]  # a conversation's KV goes with its turns
-
-        def pays(segment: Segment) -> bool:
-            measured = self.config.scheduler.choice == "measured"
-            return not measured or self.scheduler.pays(segment, self.serving.costs, self._tokens)
-
-        moves = self.scheduler.plan(self._segments(texts), derived, _now(), pays)
+        moves = self.scheduler.plan(
+            self._segments(texts), derived, _now(), lambda segment: self.serving.pays(segment, self._tokens)
+        )
         return [self._carry_out(move, user, progress) for move in moves if not self._refused(move)]
 
     def _refused(self, move: Move) -> bool:
@@ -525,7 +544,12 @@ class MemOS:
                 done["cube"] = move.cube.id
                 give_up = self.demote if move.cube.state is State.ACTIVATED else self.delete  # stale: of no use again
                 give_up(move.cube.id, user=user)
-        except (GateRejected, NoProbes, Unsupported) as error:  # the plan was sound, the memory was not fit for it
+        except (
+            GateRejected,
+            NoProbes,
+            NoRoom,
+            Unsupported,
+        ) as error:  # the plan was sound, its memory unfit
             done["failed"] = str(error)
         return done
 

@@ -5,23 +5,27 @@ Wires the vault, the scheduler's choices and the host's memory; decides nothing 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from memos.config import Config, FidelityConfig
-from memos.cube import MemCube
-from memos.errors import CorruptBlob
+from memos.cube import Form, MemCube
+from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.measure import in_page_cache
 from memos.infrastructure.host.tiers import Tiers
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.cost_model import Costs, Lying
-from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Situation, Via
+from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation, Via
 
+log = logging.getLogger("memos")
 _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
 
 
@@ -32,6 +36,7 @@ class Serving:
         self._config, self._vault, self._scheduler, self._host = config, vault, scheduler, host
         self._tiers = Tiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
+        self._unmeasurable = False
 
     def request(
         self,
@@ -46,6 +51,9 @@ class Serving:
         keep: the answer's KV is wanted, so what it is read over must be exact.
         Raises CorruptBlob, FingerprintMismatch, NoRoom.
         """
+        released = self._host.released  # before anything is brought: what is let go of from here on is not kept
+        if keep:
+            admission = replace(admission, activations=_raw(admission))
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
@@ -53,7 +61,7 @@ class Serving:
         adapter = self.adapter(admission)
         memories = tuple(c.text for c in admission.cubes)
         fidelity = level or self._config.fidelity
-        return admission, Request(tuple(messages), memories, pasts, adapter, fidelity, keep=keep)
+        return admission, Request(tuple(messages), memories, pasts, adapter, fidelity, keep=keep, released=released)
 
     def adapter(self, admission: Admission) -> Path | None:
         """The folder of the admitted adapter. Raises CorruptBlob."""
@@ -71,15 +79,23 @@ class Serving:
         held = [self._tiers.held(_name(kv)) for kv in kvs]
         situation = Situation(
             costs=self.costs,
-            levels=[self._config.fidelity.model_copy(update={"level": "L0"})] if exact else self.levels(),
+            levels=self._exact_level() if exact else self.levels(),
             lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
             there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
             tokens=tokens,
             head=len(self._host.head),
             question=self._host.tokens_of(messages),
         )
-        forced = via == "activation" or self._config.scheduler.choice == "dearest"
+        forced = via == "activation" or not self._measures
         return self._scheduler.choose(admission, forced, situation)
+
+    def _exact_level(self) -> list[FidelityConfig]:
+        wanted = self._config.fidelity
+        return [] if wanted.level == "L4" else [wanted.model_copy(update={"level": "L0"})]
+
+    @property
+    def _measures(self) -> bool:
+        return self._config.scheduler.choice == "measured" and not self._unmeasurable
 
     def levels(self) -> list[FidelityConfig]:
         """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
@@ -87,13 +103,25 @@ class Serving:
 
     @cached_property
     def costs(self) -> Costs:
-        """What was measured on this machine, now or by an earlier process."""
-        key = self._key
-        known = self._vault.card(key) or _measured.get(key)
-        if known is None or f"disk {self._config.activation.codec}" not in known["load"]:
-            return self.measure()
-        _measured[key] = known
-        return Costs.model_validate(known)
+        """What was measured on this machine, now or by an earlier process. Where that cannot be, KV is used wherever
+        there is any."""
+        try:
+            if self._measures and self._host.capability.exact:
+                known = self._vault.card(self._key) or _measured.get(self._key)
+                if known is None or f"disk {self._config.activation.codec}" not in known["load"]:
+                    return self.measure()
+                _measured[self._key] = known
+                return Costs.model_validate(known)
+        except (MemosError, OSError, ValueError) as error:
+            log.warning("this machine is not measured, so KV is used wherever there is any: %s", error)
+            self._unmeasurable = True
+        size = self._host.kv_bytes if self._host.capability.exact else 0.0
+        return Costs(read=((1, 1e-9), (2, 2e-9)), bytes=size, gpu=self._host.model.device.type != "cpu")
+
+    def pays(self, segment: Segment, tokens: Callable[[str], int]) -> bool:
+        """Whether KV of a group is worth making, as far as that is known."""
+        costs = self.costs
+        return not self._measures or not self._host.capability.exact or self._scheduler.pays(segment, costs, tokens)
 
     def measure(self) -> Costs:
         """Measure this machine, and keep that."""
@@ -136,35 +164,49 @@ class Serving:
     def settle(self, admission: Admission, took: float) -> None:
         """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go
         to where it should stay."""
-        if admission.way:
+        if admission.way and self._measures:
             self.costs = self.costs.paced(admission.way, took)
-        held = [
-            Held(name, self._cubes[name], int(tokens * self.costs.bytes), tokens)
-            for name, tokens in self._tiers.lengths().items()
+        held, cubes = self._tiers.all(), dict(self._cubes)
+        kvs = [
+            Held(name, cubes[name], int(len(kv.ids) * self.costs.bytes), len(kv.ids))
+            for name, kv in held.items()
+            if name in cubes  # else it was let go of meanwhile
         ]
         if held:
-            self._tiers.settle(self._scheduler.place(held, self.costs, datetime.now(timezone.utc)))
+            self._tiers.settle(self._scheduler.place(kvs, self.costs, datetime.now(timezone.utc)))
 
     def release(self) -> None:
         """Let go of what is no longer in use, and of all that was made of it in memory."""
-        names = {*self._cubes, *self._host.adapters}
+        names = {*list(self._cubes), *self._host.adapters}
         if gone := names - self._vault.in_use(names):
-            self._let_go(gone)
+            self.let_go(gone)
 
     def failed(self, admission: Admission, error: Exception) -> None:
         """After a request that could not be answered with its KV: none of it stays in memory.
 
         Raises CorruptBlob, naming the cube and the way out, if that was why.
         """
-        self._let_go({_name(kv) for kv in admission.activations})
+        self.let_go({_name(kv) for kv in admission.activations})
         if isinstance(error, CorruptBlob):
             for kv in admission.activations:
                 self._blob_path(kv)
 
-    def _let_go(self, names: set[str]) -> None:
+    def let_go(self, names: set[str]) -> None:
+        """Of payloads in memory, by digest, and of all that was made of them."""
+        for name in names:
+            self._cubes.pop(name, None)
         self._tiers.drop(names)
-        self._cubes = {name: cube for name, cube in self._cubes.items() if name not in names}
         self._host.release()
+
+    def require_disk(self, more: int) -> None:
+        """Raises NoRoom if KV files may not take so many bytes more."""
+        most = self._config.scheduler.disk_kv_bytes
+        held = self._vault.held_bytes(Form.ACTIVATION)
+        if held + more > most:
+            raise NoRoom(
+                f"a KV cache of {more:,} bytes does not fit: {held:,} of {most:,} bytes are taken; "
+                f"demote what is no longer used, or raise scheduler.disk_kv_bytes"
+            )
 
     def _blob_path(self, cube: MemCube) -> Path:
         assert cube.blob
@@ -174,3 +216,8 @@ class Serving:
 def _name(cube: MemCube) -> str:
     assert cube.blob
     return cube.blob.sha256
+
+
+def _raw(admission: Admission) -> tuple[MemCube, ...]:
+    """The first of the KV caches, as far as they are stored bit by bit: of these alone exact KV can be grown."""
+    return tuple(takewhile(lambda kv: kv.blob is not None and kv.blob.codec == "raw", admission.activations))

@@ -38,11 +38,12 @@ class Transitions:
         lifecycle: MemLifecycle,
         reader: MemReader,
         host: Host,
+        require_disk: Callable[[int], None],
         config: DistilConfig,
         activation: ActivationConfig,
     ) -> None:
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
-        self._activation = activation
+        self._activation, self._require_disk = activation, require_disk
 
     def promote(self, form: Form, sources: Sequence[MemCube], progress: Progress) -> MemCube:
         """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote."""
@@ -100,6 +101,7 @@ class Transitions:
         activation = self._host.encode(memories)
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
         self._host.save_kv(activation, staged, self._activation.codec)
+        self._require_disk(staged.stat().st_size)
         stored = (self._host.load_kv(staged),)
         asked = Request(({"role": "user", "content": question},), memories, stored)
         near = self._host.nearness(asked)

@@ -14,6 +14,7 @@ from typing import Any
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text
+from memos.errors import Unsupported
 from memos.infrastructure.host.alternatives import forget
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.host import Host, Request
@@ -63,9 +64,12 @@ def bench_choice(host: Host, cases: int, repeats: int, seed: int, show: Show) ->
         costs = Costs.model_validate(host.measure(folder, CODECS))
         scheduler = MemScheduler(SchedulerConfig(), MemosPolicy(SchedulerConfig()))
         rng, rows = random.Random(seed), list[dict[str, Any]]()
+        drawn = 0
         while len(rows) < cases:
-            case = _drawn(rng, host)
+            case, drawn = _drawn(rng, host), drawn + 1
             if case is None:
+                if drawn > 1000 * (1 + len(rows)):
+                    raise Unsupported(f"no case fits {host.config.path}; {host.capability.verdict}")
                 continue
             row, costs = _row(host, scheduler, costs, case, folder, repeats)
             rows.append(row)

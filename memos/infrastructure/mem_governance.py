@@ -45,19 +45,32 @@ class MemGovernance:
         """The rule by itself, not audited; `right` is one of `ops.action`."""
         if right != "read":
             return caller.user_id == cube.rights.owner and caller.covers(cube.namespace)
-        granted = caller.covers(cube.namespace) or caller.user_id in cube.rights.readers
-        return granted and all(self._may_read_source(caller, source.id) for source in cube.sources)
+        return self._may_read(caller, cube, {})
 
-    def _may_read_source(self, caller: Namespace, id: str) -> bool:
+    def _may_read(self, caller: Namespace, cube: MemCube, known: dict[str, bool]) -> bool:
+        """known: what was found of other cubes, so that a long line of descent is walked once."""
+        if cube.id not in known:
+            granted = caller.covers(cube.namespace) or caller.user_id in cube.rights.readers
+            known[cube.id] = granted and all(self._may_read_source(caller, s.id, known) for s in cube.sources)
+        return known[cube.id]
+
+    def _may_read_source(self, caller: Namespace, id: str, known: dict[str, bool]) -> bool:
+        if id in known:
+            return known[id]
         try:
-            return self.may(caller, "read", self._vault.get(id))
+            return self._may_read(caller, self._vault.get(id), known)
         except NotFound:  # deleted since the cube was listed, and the cube with it
             return False
+
+    def visible(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
+        """Those that `caller` may read, in the order given; not audited."""
+        known: dict[str, bool] = {}
+        return [cube for cube in cubes if self._may_read(caller, cube, known)]
 
     def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
         given = list(cubes)
-        kept = [cube for cube in given if self.may(caller, "read", cube)]
+        kept = self.visible(caller, given)
         self._vault.audit(str(caller), "read", f"{len(kept)} of {len(given)} cubes", True, "search narrowed")
         return kept
 

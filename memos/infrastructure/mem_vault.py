@@ -185,6 +185,13 @@ class MemVault:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
         return _in_order(self._db.rows(_CURRENT + f"AND h.id IN ({_DERIVED})", json.dumps(ids)))
 
+    def held_bytes(self, form: Form) -> int:
+        """Bytes of the payloads of this form that are in use."""
+        sql = """SELECT ifnull(sum(json_extract(v.json, '$.payload.bytes')), 0) FROM versions v
+                 JOIN heads h ON h.id = v.id AND h.version = v.version WHERE h.form = ? AND h.state = ?"""
+        [(held,)] = self._db.rows(sql, form, State.ACTIVATED)
+        return int(held)
+
     def in_use(self, blobs: Iterable[str]) -> set[str]:
         """Those of the blobs, by sha256, that belong to a cube in use."""
         sql = f"""SELECT json_extract(v.json, '$.payload.sha256') AS sha256 FROM versions v

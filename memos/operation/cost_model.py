@@ -18,6 +18,7 @@ from memos.config import FidelityConfig
 from memos.cube import Frozen
 
 _FASTEST, _LEARN = 8.0, 0.3  # one request, which something may have disturbed, moves the pace by a part only
+_TELLING = 0.2  # the share of reading in a request from which on it tells how fast reading is
 
 
 @dataclass(frozen=True)
@@ -118,5 +119,7 @@ class Costs(Frozen):
     def paced(self, way: Way, took: float) -> Costs:
         """After a request that went this way: a machine that is busier than it was when it was measured is followed."""
         reading = (way.seconds - way.bringing) / self.pace
+        if reading * self.pace < _TELLING * way.seconds:
+            return self
         now = min(_FASTEST, max(1 / _FASTEST, (took - way.bringing) / max(1e-9, reading)))
         return self.model_copy(update={"pace": self.pace + _LEARN * (now - self.pace)})

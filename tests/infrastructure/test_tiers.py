@@ -17,7 +17,7 @@ from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.alternatives import forget
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv import Activation, Arriving, Layer, room_for
+from memos.infrastructure.host.kv import Activation, Arriving, Layer, join, room_for
 from memos.infrastructure.host.measure import in_page_cache
 from memos.infrastructure.host.tiers import Tiers
 
@@ -91,7 +91,7 @@ def test_views_and_continuations_of_what_arrives_are_those_of_what_is_there(host
     coming = Activation(kept.ids, Arriving(len(kept.layers), lambda n: kept.layers[n], CPU))
     head = coming.upto(5)
     assert isinstance(head.layers, Arriving) and head.ids == kept.ids[:5]
-    whole = head.then(coming.since(5))
+    whole = join([head, coming.since(5)])
     assert whole.digest() == kept.digest() and whole.ids == kept.ids
 
 
@@ -109,9 +109,16 @@ def test_memory_that_is_not_there_is_named(host: Host, kept: Activation) -> None
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
 
-def test_another_error_of_the_forward_is_left_as_it_is() -> None:
-    with pytest.raises(RuntimeError, match="shapes"), room_for("this request"):
-        raise RuntimeError("shapes do not fit")
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not fit"), NotImplementedError("Half"), RecursionError()])
+def test_another_error_of_the_forward_is_left_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, room_for("this request"):
+        raise error
+    assert raised.value is error
+
+
+def test_python_itself_may_be_out_of_memory() -> None:
+    with pytest.raises(NoRoom, match="no memory left for this request .MemoryError"), room_for("this request"):
+        raise MemoryError
 
 
 # files that continue others
@@ -120,7 +127,7 @@ def test_another_error_of_the_forward_is_left_as_it_is() -> None:
 def test_a_file_continues_only_what_it_was_written_after(host: Host, kept: Activation, tmp_path: Path) -> None:
     host.save_kv(kept.since(6), tmp_path / "kv", after=kept.ids[:6])
     own = host.load_kv(tmp_path / "kv", kept.ids[:6])
-    assert kept.upto(6).then(own).digest() == kept.digest()
+    assert join([kept.upto(6), own]).digest() == kept.digest()
     for other in ((), kept.ids[:5], (*kept.ids[:5], 0)):
         with pytest.raises(FingerprintMismatch, match="continues other tokens"):
             host.load_kv(tmp_path / "kv", other)
@@ -170,7 +177,7 @@ def test_what_was_brought_is_not_loaded_again(kept: Activation) -> None:
 
     for _ in range(3):
         assert tiers.bring("a", load) is kept
-    assert (loads, tiers.tier("a"), tiers.tier("b"), tiers.lengths()) == (1, "host", "disk", {"a": len(kept.ids)})
+    assert (loads, tiers.tier("a"), tiers.tier("b"), tiers.all()) == (1, "host", "disk", {"a": kept})
     tiers.settle({"a": "host"})
     assert tiers.held("a") is kept
     tiers.settle({})

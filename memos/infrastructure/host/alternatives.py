@@ -55,7 +55,8 @@ def raw_read(path: Path, cold: bool) -> float:
 
 
 def forget(path: Path) -> None:
-    """Drop the file from the page cache."""
+    """Drop the file from the page cache, where the system lets one."""
     with path.open("rb") as f:
         os.fsync(f.fileno())
-        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

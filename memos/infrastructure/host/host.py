@@ -53,7 +53,8 @@ class Request:
 
     `pasts` are KV of the first of `memories`, in order; `fidelity` says how several of them are put together;
     `adapter` is a folder made by `distil`. `talk` is KV of an earlier prompt of the same conversation, used as far as
-    this prompt begins alike; `keep`: the answer brings its own KV, for the next one.
+    this prompt begins alike; `keep`: the answer brings its own KV, for the next one. `released` is the host's own count
+    from before the payloads were brought: what was let go of since is not kept.
     """
 
     messages: tuple[Message, ...]
@@ -63,6 +64,7 @@ class Request:
     fidelity: FidelityConfig = _EXACT
     talk: Activation | None = None
     keep: bool = False
+    released: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Host:
         # frequencies that change with the length of a text belong to one request at a time too
         self._limit = limit_of(model.config)
         self._alone: AbstractContextManager[Any] = threading.RLock() if self._limit else nullcontext()
-        self._prefixes, self._prefix_lock, self._released = PrefixTree(), threading.Lock(), 0
+        self._prefixes, self._prefix_lock, self.released = PrefixTree(), threading.Lock(), 0
 
     @classmethod
     def load(cls, config: ModelConfig) -> Host:
@@ -192,7 +194,8 @@ class Host:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
         with self._model_with(request.adapter) as model:
-            row, released = self._row(request, decode, alone=True), self._released
+            released = self.released if request.released is None else request.released
+            row = self._row(request, decode, alone=True)
             pieces = self.decoder.stream(model, [row], decode, began)
             while True:
                 try:
@@ -282,7 +285,7 @@ class Host:
         """L0: what was asked together before is there; the rest is encoded after it, unless the row is alone."""
         path = self._path(pasts)
         with self._prefix_lock:
-            self._prefixes.limit, released = fidelity.prefix_bytes, self._released
+            self._prefixes.limit, released = fidelity.prefix_bytes, self.released
             there, held = self._prefixes.longest(path, pasts[0])
         if held is None:
             there, held = 1, pasts[0]
@@ -296,7 +299,7 @@ class Host:
         path = self._path(pasts)
         lengths = list(accumulate(map(len, path)))
         with self._prefix_lock:
-            if self._released == released:
+            if self.released == released:
                 self._prefixes.keep(path, pasts[0], lengths, held.upto(lengths[-1]))
 
     def _renewed(self, request: Request, held: Activation, ids: Sequence[int]) -> tuple[int, ...]:
@@ -326,6 +329,12 @@ class Host:
             return examine(self.model)
 
     @cached_property
+    def kv_bytes(self) -> int:
+        """Bytes of KV that a token takes in memory. Raises Unsupported."""
+        with self._alone:
+            return encode(self.model, [0]).bytes
+
+    @cached_property
     def head(self) -> tuple[int, ...]:
         """The tokens before the first memory: every KV cache begins with them."""
         return self.prompts.prefix(["x"])[: -len(self.prompts.line("x"))]
@@ -348,13 +357,17 @@ class Host:
         """What reading text and bringing KV takes here, as the scheduler's cost model wants it; files go to folder."""
         with self._alone:
             figures = measure(self.model, self.capability, self.decoder.context, lambda: self._reader)
-            load = {
-                f"{place} {codec}": seconds
-                for codec in codecs
-                for place, seconds in measure_loads(
-                    self.model, figures["read"][-1][0], folder, partial(self.save_kv, codec=codec), self.load_kv
-                ).items()
-            }
+            load = (
+                {}
+                if not self.capability.exact
+                else {
+                    f"{place} {codec}": seconds
+                    for codec in codecs
+                    for place, seconds in measure_loads(
+                        self.model, figures["read"][-1][0], folder, partial(self.save_kv, codec=codec), self.load_kv
+                    ).items()
+                }
+            )
         return figures | {"gpu": self.model.device.type != "cpu", "load": load}
 
     @property
@@ -379,7 +392,7 @@ class Host:
             self._adapted = None
         with self._prefix_lock:
             self._prefixes.clear()
-            self._released += 1
+            self.released += 1
 
     # -- activation ----------------------------------------------------------------------------------------
 

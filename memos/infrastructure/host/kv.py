@@ -27,11 +27,12 @@ def room_for(what: str) -> Iterator[None]:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        told = (str(error).splitlines() or [type(error).__name__])[0][:120]
         # on a CPU torch raises a plain RuntimeError, which only its words tell from others
-        if type(error) is RuntimeError and "allocate memory" not in str(error):
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
             raise
         raise NoRoom(
-            f"there is no memory left for {what} ({str(error).splitlines()[0][:120]}); "
+            f"there is no memory left for {what} ({told}); "
             f"set scheduler.device_kv_bytes or host_kv_bytes lower, or ask via plaintext"
         ) from error
 
@@ -116,15 +117,6 @@ class Activation:
         """What comes after so many tokens, as a view."""
         return Activation(self.ids[tokens:], tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers))
 
-    def then(self, later: Activation) -> Activation:
-        """This, and after it what was read after it."""
-
-        def both(n: int) -> Layer:
-            (k, v), (later_k, later_v) = self.layers[n], later.layers[n]
-            return torch.cat([k, later_k], -2), torch.cat([v, later_v], -2)
-
-        return Activation(self.ids + later.ids, later._each(both))
-
     def _each(self, layer: Callable[[int], Layer]) -> Sequence[Layer]:
         """Layers made of these: when they arrive, where they are on their way."""
         if isinstance(self.layers, Arriving):
@@ -159,6 +151,20 @@ class Activation:
         cache = DynamicCache()
         cache.layers.extend(_Awaited(self.layers, n, len(self.ids)) for n in range(len(self.layers)))
         return cache
+
+
+def join(pieces: Sequence[Activation]) -> Activation:
+    """Several, each of which was read after those before it, as one; in the background."""
+    if len(pieces) == 1:
+        return pieces[0]
+
+    def whole(n: int) -> Layer:
+        keys, values = zip(*(piece.layers[n] for piece in pieces), strict=True)
+        return torch.cat(keys, -2), torch.cat(values, -2)
+
+    layers = pieces[0].layers
+    device = layers.device if isinstance(layers, Arriving) else layers[0][0].device
+    return Activation(tuple(i for piece in pieces for i in piece.ids), Arriving(len(layers), whole, device))
 
 
 class _Awaited(DynamicLayer):

@@ -44,7 +44,7 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
 
     lengths, took = list[int](), 0.0
     for length in _LENGTHS:  # warms up too
-        if len(lengths) > 1 and (length + _MANY > most or took > _LONG_S):
+        if len(lengths) > 1 and (length + _MANY + _FEW > most or took > _LONG_S):
             break
         took = _seconds(model, partial(forward, length))
         lengths.append(length)
@@ -90,7 +90,7 @@ def measure_loads(
     disk: its file, to be read from the disk; cache: the file, in the page cache; host: memory beside a GPU's.
     """
     path = folder / "measure.safetensors"
-    sizes = (16, max(64, tokens))
+    sizes = (8, max(32, tokens))
     seconds: dict[str, list[float]] = {}
     for length in sizes:
         kept = encode(model, [n % 97 + 1 for n in range(length)])
@@ -99,7 +99,9 @@ def measure_loads(
         ways: dict[str, Callable[[], Activation]] = {"cache": lambda: load(path), "disk": lambda: load(path)}
         if model.device.type != "cpu":
             ways["host"] = partial(kept.on("cpu").on, model.device)
-        works = {place: partial(_until_there, way, path if place == "disk" else None) for place, way in ways.items()}
+        works = {
+            place: partial(_until_there, model, way, path if place == "disk" else None) for place, way in ways.items()
+        }
         for place, took in _in_turn(model, works).items():
             seconds.setdefault(place, []).append(took)
         path.unlink()
@@ -110,14 +112,14 @@ def measure_loads(
     return out
 
 
-def _until_there(way: Callable[[], Activation], cold: Path | None) -> float:
+def _until_there(model: Any, way: Callable[[], Activation], cold: Path | None) -> float:
     """Seconds, without those that the file takes to be cold."""
     if cold:
         forget(cold)
-    began = time.perf_counter()
+    began = now(model)
     for _ in way().layers:
         pass
-    return time.perf_counter() - began
+    return now(model) - began
 
 
 def in_page_cache(path: Path) -> bool:
