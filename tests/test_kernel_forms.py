@@ -12,7 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from memos.errors import (
     InputError,
     MemosError,
     NoProbes,
+    NoRoom,
     NotFound,
 )
 from memos.infrastructure.host.host import Request
@@ -61,7 +63,9 @@ class BriefReader(MemReader):
 def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
     """A kernel over this vault, with the model that another one has loaded."""
     given = {"model": model.host.model, "tokenizer": model.host.tokenizer} if model else {}
-    kernel = MemOS(Config(**{"distil": BRIEF} | config), vault=vault, **given)
+    # what is fastest on this machine at this moment is not what is tested here
+    settings = {"distil": BRIEF, "scheduler": SchedulerConfig(choice="dearest")} | config
+    kernel = MemOS(Config(**settings), vault=vault, **given)
     kernel.reader = BriefReader()
     return kernel
 
@@ -305,7 +309,8 @@ def another_model() -> PreTrainedModel:
 def test_a_model_that_is_already_loaded_is_wrapped(memos: MemOS, tmp_path: Path) -> None:
     folder = model_path(SMALL_MODEL)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    with MemOS(model=model, tokenizer=AutoTokenizer.from_pretrained(folder), vault=tmp_path) as kernel:
+    config = Config(scheduler=SchedulerConfig(choice="dearest"))
+    with MemOS(config, model=model, tokenizer=AutoTokenizer.from_pretrained(folder), vault=tmp_path) as kernel:
         assert kernel.host.model is model
         asked = Request(({"role": "user", "content": ASKED},), ("Mira: I live in Lisbon.",))
         assert_close(kernel.host.logits(asked), memos.host.logits(asked))
@@ -535,7 +540,9 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
     memos: MemOS, ada: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The context holds the texts that are admitted, but not all caches."""
-    with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(segments=2, prompt_tokens=16)) as kernel:
+    with opened(
+        tmp_path / "vault", memos, scheduler=SchedulerConfig(segments=2, prompt_tokens=16, choice="dearest")
+    ) as kernel:
         two_groups(kernel, ada)
         full = kernel.host.decoder.context
         kernel.host.decoder.context = 80
@@ -563,3 +570,54 @@ def test_a_listener_that_fails_leaves_the_model_free(memos: MemOS, ada: str, tmp
         other.start()
         other.join(20)
         assert not other.is_alive() and kept.value
+
+
+def test_where_the_machine_cannot_be_measured_kv_is_used_wherever_there_is_any(
+    memos: MemOS,
+    ada: str,
+    tmp_path: Path,
+    full_disk: Callable[[], AbstractContextManager[None]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig()) as kernel:
+        kernel.promote(talk(kernel, ada), "activation", user=ada)
+        monkeypatch.setattr("memos.serving._measured", {})
+        with full_disk(), caplog.at_level(logging.WARNING):
+            reply = kernel.ask(ASKED, user=ada)
+        assert reply.admission.form is Form.ACTIVATION and reply.text == "Lisbon"
+        assert "this machine is not measured" in caplog.text
+
+
+def test_an_over_full_disk_tier_is_named_and_nothing_is_lost(memos: MemOS, ada: str, tmp_path: Path) -> None:
+    with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(disk_kv_bytes=1000)) as kernel:
+        ids = talk(kernel, ada)
+        with pytest.raises(NoRoom, match="0 of 1,000 bytes are taken; demote .* raise scheduler.disk_kv_bytes"):
+            kernel.promote(ids, "activation", user=ada)
+        assert files(kernel) == set()
+        assert kernel.ask(ASKED, user=ada).text == "Lisbon"
+
+
+def test_an_over_full_memory_tier_is_answered_from_text_unless_forbidden(
+    memos: MemOS, ada: str, tmp_path: Path
+) -> None:
+    with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(host_kv_bytes=1000, choice="dearest")) as kernel:
+        kernel.promote(talk(kernel, ada), "activation", user=ada)
+        reply = kernel.ask(ASKED, user=ada)
+        assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
+        with pytest.raises(NoRoom, match="does not fit the 1,000 bytes that it may take of memory; ask via plaintext"):
+            kernel.ask(ASKED, via="activation", user=ada)
+
+
+def test_memory_that_runs_out_on_the_way_is_answered_from_text(
+    memos: MemOS, ada: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The allocator refuses while the layers come, as a device that is full does."""
+    with opened(tmp_path / "vault", memos) as kernel:
+        kernel.promote(talk(kernel, ada), "activation", user=ada)
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+            patch.setattr("memos.infrastructure.host.kv_file.unpack", lambda *_: torch.empty(1 << 60))
+            reply = kernel.ask(ASKED, user=ada)
+        assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
+        assert "answering from text: there is no memory left for a KV cache" in caplog.text
+        assert kernel.ask(ASKED, user=ada).admission.form is Form.ACTIVATION  # there is room again

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import AutoModelForCausalLM, GPT2Config
 
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.alternatives import forget
+from memos.infrastructure.host.architectures import tiny
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation, Arriving, Layer, join, room_for
 from memos.infrastructure.host.measure import in_page_cache
@@ -233,3 +235,46 @@ def test_an_answer_brings_the_kv_of_what_was_read(host: Host, kept: Activation, 
         n = k2.shape[-2]
         assert_close(k[..., :n, :], k2, atol=1e-4, rtol=1e-4)
         assert_close(v[..., :n, :], v2, atol=1e-4, rtol=1e-4)
+
+
+# this machine, measured
+
+
+@pytest.mark.parametrize("positions", [64, 100, 164, 600])
+def test_a_model_with_few_positions_is_measured_within_them(host: Host, tmp_path: Path, positions: int) -> None:
+    config = GPT2Config(vocab_size=len(host.tokenizer), n_embd=32, n_layer=2, n_head=4, n_positions=positions)
+    few = Host(AutoModelForCausalLM.from_config(config).eval(), host.tokenizer)
+    figures = few.measure(tmp_path, ("raw",))
+    assert len(figures["read"]) >= 2 and all(seconds > 0 for _, seconds in figures["read"])
+    assert figures["load"].keys() == {"cache raw", "disk raw"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_kv_is_measured_reading(host: Host, tmp_path: Path) -> None:
+    hybrid = Host(tiny("jamba, hybrid"), host.tokenizer)
+    assert not hybrid.capability.exact
+    figures = hybrid.measure(tmp_path, ("raw",))
+    assert figures["load"] == {} and len(figures["read"]) >= 2
+
+
+def test_tiers_hold_under_many_threads(kept: Activation) -> None:
+    """Nothing is lost, nothing comes back that was dropped, and nobody stumbles over somebody else's change."""
+    tiers, failed = Tiers(CPU), list[BaseException]()
+
+    def work(n: int) -> None:
+        try:
+            for turn in range(300):
+                tiers.bring(f"{turn % 7}", lambda: kept)
+                tiers.settle({name: "host" for name in tiers.all() if name != f"{n}"})
+                tiers.drop({f"{(turn + n) % 7}"})
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    tiers.drop(set(tiers.all()))
+    assert tiers.all() == {}

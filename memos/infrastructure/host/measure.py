@@ -50,8 +50,11 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
         lengths.append(length)
     longest = lengths[-1]
     works: dict[str, Callable[[], object]] = {f"read {n}": partial(forward, n) for n in lengths}
+    room = longest + _MANY + _FEW <= most  # for a question after what is kept
     if can.exact:
-        kept, question = encode(model, ids[:longest]), ids[:_MANY]
+        kept = encode(model, ids[:longest])
+    if can.exact and room:
+        question = ids[:_MANY]
         rows = range(longest - _FEW, longest)
         works |= {f"after {n}": partial(forward, n, kept) for n in (_FEW, _MANY, _MANY + _FEW)}
         if motion := can.motion:
@@ -67,8 +70,8 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
     read = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
     figures: dict[str, Any] = {"read": read}
     if can.exact:
-        told = longest >= _TELLING
-        few, many = (s[f"after {n}"] - _between(read, n) for n in (_FEW, _MANY))
+        told = room and longest >= _TELLING
+        few, many = (s[f"after {n}"] - _between(read, n) if room else 0.0 for n in (_FEW, _MANY))
         attend = told * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
         figures |= {
             "attend": attend,
@@ -76,8 +79,8 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
             "bytes": kept.bytes / longest,
             "layers": len(kept.layers),
             "move": s.get("move", 0.0) / (2 * longest),
-            "renew": told * max(0.0, s.get("renew", 0.0) - s[f"after {_MANY + _FEW}"]) / longest,
-            "look": told * max(0.0, s.get("look", 0.0) - s[f"after {_MANY}"]) / (longest * _MANY),
+            "renew": told * max(0.0, s.get("renew", 0.0) - s.get(f"after {_MANY + _FEW}", 0.0)) / longest,
+            "look": told * max(0.0, s.get("look", 0.0) - s.get(f"after {_MANY}", 0.0)) / (longest * _MANY),
         }
     return figures
 
