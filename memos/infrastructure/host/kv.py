@@ -38,7 +38,9 @@ def room_for(what: str) -> Iterator[None]:
 
 
 Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values
-_one_by_one = ThreadPoolExecutor(1, "memos-kv")  # one disk and one bus: two transfers at once finish no sooner
+# Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
+# way, but of earlier ones only, so that one of the two can always go on.
+_bringers = ThreadPoolExecutor(2, "memos-kv")
 
 
 class Arriving(Sequence[Layer]):
@@ -52,7 +54,7 @@ class Arriving(Sequence[Layer]):
         self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._coming: list[Future[tuple[Layer, Any]]] = [
-            _one_by_one.submit(self._brought, bring, n) for n in range(layers)
+            _bringers.submit(self._brought, bring, n) for n in range(layers)
         ]
 
     def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, Any]:

@@ -7,6 +7,7 @@ header tells, before anything is read; a layer, before it is used.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
@@ -94,6 +95,8 @@ def load_activation(
             raise _damaged(path)
         ids, sums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
         file = path.open("rb", buffering=0)  # one for all layers: the system reads ahead in it
+        if hasattr(os, "posix_fadvise"):  # the system reads further ahead then
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         places = _places(file)
         if list(places) != [f"layers.{n:03d}" for n in range(len(sums))]:
             raise _damaged(path)
@@ -107,10 +110,13 @@ def load_activation(
     with room_for("a KV cache"):
         content = torch.empty(max(end for parts in places.values() for _, end, *_ in parts.values()), dtype=torch.uint8)
 
+    read = list[int]()
+
     def bring(n: int) -> Layer:
         try:
             stored = _read(file, places[f"layers.{n:03d}"], content)
-            if n + 1 == len(sums):
+            read.append(n)
+            if len(read) == len(sums):
                 file.close()
         except (OSError, ValueError) as error:  # gone, or cut short, since its header was read
             raise _damaged(path) from error
@@ -164,9 +170,8 @@ def _read(file: FileIO, places: dict[str, _Place], into: torch.Tensor) -> Parts:
             runs.append((first, end))
     memory = into.numpy().data
     for first, end in runs:
-        file.seek(first)
         got = first
-        while got < end and (more := file.readinto(memory[got:end])):  # a call reads 2 GiB at most
+        while got < end and (more := os.preadv(file.fileno(), [memory[got:end]], got)):  # a call reads 2 GiB at most
             got += more
         if got < end:
             raise ValueError(f"{file.name} ends early")
