@@ -11,14 +11,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import takewhile
 from typing import Any
 
 from memos.config import DecodeConfig
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv import Activation, join
+from memos.infrastructure.host.kv import Activation, alike, join
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.mem_lifecycle import GONE, MemLifecycle
@@ -121,7 +120,7 @@ class Sessions:
     def _keep_kv(self, session: Namespace, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
         before = self._serving.held(chain[-1]) if chain else None
-        after = _alike(before.ids, kv.ids) if before else 0
+        after = alike(before.ids, kv.ids) if before else 0
         if before and after < len(before.ids) // 2:  # another beginning: not worth being joined to
             after = 0
         own = kv.since(after)
@@ -209,11 +208,6 @@ def _new(talk: Talk, admission: Admission) -> tuple[str, ...]:
     """Memories that the conversation has not shown yet."""
     shown = {text for turn in talk.earlier for text in _turn(turn).shown}
     return tuple(c.text for c in admission.cubes if c.text not in shown)
-
-
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _cube(id: str, session: Namespace, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]) -> MemCube:

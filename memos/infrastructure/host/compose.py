@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from memos.infrastructure.host.kv import Activation, require_finite
+from memos.infrastructure.host.kv import Activation, alike, require_finite
 from memos.infrastructure.host.rope import Motion
 
 Path = tuple[tuple[int, ...], ...]  # the ids of each piece
@@ -109,7 +108,7 @@ class PrefixTree:
         for other, (grown_from, _, _) in self._kept.items():
             if grown_from is not first:  # the same text from a file in another codec is other KV
                 continue
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
+            same = alike(path, other)
             if same > best:
                 best, found = same, other
         if found is None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
-from memos.infrastructure.host.kv import Activation, encode, room_for
+from memos.infrastructure.host.kv import Activation, alike, encode, room_for
 from memos.infrastructure.host.kv_file import load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
 from memos.infrastructure.host.measure import measure, measure_loads
@@ -234,7 +234,7 @@ class Host:
         )
         ids, heard = prompt.prefix + prompt.tail, 0
         if keep and request.talk:
-            heard = min(_alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
+            heard = min(alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
         if request.talk and heard > sum(len(past.ids) for past in request.pasts):
             return Row(ids[heard:], request.talk.upto(heard), keep=True)
         if not request.pasts or request.fidelity.level == "L4":
@@ -543,11 +543,6 @@ class Host:
             gone, _ = self._resident.popitem(last=False)
             self._adapted.delete_adapter(gone)
         return self._adapted
-
-
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _probe(contrast: Contrast) -> Probe:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -153,6 +154,11 @@ class Activation:
         cache = DynamicCache()
         cache.layers.extend(_Awaited(self.layers, n, len(self.ids)) for n in range(len(self.layers)))
         return cache
+
+
+def alike(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many items two begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def join(pieces: Sequence[Activation]) -> Activation:
