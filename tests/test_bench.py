@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
+from memos.bench.adapters import DISTINCT, bench_adapters
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose, least_share
@@ -16,7 +17,7 @@ from memos.bench.ttft import bench_ttft
 from memos.config import ModelConfig
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
-from memos.interface.report import choice_table, kv_io_table, levels_table, ttft_table
+from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, ttft_table
 
 SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
 
@@ -87,6 +88,14 @@ def test_the_time_to_the_first_token_is_measured_in_each_tier(host: Host) -> Non
         assert row["saved"] == pytest.approx(1 - row["ours_ms"] / row["full_ms"])
         assert all(math.isfinite(row[name]) and row[name] > 0 for name in ("full_ms", "reuse_ms", "floor_ms"))
     assert ttft_table(report).row_count == 4
+
+
+def test_adapters_are_compared_with_the_base(host: Host) -> None:
+    report = bench_adapters(host, (2, 4), 1, 0, Shown()) | SURROUNDED
+    assert [(r["known"], r["distinct_in_batch"]) for r in report["rows"]] == [(k, n) for k in (2, 4) for n in DISTINCT]
+    assert all(r[name] > 0 for r in report["rows"] for name in ("ms", "new_mix_ms", "base_ms"))
+    assert 0 < report["switch_in_memory_ms"] < report["switch_ms"]
+    assert adapters_table(report).row_count == len(report["rows"])
 
 
 def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path: Path) -> None:

@@ -90,6 +90,27 @@ def bench_choice(
     _print(choice_table(report))
 
 
+@bench.command("adapters")
+def bench_adapters(
+    json: Json = None,
+    model: Model = "memos-small",
+    known: Annotated[list[int] | None, typer.Option(min=1, help="adapters there are; may be given again")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 7,
+    seed: Seed = 0,
+) -> None:
+    """Many adapters in one batch of 8 requests, against the same batch of the base model."""
+    from memos.bench import measured
+    from memos.bench.adapters import KNOWN
+    from memos.bench.adapters import bench_adapters as measure
+    from memos.interface.report import adapters_table
+
+    with progress_bars() as show:
+        report = measured(
+            "adapters", json, model, seed, lambda host: measure(host, known or KNOWN, repeats, seed, show)
+        )
+    _print(adapters_table(report))
+
+
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,

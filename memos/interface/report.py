@@ -146,3 +146,16 @@ def choice_table(report: dict[str, Any]) -> Table:
         times = (f"{r[name]:.1f}" for name in ("chosen_ms", "best_ms", "full_ms"))
         table.add_row(r["place"], r["codec"], str(r["memory"]), str(r["question"]), r["chosen"], r["best"], *times)
     return table
+
+
+def adapters_table(report: dict[str, Any]) -> Table:
+    """What different adapters in one batch cost."""
+    title = (
+        f"{report['batch']} requests in a batch on {report['model']['path']}, {report['device']}; another adapter is "
+        f"active in {report['switch_ms']:.1f} ms from its files, {report['switch_in_memory_ms']:.2f} ms from memory"
+    )
+    table = _table(title, "known", "distinct", "ms", "new mix ms", "base ms", "times")
+    for r in report["rows"]:
+        times = (*(f"{r[name]:.1f}" for name in ("ms", "new_mix_ms", "base_ms")), f"{r['ms'] / r['base_ms']:.2f}")
+        table.add_row(str(r["known"]), str(r["distinct_in_batch"]), *times)
+    return table

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, PreTrainedConfig
 
@@ -360,8 +361,8 @@ def test_beams_under_an_adapter_are_the_adapted_models(host: Host, tmp_path: Pat
                 parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(0))
     lora.save_adapter(student, tmp_path, {"fingerprint": host.fingerprint})
     request = Request(ASKED, adapter=tmp_path)
-    with host._model_with(tmp_path) as adapted:
-        expected = by_transformers(host.decoder, adapted, full_prompt(host, request), config)
+    adapted = PeftModel.from_pretrained(lora.twin(host.model), str(tmp_path)).eval()
+    expected = by_transformers(host.decoder, adapted, full_prompt(host, request), config)
     assert host.answer(request, config).ids == expected != host.answer(Request(ASKED), config).ids
 
 

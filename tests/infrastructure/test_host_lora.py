@@ -22,8 +22,8 @@ from transformers import AutoModelForCausalLM
 from memos.config import DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.cube import Blob, Contrast, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, HostError, NoProbes, Unsupported
-from memos.infrastructure.host import lora
-from memos.infrastructure.host.host import RESIDENT_ADAPTERS, Host, Lesson, Request
+from memos.infrastructure.host import adapters, lora
+from memos.infrastructure.host.host import Host, Lesson, Request
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
 from memos.infrastructure.mem_vault import MemVault
 
@@ -114,8 +114,8 @@ def adapter(made: Made, tmp_path: Path) -> Path:
 
 def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
     ids = torch.tensor([host._prompt(question)], device=host.model.device)
-    with host._model_with(folder) as model, torch.inference_mode():
-        return model(ids).logits.float().cpu()
+    with torch.inference_mode():
+        return host._model_of([folder])(input_ids=ids).logits.float().cpu()
 
 
 # the folder
@@ -128,7 +128,7 @@ def test_plain_peft_loads_the_adapter_with_the_same_logits(host: Host, made: Mad
     with torch.inference_mode():
         base = fresh(ids).logits
         plain = PeftModel.from_pretrained(fresh, str(made.folder)).eval()(ids).logits
-    assert_close(plain, adapted_logits(host, made.folder, "Where does Mira live?"), atol=1e-5, rtol=0)
+    assert_close(plain, adapted_logits(host, made.folder, "Where does Mira live?"), atol=5e-5, rtol=0)
     assert (plain - base).abs().max() > 1e-2  # it does something
 
 
@@ -222,12 +222,15 @@ def test_an_adapter_speaks_for_the_requests_that_name_it_alone(host: Host, made:
     assert (own - other).abs().max() > 1e-2
 
 
-def test_more_adapters_are_served_than_are_held(host: Host, made: Made, tmp_path: Path) -> None:
+def test_more_adapters_are_served_than_are_held(
+    host: Host, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapters, "IN_MEMORY", 4)
     expected = adapted_logits(host, made.folder, "Tom's job?")
-    folders = [Path(shutil.copytree(made.folder, tmp_path / f"many{n}")) for n in range(RESIDENT_ADAPTERS + 2)]
+    folders = [Path(shutil.copytree(made.folder, tmp_path / f"many{n}")) for n in range(6)]
     for folder in (*folders, folders[0]):
         assert_close(adapted_logits(host, folder, "Tom's job?"), expected, atol=1e-5, rtol=0)
-        assert len(host._resident) <= RESIDENT_ADAPTERS
+        assert len(host.adapters) <= 4
 
 
 def test_kv_and_an_adapter_do_not_go_together(host: Host, made: Made) -> None:
@@ -312,7 +315,7 @@ def test_a_damaged_adapter_is_refused_and_harms_no_other(
         adapted_logits(Host(host.model, host.tokenizer) if first else host, adapter, "Tom's job?")
     if expected is not None:
         assert_close(adapted_logits(host, made.folder, "Tom's job?"), expected, atol=1e-6, rtol=0)
-        assert adapter.name not in host._resident
+        assert adapter.name not in host.adapters
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

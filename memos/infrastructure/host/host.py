@@ -11,10 +11,8 @@ import hashlib
 import json
 import os
 import platform
-import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -24,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.cube import Contrast, Probe
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes, Unsupported
 from memos.infrastructure.host import lora
+from memos.infrastructure.host.adapters import Adapters
 from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
@@ -41,7 +39,6 @@ from memos.infrastructure.host.load import fingerprint_parts, load_model, model_
 from memos.infrastructure.host.measure import measure, measure_loads
 from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
-RESIDENT_ADAPTERS = 8
 _GREEDY_BATCH = 32
 _EXACT = FidelityConfig(level="L0")
 _ONE = DecodeConfig(max_new_tokens=1)
@@ -102,10 +99,6 @@ class Host:
         self.decoder = Decoder(tokenizer, model, self.prompts.stop)
         self.fingerprint = fingerprint_parts(model, tokenizer, self.prompts.identity)
         self.digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
-        self._adapted: PeftModel | None = None  # the twin that serves adapters; made with the first one
-        self._resident: OrderedDict[str, Path] = OrderedDict()
-        # peft's active adapter belongs to one request at a time; of one thread, so that who reads a stream may release
-        self._adapter_lock = threading.RLock()
         # frequencies that change with the length of a text belong to one request at a time too
         self._limit = limit_of(model.config)
         self._alone: AbstractContextManager[Any] = threading.RLock() if self._limit else nullcontext()
@@ -166,37 +159,40 @@ class Host:
                 return done.value
 
     def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
-        """Answers of a batch in its order, each as if asked alone; requests with one adapter share a forward."""
+        """Answers of a batch in its order, each as if asked alone, whatever adapters the requests name."""
         out: dict[int, Completion] = {}
-        for adapter in dict.fromkeys(r.adapter for r in requests):
-            began = time.perf_counter()
-            group = [n for n, r in enumerate(requests) if r.adapter == adapter]
-            with self._model_with(adapter) as model:
-                rows = {n: self._row(requests[n], decode) for n in group}
-                for batch in self._batches(rows):
-                    done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
-                    out |= zip(batch, done, strict=True)
+        began = time.perf_counter()
+        with self._machine():
+            rows = {n: self._row(request, decode) for n, request in enumerate(requests)}
+            for batch in self._batches(rows, [r.adapter for r in requests], decode):
+                model = self._model_of([requests[n].adapter for n in batch])
+                done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
+                out |= zip(batch, done, strict=True)
         return [out[n] for n in range(len(requests))]
 
-    def _batches(self, rows: dict[int, Row]) -> Iterable[list[int]]:
+    def _batches(
+        self, rows: dict[int, Row], adapters: Sequence[Path | None], decode: DecodeConfig
+    ) -> Iterable[list[int]]:
         """Rows that can share a forward without changing one another's answers."""
+        # beams come and go as rows of their own; experts see tokens, not rows
+        apart = decode.beams > 1 or self._experts
         out: dict[object, list[int]] = {}
         for n, row in rows.items():
-            key: object = "together"
+            key: object = adapters[n] if apart else None
             if row.renewed or row.keep or self._limit:  # a mask of its own; frequencies by the longest row
                 key = ("alone", n)
             elif row.past and not self.capability.batches:  # no padding between a cache and its question
-                key = ("tokens", len(row.ids))
+                key = ("tokens", len(row.ids), key)
             out.setdefault(key, []).append(n)
         return out.values()
 
     def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, Completion]:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
-        with self._model_with(request.adapter) as model:
+        with self._machine():
             released = self.released if request.released is None else request.released
             row = self._row(request, decode, alone=True)
-            pieces = self.decoder.stream(model, [row], decode, began)
+            pieces = self.decoder.stream(self._model_of([request.adapter]), [row], decode, began)
             while True:
                 try:
                     yield next(pieces)[1]
@@ -208,15 +204,23 @@ class Host:
             return done
 
     @contextmanager
-    def _model_with(self, adapter: Path | None) -> Iterator[torch.nn.Module]:
-        """The model to answer with: the base, or the serving twin with this adapter, to itself."""
-        with room_for("this request"):
-            if adapter is None:
-                with self._alone:
-                    yield self.model
-                return
-            with self._adapter_lock:
-                yield self._serving(adapter)
+    def _machine(self) -> Iterator[None]:
+        """The model, to itself where requests would disturb each other. Raises NoRoom for what runs out of memory."""
+        with room_for("this request"), self._alone:
+            yield
+
+    def _model_of(self, adapters: Sequence[Path | None]) -> Any:
+        """The model to answer rows with: the base, or the twin under the adapter of each row."""
+        return self._adapters.model(adapters) if any(adapters) else self.model
+
+    @cached_property
+    def _adapters(self) -> Adapters:
+        return Adapters(self.model, self.fingerprint)
+
+    @cached_property
+    def _experts(self) -> bool:
+        config = self.model.config.get_text_config()
+        return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
 
     def _row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> Row:
         """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow.
@@ -370,10 +374,14 @@ class Host:
             )
         return figures | {"gpu": self.model.device.type != "cpu", "load": load}
 
+    def ready(self, adapter: Path) -> None:
+        """Have an adapter at hand for the next request that names it. Raises what a request would raise."""
+        self._model_of([adapter])
+
     @property
     def adapters(self) -> set[str]:
         """Names of the folders of the adapters in memory."""
-        return {folder.name for folder in list(self._resident.values())}
+        return self._adapters.names if "_adapters" in self.__dict__ else set()
 
     def exact_pieces(self, pasts: Sequence[Activation]) -> int:
         """How many of the first of them are there as one exact prefix already."""
@@ -387,9 +395,8 @@ class Host:
 
     def release(self) -> None:
         """Let go of all adapters and exact prefixes in memory."""
-        with self._adapter_lock:
-            self._resident.clear()
-            self._adapted = None
+        if "_adapters" in self.__dict__:
+            self._adapters.clear()
         with self._prefix_lock:
             self._prefixes.clear()
             self.released += 1
@@ -476,8 +483,7 @@ class Host:
 
     def gate(self, folder: Path, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
         """Scores of a saved adapter, loaded cold, by free greedy generation; see GateConfig."""
-        lora.read_card(folder, self.fingerprint)
-        adapted = lora.attach(self.model, folder, "gate")
+        adapted = self._adapters.cold(folder)
         recalled = self._greedy([self._prompt(x.probe.question) for x in lessons], adapted)
         right = [x.probe.holds(self._text(ids)) for x, ids in zip(lessons, recalled, strict=True)]
         kept = self._as_answered([k for k in keep if k.held_out])
@@ -507,9 +513,7 @@ class Host:
     def _text(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
-    def _greedy(
-        self, prompts: Sequence[tuple[int, ...]], model: torch.nn.Module | None = None
-    ) -> list[tuple[int, ...]]:
+    def _greedy(self, prompts: Sequence[tuple[int, ...]], model: Any = None) -> list[tuple[int, ...]]:
         """Greedy answers as ids, with the token that ended them, in batches."""
         out: list[tuple[int, ...]] = []
         end = self.tokenizer.eos_token_id
@@ -528,21 +532,6 @@ class Host:
     ) -> list[lora.Example]:
         believed = lora.targets(self.model, teachers, answers, k)
         return [lora.Example(p, a, ids, top) for p, a, (ids, top) in zip(prompts, answers, believed, strict=True)]
-
-    def _serving(self, folder: Path) -> PeftModel:
-        """The serving twin with this adapter active; the least recently used one leaves when the slots are full."""
-        name = re.sub(r"\W", "", folder.name)[:32]  # the vault names it by content, so a name is never reused
-        if name not in self._resident:
-            lora.read_card(folder, self.fingerprint)
-            self._adapted = lora.attach(self._adapted or self.model, folder, name)
-        self._resident[name] = folder
-        self._resident.move_to_end(name)
-        assert self._adapted is not None
-        self._adapted.set_adapter(name)
-        while len(self._resident) > RESIDENT_ADAPTERS:
-            gone, _ = self._resident.popitem(last=False)
-            self._adapted.delete_adapter(gone)
-        return self._adapted
 
 
 def _probe(contrast: Contrast) -> Probe:

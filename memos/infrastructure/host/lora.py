@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from safetensors import SafetensorError, safe_open
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
@@ -204,33 +203,19 @@ def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
     return dict(card)
 
 
-def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftModel:
-    """Load the adapter under `name`, into a twin of a plain model or beside the adapters already there.
-
-    Raises CorruptBlob for a file that peft cannot read or whose tensors are not exactly those of the adapter.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what peft warns of is refused below
-            if isinstance(model, PeftModel):
-                model.load_adapter(str(folder), adapter_name=name, is_trainable=False)
-                loaded = model
-            else:
-                loaded = PeftModel.from_pretrained(twin(model), str(folder), adapter_name=name, is_trainable=False)
-        with safe_open(folder / "adapter_model.safetensors", "pt") as f:
-            stored = set(f.keys())
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:  # peft checks nothing
-        if isinstance(model, PeftModel) and name in model.peft_config:
-            model.delete_adapter(name)  # peft leaves the name behind when a shape does not fit
-        reason = " ".join(str(error).split())[:200]  # peft may name every tensor
-        raise CorruptBlob(
-            f"adapter {folder.name} does not load: {reason}; demote its cube, or promote its sources again"
-        ) from error
-    expected = set(get_peft_model_state_dict(loaded, adapter_name=name))
-    if stored != expected:
-        loaded.delete_adapter(name)
-        raise CorruptBlob(
-            f"adapter {folder.name} has {len(stored)} tensors, its config asks for {len(expected)}; "
-            f"promote its sources again"
-        )
-    return loaded.eval()
+def random_adapters(
+    model: PreTrainedModel, config: DistilConfig, count: int, folder: Path, fingerprint: dict[str, str]
+) -> list[Path]:
+    """Folders of adapters that have learnt nothing, and so weak that answers stay what they are: enough to measure time
+    and bytes, with as many tokens as the base model needs."""
+    student = fresh_adapter(model, config)
+    draw = torch.Generator().manual_seed(config.seed)
+    out = []
+    for n in range(count):
+        with torch.no_grad():
+            for name, parameter in student.named_parameters():
+                if "lora_" in name:
+                    parameter.copy_(1e-3 * torch.randn(parameter.shape, generator=draw))
+        out.append(folder / f"random{n}")
+        save_adapter(student, out[-1], {"fingerprint": fingerprint})
+    return out

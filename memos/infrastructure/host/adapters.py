@@ -1,0 +1,229 @@
+"""LoRA adapters as they serve: read from their folders, and added row by row to one forward of the base model.
+
+peft trains adapters and writes their files; here many of them answer at once. A row's adapter is two small matrix
+products beside each layer that it adapts, and what is active belongs to one forward of one thread: requests with
+different adapters share a batch (S-LoRA, 2311.03285), and none can change another's answer.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from peft.tuners.tuners_utils import check_target_module_exists
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from memos.errors import CorruptBlob, Unsupported
+from memos.infrastructure.host import lora
+
+IN_MEMORY = 256  # adapters; beyond, the least recently used is read from its folder again
+ON_DEVICE = 16  # of those, beside a GPU's weights
+PLANS = 4  # batches whose adapters are kept side by side
+_LINEAR = (torch.nn.Linear, Conv1D)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """By layer: A [in, rank] and B [rank, out], with its scaling in B. The layer's output gains x A B."""
+
+    layers: dict[str, tuple[torch.Tensor, torch.Tensor]]
+
+    def on(self, device: torch.device) -> Adapter:
+        return Adapter({name: (a.to(device), b.to(device)) for name, (a, b) in self.layers.items()})
+
+
+def read_adapter(folder: Path, model: PreTrainedModel, fingerprint: dict[str, str]) -> Adapter:
+    """The adapter in a folder, if its tensors are exactly those that its config asks for on this model.
+
+    Raises FingerprintMismatch, CorruptBlob, and Unsupported for a kind of adapter that cannot be added row by row.
+    """
+    lora.read_card(folder, fingerprint)
+    try:
+        kind = json.loads((folder / "adapter_config.json").read_text("utf-8"))["peft_type"]
+        if kind != "LORA":
+            raise ValueError(f"it is of type {kind!r}")
+        config = LoraConfig.from_pretrained(str(folder))
+        tensors = load_file(folder / "adapter_model.safetensors")
+        named = {n: m for n, m in model.named_modules() if check_target_module_exists(config, n)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        raise _unreadable(folder, " ".join(str(error).split())[:200]) from error  # peft checks nothing
+    _require_plain(folder, config, named)
+    layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    for name, module in named.items():
+        stem = f"base_model.model.{name}.lora_"
+        a, b = (tensors.pop(f"{stem}{half}.weight", None) for half in "AB")
+        rank = _of(config.rank_pattern, name, config.r)
+        width_out, width_in = module.weight.shape[::-1] if isinstance(module, Conv1D) else module.weight.shape
+        if a is None or b is None or a.shape != (rank, width_in) or b.shape != (width_out, rank):
+            raise _unreadable(folder, f"its tensors of {name} are not what its config asks for")
+        alpha = _of(config.alpha_pattern, name, config.lora_alpha)
+        scale = alpha / (rank**0.5 if config.use_rslora else rank)
+        weight = module.weight.detach()
+        layers[name] = a.T.to(weight).contiguous(), (b.T.float() * scale).to(weight).contiguous()
+    if tensors or not layers:
+        raise _unreadable(folder, f"it has {len(tensors)} tensors that its config does not ask for")
+    return Adapter(layers)
+
+
+def _require_plain(folder: Path, config: LoraConfig, named: dict[str, torch.nn.Module]) -> None:
+    """Raises Unsupported, CorruptBlob."""
+    if not isinstance(config.r, int) or config.r < 1:
+        raise _unreadable(folder, f"its rank is {config.r}")
+    for setting, plain in (("use_dora", False), ("bias", "none"), ("modules_to_save", None)):
+        if getattr(config, setting) not in (plain, []):
+            raise Unsupported(
+                f"adapter {folder.name} has {setting} {getattr(config, setting)!r}, which cannot be added row by row; "
+                f"train it without, or keep its memories as plaintext or KV"
+            )
+    if other := [name for name, module in named.items() if not isinstance(module, _LINEAR)]:
+        raise Unsupported(f"adapter {folder.name} adapts {other[0]}, which is no linear layer")
+
+
+def _of(pattern: dict[str, Any], name: str, default: Any) -> Any:
+    """A setting of one layer, which may differ by the end of its name."""
+    return next((value for key, value in (pattern or {}).items() if name.endswith(key)), default)
+
+
+def _unreadable(folder: Path, why: str) -> CorruptBlob:
+    return CorruptBlob(f"adapter {folder.name} does not load: {why}; demote its cube, or promote its sources again")
+
+
+class Adapters:
+    """A twin of the model over the same weights, whose forwards take an adapter for each row."""
+
+    def __init__(self, model: PreTrainedModel, fingerprint: dict[str, str]) -> None:
+        self._model, self._fingerprint = lora.twin(model), fingerprint
+        self._now = threading.local()
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[Path, Adapter] = OrderedDict()
+        self._plans: OrderedDict[tuple[Path | None, ...], _Plan | None] = OrderedDict()  # of the last batches
+        self._device: OrderedDict[Path, Adapter] = OrderedDict()  # a GPU's; a CPU has no other memory than the first
+        for name, module in self._model.named_modules():
+            if isinstance(module, _LINEAR):
+                module.register_forward_hook(self._hook(name))
+
+    @property
+    def names(self) -> set[str]:
+        """Of the folders of the adapters in memory."""
+        with self._lock:
+            return {folder.name for folder in self._memory}
+
+    def clear(self) -> None:
+        with self._lock:
+            self._plans.clear()
+            self._memory.clear()
+            self._device.clear()
+
+    def model(self, rows: Sequence[Path | None]) -> Adapted:
+        """The model under an adapter for each row of a batch, None for the base. Raises what `read_adapter` raises."""
+        key = tuple(rows)
+        with self._lock:
+            plan = self._plans.get(key)
+        if plan is None:
+            found = {folder: self._get(folder) for folder in dict.fromkeys(rows) if folder}
+            plan = _plan([found[folder] if folder else None for folder in rows])
+            with self._lock:
+                self._keep(self._plans, PLANS, key, plan)
+        return Adapted(self._model, self._now, plan)
+
+    def cold(self, folder: Path) -> Adapted:
+        """The model under the adapter as its files have it now, for any number of rows."""
+        return Adapted(self._model, self._now, _plan([read_adapter(folder, self._model, self._fingerprint)]))
+
+    def _get(self, folder: Path) -> Adapter:
+        device = self._model.device
+        with self._lock:
+            for tier in (self._device, self._memory):
+                if folder in tier:
+                    tier.move_to_end(folder)
+            if folder in self._device:
+                return self._device[folder]
+            adapter = self._memory.get(folder)
+        if adapter is None:
+            adapter = read_adapter(folder, self._model, self._fingerprint)
+        near = adapter.on(device)
+        with self._lock:
+            self._keep(self._memory, IN_MEMORY, folder, adapter)
+            if device.type != "cpu":
+                self._keep(self._device, ON_DEVICE, folder, near)
+        return near
+
+    @staticmethod
+    def _keep(kept: OrderedDict[Any, Any], most: int, name: object, thing: object) -> None:
+        kept[name] = thing
+        kept.move_to_end(name)
+        while len(kept) > most:
+            kept.popitem(last=False)
+
+    def _hook(self, name: str) -> Any:
+        def add(module: torch.nn.Module, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor | None:
+            plan: _Plan | None = getattr(self._now, "plan", None)
+            layer = plan.layers.get(name) if plan else None
+            if plan is None or layer is None:
+                return None
+            a, b = layer
+            return out + (given[0] @ a) @ b if plan.alike else torch.baddbmm(out, torch.bmm(given[0], a), b)
+
+        return add
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """By layer: A and B as in `Adapter` for rows that are alike, else with a first dimension for the rows."""
+
+    alike: bool
+    layers: dict[str, tuple[torch.Tensor, torch.Tensor]]
+
+
+def _plan(rows: Sequence[Adapter | None]) -> _Plan | None:
+    """What the rows of a batch gain; rows of smaller rank, and those of the base, are filled with zeros."""
+    first = rows[0]
+    if all(row is first for row in rows):
+        return _Plan(True, first.layers) if first else None
+    layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    for name in dict.fromkeys(name for row in rows if row for name in row.layers):
+        pairs = [row.layers.get(name) if row else None for row in rows]
+        like, rank = next(pair for pair in pairs if pair), max(pair[0].shape[1] for pair in pairs if pair)
+        none = like[0].new_zeros(like[0].shape[0], rank), like[1].new_zeros(rank, like[1].shape[1])
+        filled = [none if pair is None else _widened(pair, rank) for pair in pairs]
+        layers[name] = torch.stack([a for a, _ in filled]), torch.stack([b for _, b in filled])
+    return _Plan(False, layers)
+
+
+def _widened(pair: tuple[torch.Tensor, torch.Tensor], rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    a, b = pair
+    more = rank - a.shape[1]
+    return pair if not more else (torch.nn.functional.pad(a, (0, more)), torch.nn.functional.pad(b, (0, 0, 0, more)))
+
+
+class Adapted:
+    """The twin under one plan; it holds during a forward only, and in the thread that calls it."""
+
+    def __init__(self, model: PreTrainedModel, now: threading.local, plan: _Plan | None) -> None:
+        self._model, self._now, self._plan = model, now, plan
+
+    def __call__(self, **inputs: Any) -> Any:
+        with self._active():
+            return self._model(**inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        self._now.plan = self._plan
+        try:
+            yield
+        finally:
+            self._now.plan = None
