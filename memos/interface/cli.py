@@ -178,7 +178,8 @@ def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
         )
     table = Table(box=None)
     for name in ("id", "form", "state", "segment", "recalls", "content"):
-        table.add_column(name, no_wrap=name != "content", overflow="fold")
+        free = name in ("segment", "content")
+        table.add_column(name, no_wrap=not free, overflow="fold", min_width=12 if name == "content" else None)
     for cube in cubes:
         table.add_row(
             cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
