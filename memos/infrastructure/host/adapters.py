@@ -152,9 +152,9 @@ class Adapters:
             adapter = self._memory.get(folder)
         if adapter is None:
             adapter = read_adapter(folder, self._model, self._fingerprint)
-        near = adapter.on(device)
+        near, aside = adapter.on(device), adapter.on(torch.device("cpu"))
         with self._lock:
-            self._keep(self._memory, IN_MEMORY, folder, adapter)
+            self._keep(self._memory, IN_MEMORY, folder, aside)
             if device.type != "cpu":
                 self._keep(self._device, ON_DEVICE, folder, near)
         return near
