@@ -118,8 +118,8 @@ class Costs(Frozen):
 
     def paced(self, way: Way, took: float) -> Costs:
         """After a request that went this way: a machine that is busier than it was when it was measured is followed."""
-        reading = (way.seconds - way.bringing) / self.pace
-        if reading * self.pace < _TELLING * way.seconds:
+        reading = way.seconds - way.bringing
+        if reading < _TELLING * way.seconds:
             return self
-        now = min(_FASTEST, max(1 / _FASTEST, (took - way.bringing) / max(1e-9, reading)))
+        now = min(_FASTEST, max(1 / _FASTEST, self.pace * (took - way.bringing) / reading))
         return self.model_copy(update={"pace": self.pace + _LEARN * (now - self.pace)})

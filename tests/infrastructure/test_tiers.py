@@ -38,10 +38,6 @@ def kept(host: Host) -> Activation:
     return host.encode(MEMORIES)
 
 
-def layers(n: int = 3) -> list[Layer]:
-    return [(torch.full((1, 2, 4, 8), float(i)), torch.full((1, 2, 4, 8), -float(i))) for i in range(n)]
-
-
 # layers on their way
 
 
@@ -221,13 +217,8 @@ def test_a_thousand_uses_leave_the_digest_as_it_was(host: Host, kept: Activation
 @pytest.mark.parametrize("beams", [1, 2])
 def test_an_answer_brings_the_kv_of_what_was_read(host: Host, kept: Activation, beams: int) -> None:
     decode = DecodeConfig(max_new_tokens=6, beams=beams)
-    pieces = host.stream(Request(ASKED, MEMORIES, (kept,), keep=True), decode)
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as ended:
-            done = ended.value
-            break
+    done = host.answer(Request(ASKED, MEMORIES, (kept,), keep=True), decode)
+    assert done.kv
     prompt = host.prompts.build(MEMORIES, ASKED)
     assert done.kv.ids[: len(prompt)] == prompt.prefix + prompt.tail
     assert done.kv.ids[len(prompt) :] == (done.ids[: len(done.kv.ids) - len(prompt)] if beams == 1 else ())

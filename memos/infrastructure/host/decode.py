@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
@@ -18,6 +18,8 @@ from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.beam import Search
 from memos.infrastructure.host.compose import renewal_inputs
 from memos.infrastructure.host.kv import Activation, cache_of, fresh_cache
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,7 @@ class Decoder:
         self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
     ) -> list[Completion]:
         """Answers of a batch, each the same as if it were decoded alone; see `stream`."""
-        pieces = self.stream(model, rows, config, began)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as done:
-                return list(done.value)
+        return drained(self.stream(model, rows, config, began))
 
     def stream(
         self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
@@ -213,6 +210,16 @@ class Decoder:
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+def drained(pieces: Generator[Any, None, Answer]) -> Answer:
+    """What a stream returns at its end; its pieces are not wanted."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from memos.infrastructure.host.adapters import Adapters
 from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
-from memos.infrastructure.host.decode import Completion, Decoder, Row, prefill_inputs
+from memos.infrastructure.host.decode import Completion, Decoder, Row, drained, prefill_inputs
 from memos.infrastructure.host.kv import Activation, alike, encode, room_for
 from memos.infrastructure.host.kv_file import load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
@@ -151,12 +151,7 @@ class Host:
     # -- answering -----------------------------------------------------------------------------------------
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
-        pieces = self.stream(request, decode)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as done:
-                return done.value
+        return drained(self.stream(request, decode))
 
     def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
         """Answers of a batch in its order, each as if asked alone, whatever adapters the requests name."""
@@ -179,7 +174,7 @@ class Host:
         out: dict[object, list[int]] = {}
         for n, row in rows.items():
             key: object = adapters[n] if apart else None
-            if row.renewed or row.keep or self._limit:  # a mask of its own; frequencies by the longest row
+            if row.renewed or self._limit:  # a mask of its own; frequencies by the longest row
                 key = ("alone", n)
             elif row.past and not self.capability.batches:  # no padding between a cache and its question
                 key = ("tokens", len(row.ids), key)
@@ -268,7 +263,7 @@ class Host:
                 f"{request.fidelity.level} is confirmed on {self.model.config.model_type} up to its window of "
                 f"{can.renewal_limit} tokens, and the prompt has {len(prompt)}; set fidelity.level to L0, L1 or L4"
             )
-        ids = pasts[0].ids + tuple(i for past in pasts[1:] for i in past.ids[len(head) :])
+        ids = tuple(i for piece in self._path(pasts) for i in piece)
         if prompt.prefix[: len(ids)] != ids or any(past.ids[: len(head)] != head for past in pasts):
             raise FingerprintMismatch(
                 "the KV cache was encoded from other memories than this prompt begins with; promote them again"
@@ -314,7 +309,7 @@ class Host:
         rows = heads_of(request.pasts, head, fidelity.first_tokens)
         if fidelity.level == "L2":
             return rows
-        others = [n for n in range(len(request.pasts[0].ids), len(held.ids)) if n not in set(rows)]
+        others = sorted(set(range(len(request.pasts[0].ids), len(held.ids))) - set(rows))
         most = round(fidelity.share * len(others))
         return tuple(sorted((*rows, *asked_for(self._reader, held, ids, others, most)))) if most else rows
 
