@@ -84,11 +84,19 @@ class Probe(Frozen):
     question: str
     answer: str
     held_out: bool = False
+    reversed: bool = False  # asks for the subject of a fact, by its object
 
     def holds(self, given: str) -> bool:
         """True if the expected answer stands in the given one, word for word; case and punctuation aside."""
         wanted, said = (" ".join(re.findall(r"\w+", text.casefold())) for text in (self.answer, given))
         return bool(wanted) and f" {wanted} " in f" {said} "
+
+
+class Lesson(Frozen):
+    """A question about a memory: the teacher sees `memories`, the student sees none."""
+
+    memories: tuple[str, ...]
+    probe: Probe
 
 
 class Contrast(Frozen):
@@ -102,6 +110,8 @@ class Contrast(Frozen):
     answer: str = ""
     memories: tuple[str, ...] = ()
     held_out: bool = False
+    known: bool = False  # the model may have the answer by heart
+    contradicts: bool = False  # its memories contradict what the adapter has learnt
 
 
 class Header(Frozen):
@@ -155,6 +165,7 @@ class Blob(Frozen):
     after: int = 0  # tokens before those it stands for, which another cube holds
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
+    beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
 
 

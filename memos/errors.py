@@ -19,7 +19,9 @@ MemosError
 │   └── Unsupported        the model's architecture cannot take this form
 └── PromotionError         a promotion that was not published
     ├── NoProbes           nothing to verify an adapter with
-    └── GateRejected       the adapter failed its held-out probes
+    ├── GateRejected       the adapter failed its held-out probes
+    ├── Contradiction      two of its memories answer one question differently
+    └── Cancelled          somebody cancelled its job
 """
 
 from __future__ import annotations
@@ -81,6 +83,12 @@ class PromotionError(MemosError): ...
 
 
 class NoProbes(PromotionError): ...
+
+
+class Cancelled(PromotionError): ...
+
+
+class Contradiction(PromotionError): ...
 
 
 class GateRejected(PromotionError):

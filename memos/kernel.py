@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,10 +26,9 @@ from memos.errors import (
     CorruptBlob,
     EmptyMemory,
     FingerprintMismatch,
-    GateRejected,
     InputError,
-    NoProbes,
     NoRoom,
+    PromotionError,
     Unsupported,
     UnsupportedLanguage,
 )
@@ -38,7 +37,7 @@ from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
 from memos.operation.mem_lifecycle import GONE, MemLifecycle
 from memos.operation.mem_operator import MemOperator
-from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Talk, Via
+from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Talk, Via, composable
 from memos.operation.policies.memos import MemosPolicy
 from memos.ops import (
     Add,
@@ -57,8 +56,10 @@ from memos.ops import (
 )
 
 if TYPE_CHECKING:
+    from memos.externalize import Statement
     from memos.infrastructure.host.decode import Completion
     from memos.infrastructure.host.host import Host
+    from memos.infrastructure.job_list import Job
     from memos.serving import Serving
     from memos.sessions import Sessions
     from memos.transitions import Progress, Transitions
@@ -248,7 +249,7 @@ class MemOS:
             admission, done = self._answer(admission, talk, via, hand_on)
         except UNUSABLE as error:
             # what has been said cannot be taken back
-            if via != "auto" or given or not (admission.activations or admission.adapter or talk.earlier):
+            if via != "auto" or given or not (admission.activations or admission.adapters or talk.earlier):
                 raise
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
@@ -315,7 +316,15 @@ class MemOS:
         # made on another model: of no use to this one, and no fault, unless just that form is asked for
         derived = [c for c in (ours if via == "auto" else ours + others) if adapters or c.form is not Form.PARAMETRIC]
         hits = self._find(op.question, texts, self.config.scheduler.top_k)
-        return self.scheduler.admit(hits, op.about, self._segments(texts), derived, self._tokens, via)
+        return self.scheduler.admit(
+            hits, op.about, self._segments(texts), derived, self._tokens, via, self._route(op.question)
+        )
+
+    def _route(self, question: str) -> Route | None:
+        """How adapters are chosen between, if not by retrieval alone."""
+        if self.config.scheduler.routing == "retrieval":
+            return None
+        return partial(self.serving.route, [{"role": "user", "content": question}])
 
     def parity(self, question: str, *, user: str | None = None) -> tuple[float, float]:
         """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
@@ -329,7 +338,7 @@ class MemOS:
         self.vault.keep_card(self.host.digest, card)
 
     def _record_use(self, admission: Admission) -> None:
-        derived = [*admission.activations, *([admission.adapter] if admission.adapter else [])]
+        derived = [*admission.activations, *admission.adapters]
         used = (*admission.cubes, *admission.internal, *derived)
         if used:
             self.vault.record_use([c.id for c in used], _now())
@@ -499,7 +508,21 @@ class MemOS:
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
         sources = self._sources(op, user)
-        return self.transitions.promote(form, sources, progress or (lambda *_: None))
+        beside = self._beside(op, sources, user) if form is Form.PARAMETRIC else ()
+        return self.transitions.promote(form, sources, progress or (lambda *_: None), beside)
+
+    def _beside(self, op: Promote, sources: Sequence[MemCube], user: str | None) -> list[MemCube]:
+        """The adapters that a new one may be active with: the latest of its owner that compose with each other."""
+        most = self.config.scheduler.segments - 1
+        owner = sources[0].rights.owner
+        mine = [
+            c
+            for c in self.vault.cubes(form=Form.PARAMETRIC, states=(State.ACTIVATED,))
+            if c.rights.owner == owner and c.blob and c.blob.fingerprint == self.host.digest
+        ]
+        known = {c.id for c in sources}
+        apart = [c for c in reversed(mine) if not known & {s.id for s in c.sources}]
+        return list(composable(apart, most)) if most > 0 else []
 
     def demote(self, id: str, *, user: str | None = None) -> list[MemCube]:
         """Give up a derived cube; its sources, returned as they are, answer as text again.
@@ -515,6 +538,54 @@ class MemOS:
         self.lifecycle.move(cube.id, State.ARCHIVED, "demoted")
         self._release()
         return [self.vault.get(s.id) for s in cube.sources]
+
+    def gate(self, adapters: Sequence[str | Path], *, user: str | None = None) -> tuple[dict[str, float], list[str]]:
+        """Judge adapters, active together, as a promotion would: (scores, what falls short).
+
+        adapters: ids of cubes, or folders with a card. Raises NoProbes where nothing says what they were taught.
+        """
+        from memos.transitions import short_of  # loads torch and transformers
+
+        scores = self.transitions.gate([self._folder(name, user) for name in adapters])
+        return scores, short_of(scores, self.config.distil.gate)
+
+    def externalize(
+        self, what: str | Path, *, about: Sequence[str] = (), user: str | None = None
+    ) -> list[Statement] | list[str]:
+        """What an adapter says when it is asked with it on against off; of a KV cache, its text.
+
+        what: id of a cube, a folder of an adapter, or a file of KV. about: subjects to ask about, beside those of the
+        memories that the user may see.
+        """
+        from memos.externalize import externalize, externalize_kv  # loads torch and transformers
+
+        path = self._folder(what, user, "activation", "parametric")
+        if path.is_file():
+            return externalize_kv(self.host, path)
+        return externalize(self.host, self.reader, path, about, self._texts(self._caller(user)))
+
+    def export_adapter(self, adapters: Sequence[str | Path], out: Path, *, user: str | None = None) -> Path:
+        """Adapters as one folder for servers that take one adapter a request; named by its content."""
+        from memos.infrastructure.host.export import export_adapter  # loads torch and transformers
+
+        return export_adapter(self.host, [self._folder(name, user) for name in adapters], out)
+
+    def _folder(self, what: str | Path, user: str | None, *forms: str) -> Path:
+        """Where the payload of a cube lies, or the path that is named. Raises NotFound, InputError."""
+        if isinstance(what, Path):
+            return what
+        cube = self._visible(Get(id=what), what, user)
+        if cube.blob is None or str(cube.form) not in (forms or ("parametric",)):
+            raise InputError(f"cube {cube.id} is {cube.form}; name one that is {' or '.join(forms or ('parametric',))}")
+        return self.vault.blob_path(cube.blob)
+
+    def jobs(self) -> list[Job]:
+        """Work that is going on, or that was cut off and can be taken up again; oldest first."""
+        return [*self.vault.jobs("running"), *self.vault.jobs("interrupted")]
+
+    def cancel(self, job: str) -> None:
+        """End a job; what it had made is removed. Raises NotFound."""
+        self.vault.cancel_job(job)
 
     def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why."""
@@ -544,12 +615,7 @@ class MemOS:
                 done["cube"] = move.cube.id
                 give_up = self.demote if move.cube.state is State.ACTIVATED else self.delete  # stale: of no use again
                 give_up(move.cube.id, user=user)
-        except (
-            GateRejected,
-            NoProbes,
-            NoRoom,
-            Unsupported,
-        ) as error:  # the plan was sound, its memory unfit
+        except (PromotionError, NoRoom, Unsupported) as error:  # the plan was sound, its memory unfit
             done["failed"] = str(error)
         return done
 

@@ -58,14 +58,31 @@ class Serving:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
-        adapter = self.adapter(admission)
+        adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
         fidelity = level or self._config.fidelity
-        return admission, Request(tuple(messages), memories, pasts, adapter, fidelity, keep=keep, released=released)
+        return admission, Request(tuple(messages), memories, pasts, adapters, fidelity, keep=keep, released=released)
 
-    def adapter(self, admission: Admission) -> Path | None:
-        """The folder of the admitted adapter. Raises CorruptBlob."""
-        return self._blob_path(admission.adapter) if admission.adapter else None
+    def adapters(self, admission: Admission) -> tuple[Path, ...]:
+        """The folders of the admitted adapters. Raises CorruptBlob."""
+        return tuple(map(self._blob_path, admission.adapters))
+
+    def route(
+        self, messages: Sequence[dict[str, str]], adapters: Sequence[MemCube], at_least_one: bool
+    ) -> list[MemCube]:
+        """Those of the adapters that know the answer, surest first: what they say differs from the base model."""
+        sound = [a for a in adapters if self._is_sound(a)]
+        nats = self._host.divergences(messages, [(self._blob_path(a),) for a in sound]) if sound else []
+        ranked = sorted(zip(nats, range(len(sound)), sound, strict=True), key=lambda row: (-row[0], row[1]))
+        knowing = [a for kl, _, a in ranked if kl >= self._config.scheduler.route_nats]
+        return knowing or ([adapters[0]] if at_least_one else [])
+
+    def _is_sound(self, adapter: MemCube) -> bool:
+        try:
+            return bool(self._blob_path(adapter))
+        except CorruptBlob as error:
+            log.warning("an adapter is passed over: %s", error)
+            return False
 
     def _chosen(
         self,

@@ -67,7 +67,7 @@ class Sessions:
         """What the model is given: the conversation, and with the question the memories that are new in it."""
         assert talk.session
         heard = None if talk.again else self._heard(talk.session)
-        return replace(_request(talk, admission), talk=heard, adapter=self._serving.adapter(admission))
+        return replace(_request(talk, admission), talk=heard, adapters=self._serving.adapters(admission))
 
     def _heard(self, session: Namespace) -> Activation | None:
         """KV of the conversation as far as it is there; None where it has to be read again."""

@@ -1,10 +1,11 @@
 """Promotion: plaintext cubes -> one derived cube, as a transaction. Knows how each form is built and proven.
 
-    known already? -> job -> stage -> build -> prove -> store -> publish by compare-and-swap -> job done
+    known already? -> job -> build -> prove -> store -> publish by compare-and-swap -> job done
+                             prepare, train, save, load cold, gate
 
-Whatever fails or is killed before the publish leaves no cube: the job ends as undone, and what was staged is
-removed, by this process or by the next one that opens the vault. Decides nothing about rights or about when
-to promote.
+Whatever fails before the publish leaves no cube: the job ends as undone, and what was staged is removed. What is
+killed or interrupted in training goes on from its checkpoint when it is asked for again. Decides nothing about
+rights or about when to promote.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from memos.config import ActivationConfig, DistilConfig
-from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
-from memos.errors import CorruptBlob, GateRejected, NoProbes, Unsupported
-from memos.infrastructure.host.host import Host, Lesson, Request
+from memos.config import ActivationConfig, DistilConfig, GateConfig
+from memos.cube import Blob, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.infrastructure.host.apart import craft_apart
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.teach import ADAPTER, Crafted, Task, Tell, craft, judge, lessons_of
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
 from memos.operation.mem_lifecycle import MemLifecycle
@@ -45,31 +50,44 @@ class Transitions:
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
         self._activation, self._require_disk = activation, require_disk
 
-    def promote(self, form: Form, sources: Sequence[MemCube], progress: Progress) -> MemCube:
-        """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote."""
+    def promote(
+        self, form: Form, sources: Sequence[MemCube], progress: Progress, beside: Sequence[MemCube] = ()
+    ) -> MemCube:
+        """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote.
+
+        beside: adapters that a new one is to be active with.
+        """
         if (known := self._known(form, sources)) is not None:
             return known
-        job = self._vault.start_job(f"promote to {form}", _order(sources))
+        if form is Form.PARAMETRIC:
+            _require_agreement(sources)
+        kind, order = f"promote to {form}", self._order(form, sources)
+        job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
         blob = None
         try:
             with self._vault.staging() as staged:
-                build = self._encode if form is Form.ACTIVATION else self._distil
-                blob = build(sources, staged, progress)
+                blob = (
+                    self._encode(sources, staged, progress)
+                    if form is Form.ACTIVATION
+                    else self._distil(sources, job, progress, beside)
+                )
                 with self._vault.transaction():
                     cube = self._lifecycle.publish(_derived(form, sources, blob))
                     self._vault.end_job(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
             if blob is not None:
                 self._vault.discard(blob.sha256)
-            self._vault.end_job(job, "undone", f"{type(error).__name__}: {error}")
+            # what was cut off by a person goes on from its checkpoint, when it is asked for again
+            resumable = isinstance(error, KeyboardInterrupt) and form is Form.PARAMETRIC
+            self._vault.end_job(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
             raise
         return cube
 
     def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
         """True if these memories, as they are now, were built in this form before and did not prove themselves."""
-        tried = self._vault.ended_jobs(f"promote to {form}", "undone")
+        tried, order = self._vault.jobs("undone", f"promote to {form}"), self._order(form, sources)
         verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
-        return any(job.payload == _order(sources) and job.note.startswith(verdicts) for job in tried)
+        return any(job.payload == order and job.note.startswith(verdicts) for job in tried)
 
     def probes(self, cube: MemCube) -> list[Probe]:
         """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
@@ -107,9 +125,9 @@ class Transitions:
         near = self._host.nearness(asked)
         self._require_near(near.max_abs_logit_diff, near.kl)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
-        sha256, size = self._vault.store(staged)
+        name, size = self._vault.store(staged)
         return Blob(
-            sha256=sha256,
+            sha256=name,
             bytes=size,
             tokens=len(activation.ids),
             codec=self._activation.codec,
@@ -137,48 +155,123 @@ class Transitions:
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
             )
 
-    def _distil(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
+    def _distil(self, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]) -> Blob:
         """Text -> LoRA, kept if the adapter, loaded from its file, passes the gate."""
         began = time.perf_counter()
+        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob))
+        work = self._vault.work_of(job)
+
+        def tell(phase: str, step: int, of: int, loss: float) -> None:
+            if not self._vault.note_job(job, f"{phase} {step} of {of}" if of else phase):
+                raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
+            if phase == "train":
+                progress(step, of, loss)
+
+        made = self._craft(task, work, tell)
+        folder = work / ADAPTER
+        self._require(made.scores, len(sources))
+        together = made.together is not None and not short_of(made.together, self._config.gate)
+        self._host.finish_card(folder, {"scores": made.scores, "together": made.together})
+        tell("publish", 0, 0, 0.0)
+        name, size = self._vault.store(folder)
+        return Blob(
+            sha256=name,
+            bytes=size,
+            fingerprint=self._host.digest,
+            build_s=time.perf_counter() - began,
+            scores=made.scores,
+            beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
+        )
+
+    def _craft(self, task: Task, work: Path, tell: Tell) -> Crafted:
+        """In a process of its own where that can load the same model and there is memory for it."""
+        where = self._config.isolation
+        if where == "process" and not self._host.from_path:
+            raise Unsupported(
+                "distil.isolation process: the model was given in memory, and another process cannot load it; "
+                "set model.path instead, or distil.isolation to thread"
+            )
+        apart = (
+            self._host.from_path and self._host.model.device.type == "cpu" if where == "auto" else where == "process"
+        )
+        return (craft_apart if apart else craft)(self._host, task, work, tell)
+
+    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = ()) -> Task:
+        """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
         # each probe is taught over its own memory: the teacher has nothing else to confuse it with
-        lessons = [Lesson((c.text,), probe) for c in sources for probe in self.probes(c)]
+        facts = [fact for c in sources for fact in _text(c).facts]
+        asked = {*self._reader.probes(facts), *(probe for c in sources for probe in _text(c).probes)}
+        lessons = [Lesson(memories=(c.text,), probe=p) for c in sources for p in self.probes(c) if p in asked]
         if not lessons:
             raise NoProbes(
                 f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
                 f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], or keep them as "
                 f"plaintext or KV"
             )
-        facts = [fact for c in sources for fact in _text(c).facts]
-        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
         card = {
-            "sources": [{"id": c.id, "version": c.version, "text": c.text} for c in sources],
-            "probes": [lesson.probe.model_dump() for lesson in lessons],
+            "sources": [
+                {"id": c.id, "version": c.version, "text": c.text, "sha256": sha256(c.text.encode()).hexdigest()}
+                for c in sources
+            ],
+            "seed": self._config.seed,
         }
-        self._host.distil(lessons, keep, self._config, staged, card, progress)
-        scores = self._host.gate(staged, lessons, keep)
-        self._require(scores, len(sources))
-        self._host.finish_card(staged, scores)
-        sha256, size = self._vault.store(staged)
-        return Blob(
-            sha256=sha256,
-            bytes=size,
-            fingerprint=self._host.digest,
-            build_s=time.perf_counter() - began,
-            scores=scores,
-        )
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
+
+    def gate(self, stack: Sequence[Path]) -> dict[str, float]:
+        """Scores of adapters in folders, active together, on what their cards say that they were taught.
+
+        Raises NoProbes for one whose card does not say it.
+        """
+        lessons = [lesson for folder in stack for lesson in lessons_of(self._host, folder)]
+        if not any(lesson.probe.held_out for lesson in lessons):
+            names = ", ".join(folder.name for folder in stack)
+            raise NoProbes(
+                f"the card of {names} has no held-out questions, so there is nothing to judge it by; see what it "
+                f"says with `memos externalize`"
+            )
+        facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        return judge(self._host, tuple(stack), lessons, keep)
 
     def _require(self, scores: dict[str, float], memories: int) -> None:
         """Raises GateRejected, with what fell short."""
-        least = self._config.gate.model_dump()
-        short = [
-            f"{name} {scores[name]:.3f} (at least {least[name]:g})" for name in least if scores[name] < least[name]
-        ]
-        if short:
+        if short := short_of(scores, self._config.gate):
             raise GateRejected(
                 f"the adapter of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
                 f"Promote fewer memories at once, allow more distil.steps, or keep them as KV",
                 scores,
             )
+
+    def _order(self, form: Form, sources: Sequence[MemCube]) -> dict[str, Any]:
+        """What a job is to promote, on which model and how, in JSON."""
+        how = self._config if form is Form.PARAMETRIC else self._activation
+        recipe = sha256(f"{self._host.digest} {how.model_dump_json()}".encode()).hexdigest()
+        return {"sources": [f"{c.id}@{c.version}" for c in sources], "recipe": recipe}
+
+
+def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
+    """What falls short of the gate, in words; NaN does."""
+    most = {"drift"}
+    return [
+        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
+        for name, limit in gate.model_dump().items()
+        if not (scores[name] <= limit if name in most else scores[name] >= limit)
+    ]
+
+
+def _require_agreement(sources: Sequence[MemCube]) -> None:
+    """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
+    said: dict[tuple[str, str], tuple[str, MemCube]] = {}
+    for cube in sources:
+        for fact in _text(cube).facts:
+            about = fact.subject.casefold(), fact.relation
+            other, at = said.setdefault(about, (fact.object, cube))
+            if other.casefold() != fact.object.casefold():
+                raise Contradiction(
+                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: an adapter can hold one of them; "
+                    f"correct or delete one, then promote"
+                )
 
 
 def _derived(form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
@@ -195,11 +288,6 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
         payload=blob,
         sources=_pinned(sources),
     )
-
-
-def _order(sources: Sequence[MemCube]) -> dict[str, list[str]]:
-    """What a job was to promote, in JSON."""
-    return {"sources": [f"{c.id}@{c.version}" for c in sources]}
 
 
 def _pinned(sources: Sequence[MemCube]) -> tuple[Source, ...]:

@@ -45,9 +45,12 @@ from memos.interface.mem_reader import MemReader
 from memos.operation.mem_scheduler import Via
 
 ROOT = Path(__file__).parents[1]
-OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0)
-BRIEF = DistilConfig(steps=2, batch=4, rank=4, gate=OPEN)
-STRICT = DistilConfig(steps=1, batch=4, rank=4, learning_rate=1e-6)  # learns nothing; the gate as it is by default
+OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
+# beside the model: what a process of its own adds is tested where it is said so
+BRIEF = DistilConfig(steps=2, batch=4, rank=4, gate=OPEN, isolation="thread")
+STRICT = DistilConfig(
+    steps=1, batch=4, rank=4, learning_rate=1e-6, isolation="thread"
+)  # learns nothing; the gate as it is by default
 SAID = ("I live in Lisbon.", "I work as a nurse.", "My favourite drink is tea.")
 ASKED = "Where does Mira live?"
 FORMS: tuple[Via, ...] = ("activation", "parametric")
@@ -64,7 +67,7 @@ def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
     """A kernel over this vault, with the model that another one has loaded."""
     given = {"model": model.host.model, "tokenizer": model.host.tokenizer} if model else {}
     # what is fastest on this machine at this moment is not what is tested here
-    settings = {"distil": BRIEF, "scheduler": SchedulerConfig(choice="dearest")} | config
+    settings = {"distil": BRIEF, "scheduler": SchedulerConfig(choice="dearest", routing="retrieval")} | config
     kernel = MemOS(Config(**settings), vault=vault, **given)
     kernel.reader = BriefReader()
     return kernel
@@ -86,7 +89,12 @@ def talk(memos: MemOS, user: str | None = None) -> list[str]:
 def files(memos: MemOS) -> set[str]:
     """Payloads and what is staged."""
     folder = memos.vault.path
-    return {str(p.relative_to(folder)) for part in ("blobs", "tmp") for p in (folder / part).rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(folder))
+        for part in ("blobs", "tmp", "work")
+        for p in (folder / part).rglob("*")
+        if p.is_file()
+    }
 
 
 def jobs(vault: MemVault | MemOS) -> list[tuple[str, str, str]]:
@@ -140,7 +148,7 @@ def test_an_adapter_answers_with_nothing_in_the_prompt(memos: MemOS, ada: str) -
     adapter = memos.promote(ids, "parametric", user=ada)
     assert (adapter.form, adapter.state, [s.id for s in adapter.sources]) == (Form.PARAMETRIC, State.ACTIVATED, ids)
     reply, without = memos.ask(ASKED, via="parametric", user=ada), memos.ask(ASKED, via="none", user=ada)
-    assert (reply.admission.adapter, reply.admission.cubes) == (adapter, ())
+    assert (reply.admission.adapters, reply.admission.cubes) == ((adapter,), ())
     assert [c.id for c in reply.admission.internal] == ids
     assert reply.prompt_tokens == without.prompt_tokens and reply.past_tokens == 0
 
@@ -494,11 +502,11 @@ def test_a_promotion_that_is_killed_leaves_nothing_and_is_made_again(memos: MemO
     with opened(tmp_path, memos) as kernel:
         assert [c.text for c in kernel.cubes()] == [f"Mira: {text}" for text in SAID]  # what was acknowledged
         assert files(kernel) == set() and list((tmp_path / "tmp").iterdir()) == []
-        assert kernel.vault.running_jobs() == []
+        assert kernel.jobs() == []
         assert jobs(kernel) == [("promote to parametric", "undone", "its process died")]
         assert kernel.vault.check() == []
         adapter = kernel.promote([c.id for c in kernel.cubes()], "parametric")
-        assert kernel.ask(ASKED, via="parametric").admission.adapter == adapter
+        assert kernel.ask(ASKED, via="parametric").admission.adapters == (adapter,)
 
 
 # several caches

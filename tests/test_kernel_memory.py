@@ -316,4 +316,4 @@ def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
     assert memos.vault.check() == []
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube
-        assert reopened.running_jobs() == []
+        assert reopened.jobs("running") == []

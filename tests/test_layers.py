@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # measures the parts and the whole, from above all of them
     "memos.bench": (
         *VOCABULARY,
-        *(f"memos.{part}" for part in ("bench", "kernel", "operation", "infrastructure", "interface")),
+        *(f"memos.{part}" for part in ("bench", "kernel", "transitions", "operation", "infrastructure", "interface")),
     ),
     "memos.kernel": (
         *VOCABULARY,
@@ -40,7 +40,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "memos.transitions",
         "memos.serving",
         "memos.sessions",
+        "memos.externalize",
     ),
+    "memos.externalize": (*VOCABULARY, READER, "memos.infrastructure"),
     "memos.sessions": (*VOCABULARY, "memos.operation", "memos.infrastructure", "memos.serving"),
     "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),

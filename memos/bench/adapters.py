@@ -65,7 +65,10 @@ def bench_adapters(host: Host, known: Sequence[int], repeats: int, seed: int, sh
 
 def _requests(folders: Sequence[Path | None]) -> list[Request]:
     asked = [{"role": "user", "content": _QUESTIONS[n % len(_QUESTIONS)]} for n in range(len(folders))]
-    return [Request((message,), adapter=folder) for message, folder in zip(asked, folders, strict=True)]
+    return [
+        Request((message,), adapters=(folder,) if folder else ())
+        for message, folder in zip(asked, folders, strict=True)
+    ]
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -19,8 +19,8 @@ class Scene:
     two: tuple[Probe, ...]
 
 
-def scene(seed: str, cubes: int, facts: int = 3) -> Scene:
-    """`cubes` cubes of `facts` statements each.
+def scene(seed: str, cubes: int, facts: int = 3, people: int = len(NAMES)) -> Scene:
+    """`cubes` cubes of `facts` statements each, about so many people.
 
     A question that needs two cubes asks for what one cube states and a later one changes: only who has read both
     knows which holds.
@@ -28,11 +28,12 @@ def scene(seed: str, cubes: int, facts: int = 3) -> Scene:
     rng, book = random.Random(seed), phrasebook()
     held: list[list[str]] = [[] for _ in range(cubes)]
     used: set[tuple[str, str] | str] = set()
+    names = NAMES if people >= len(NAMES) else rng.sample(NAMES, people)
     one, two = list[Probe](), list[Probe]()
 
     def drawn() -> tuple[str, str, str]:
         while True:
-            subject, name = rng.choice(NAMES), rng.choice(sorted(book))
+            subject, name = rng.choice(names), rng.choice(sorted(book))
             obj = an_object(rng, name)
             if (subject, name) not in used and obj not in used:
                 used.update({(subject, name), obj})

@@ -2,6 +2,7 @@
 
 blobs/ab/ab….safetensors   a file; blobs/ab/ab…/ is a folder (a PEFT adapter)
 tmp/                       payloads being written
+work/<job>/                what an interrupted job can be taken up from
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,6 +44,24 @@ class BlobStore:
             _remove(path)
             with self._lock:
                 self._staged.discard(path)
+
+    def work(self, job: str) -> Path:
+        """The folder of a job, made if absent."""
+        path = self._folder / "work" / job
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def has_work(self, job: str = "") -> bool:
+        """Of a job, or of any."""
+        return any((self._folder / "work" / job).glob("*"))
+
+    def clear_work(self, keep: Iterable[str]) -> list[str]:
+        """Remove the folders of all other jobs; their names."""
+        kept = set(keep)
+        gone = [path for path in (self._folder / "work").glob("*") if path.name not in kept]
+        for path in gone:
+            _remove(path)
+        return [str(path.relative_to(self._folder)) for path in gone]
 
     def seal(self, path: Path) -> tuple[str, int]:
         """Digest of a staged file or folder, which is on disk when this returns; its sha256 and bytes."""

@@ -5,6 +5,7 @@ or which state may follow which.
 
     vault.db      versions and transitions (append-only), heads, usage, sources, vectors, jobs, audit (database.py)
     blobs/, tmp/  payloads (blob_store.py); swept when nobody else has the vault open
+    work/         of jobs that can be taken up again
     lock          held shared by each open vault, so that one knows when it is alone (folder_lock.py)
 """
 
@@ -25,7 +26,7 @@ from memos.infrastructure.audit_log import AuditLog, AuditRow
 from memos.infrastructure.blob_store import BlobStore
 from memos.infrastructure.database import Database, now
 from memos.infrastructure.folder_lock import FolderLock
-from memos.infrastructure.job_list import Job, JobList
+from memos.infrastructure.job_list import Ending, Job, JobList
 from memos.infrastructure.vector_table import Vectors, VectorTable
 
 _CUBE = """SELECT v.json, h.state, u.recalls, u.last FROM heads h JOIN versions v ON v.id = h.id
@@ -53,8 +54,9 @@ class MemVault:
                 self._audit, self._jobs, self._vectors = AuditLog(self._db), JobList(self._db), VectorTable(self._db)
                 self._blobs = BlobStore(path, self._referrers)
                 if alone:
-                    self._jobs.end_cut_off()
+                    self._jobs.end_cut_off(self._blobs.has_work)
                     self._blobs.sweep()
+                    self._clear_work()
                     self._erase()
         except (VaultError, OSError):
             self._lock.close()
@@ -83,6 +85,7 @@ class MemVault:
             with self._db.transaction():
                 yield
             if outermost:
+                self._clear_work()
                 self._erase()
 
     # cubes
@@ -116,6 +119,8 @@ class MemVault:
                 self._db.write(_TRANSITION, cube.id, cube.state, at, "created")
             self._db.write("DELETE FROM vectors WHERE id = ?", cube.id)  # they were of the version before
             self._put_sources(cube)
+            if cube.version > 1:
+                self._jobs.abandon([cube.id])
 
     def _put_sources(self, cube: MemCube) -> None:
         for source in self._missing_sources(cube):
@@ -218,6 +223,7 @@ class MemVault:
             left = [cube.id for cube in self.derived(*known) if cube.id not in known]
             if left:
                 raise Conflict(f"{', '.join(left)} would outlive its sources; delete them together")
+            self._jobs.abandon(known)
             names = json.dumps(known)
             self._db.write(
                 "INSERT INTO erasures (sha256) "
@@ -293,17 +299,37 @@ class MemVault:
         """Write down work before it begins. Ids in the payload, never text: a job outlives a deletion."""
         return self._jobs.start(kind, payload)
 
-    def end_job(self, id: str, state: Literal["done", "undone"], note: str = "") -> None:
+    def resume_job(self, kind: str, payload: dict[str, Any]) -> str | None:
+        """Take up the interrupted job of this kind and payload, if there is one; its id."""
+        return self._jobs.resume(kind, payload)
+
+    def work_of(self, job: str) -> Path:
+        """A folder for what a job can be taken up from; it goes when the job ends or a source of it changes."""
+        return self._blobs.work(job)
+
+    def note_job(self, id: str, note: str) -> bool:
+        """How far a running job is. False if it was cancelled meanwhile."""
+        return self._jobs.note(id, note)
+
+    def end_job(self, id: str, state: Ending, note: str = "") -> None:
         """Raises NotFound."""
-        self._jobs.end(id, state, note)
+        with self.transaction():
+            self._jobs.end(id, state, note)
 
-    def running_jobs(self) -> list[Job]:
-        """Oldest first; those of a process that died are ended by the next opening that finds itself alone."""
-        return self._jobs.all("running")
+    def cancel_job(self, id: str) -> None:
+        """Raises NotFound."""
+        with self.transaction():
+            self._jobs.cancel(id)
 
-    def ended_jobs(self, kind: str, state: Literal["done", "undone"]) -> list[Job]:
-        """Oldest first, each with the note it ended with."""
+    def jobs(self, state: Literal["running", "interrupted", "done", "undone"], kind: str | None = None) -> list[Job]:
+        """Oldest first. Running ones of a process that died are ended by the next opening that finds itself alone."""
         return self._jobs.all(state, kind)
+
+    def _clear_work(self) -> None:
+        """Of jobs that have ended: it may be half an adapter of a text that was deleted."""
+        if self._blobs.has_work():
+            going_on = ("running", "cancelled", "interrupted")
+            self._blobs.clear_work(job.id for state in going_on for job in self._jobs.all(state))
 
     # cards
 

@@ -1,4 +1,5 @@
-"""The command line: `memos run`, `chat`, `ls`, `show`, `bench`, `doctor`. A thin door; knows the kernel's public calls.
+"""The command line: `memos run`, `chat`, `ls`, `show`, and what the other cli_ files add. A thin door.
+
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 
 from memos.errors import EmptyMemory, InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
+from memos.interface.cli_forms import User, Vault, forms, opened
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -46,9 +48,8 @@ app = typer.Typer(
 app.add_typer(bench, name="bench")
 app.command()(calibrate)
 app.command()(doctor)
+app.add_typer(forms)
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
-Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
-User = Annotated[str | None, typer.Option("--user", help="act as this user")]
 
 
 @app.command()
@@ -151,8 +152,9 @@ def _used(reply: Reply) -> str:
     """One line: which memories, in which form, at what cost."""
     seen = reply.admission
     parts = []
-    if seen.adapter:
-        parts.append(f"adapter {seen.adapter.id[-8:]} for {len(seen.internal)} memories")
+    if seen.adapters:
+        names = ", ".join(adapter.id[-8:] for adapter in seen.adapters)
+        parts.append(f"adapter {names} for {len(seen.internal)} memories")
     parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in seen.activations]
     if seen.as_text:
         parts.append("text: " + " | ".join(c.text for c in seen.as_text))
@@ -169,7 +171,7 @@ def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    with _open(vault) as kernel:
+    with opened(vault) as kernel:
         cubes = kernel.cubes(user=user)
     if not cubes:
         raise EmptyMemory(
@@ -194,7 +196,7 @@ def show(
     user: User = None,
 ) -> None:
     """Show one memory: what it says or holds, where it comes from, and its life."""
-    with _open(vault) as kernel:
+    with opened(vault) as kernel:
         cube = kernel.get(id, user=user)
         events = kernel.history(id, user=user)
     print(cube.model_dump_json(indent=1))
@@ -214,17 +216,6 @@ def _content(cube: MemCube) -> str:
             return f"{question} | {answer}"
         case _:
             return cube.text
-
-
-def _open(vault: Path) -> MemOS:
-    """A kernel over a vault that is there already. Raises EmptyMemory."""
-    from memos.kernel import MemOS
-
-    if not (vault / "vault.db").is_file():
-        raise EmptyMemory(
-            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
-        )
-    return MemOS(vault=vault)
 
 
 def main() -> None:

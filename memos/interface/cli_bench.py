@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from memos.errors import InputError
 from memos.interface.progress import progress_bars
 
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
@@ -109,6 +110,50 @@ def bench_adapters(
             "adapters", json, model, seed, lambda host: measure(host, known or KNOWN, repeats, seed, show)
         )
     _print(adapters_table(report))
+
+
+@bench.command("promote")
+def bench_promote(
+    json: Json = None,
+    model: Model = "memos-small",
+    facts: Annotated[list[int] | None, typer.Option(min=1, help="of an adapter; may be given again")] = None,
+    objective: Annotated[list[str] | None, typer.Option(help="of those in the report; may be given again")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each kind, whose mean counts")] = 2,
+    seed: Seed = 0,
+) -> None:
+    """Adapters by objective and number of facts: recall, what was kept, seconds, bytes, and whether the gate passes."""
+    from memos.bench import measured
+    from memos.bench.promote import FACTS, OBJECTIVES
+    from memos.bench.promote import bench_promote as measure
+    from memos.interface.report import scores_table
+
+    if wrong := set(objective or ()) - set(OBJECTIVES):
+        raise InputError(f"no objective {', '.join(sorted(wrong))}; there are {', '.join(OBJECTIVES)}")
+    with progress_bars() as show:
+        report = measured(
+            *("promote", json, model, seed),
+            lambda host: measure(host, facts or FACTS, objective or OBJECTIVES, seeds, seed, show),
+        )
+    _print(scores_table(report, "objective", "facts"))
+
+
+@bench.command("stack")
+def bench_stack(
+    json: Json = None,
+    model: Model = "memos-small",
+    n: Annotated[list[int] | None, typer.Option("--n", min=1, help="adapters at once; may be given again")] = None,
+    facts: Annotated[int, typer.Option(min=1, help="of each adapter")] = 4,
+    seed: Seed = 0,
+) -> None:
+    """Several adapters at once, by how they are put together."""
+    from memos.bench import measured
+    from memos.bench.stack import SIZES
+    from memos.bench.stack import bench_stack as measure
+    from memos.interface.report import scores_table
+
+    with progress_bars() as show:
+        report = measured("stack", json, model, seed, lambda host: measure(host, n or SIZES, facts, seed, show))
+    _print(scores_table(report, "method", "n"))
 
 
 def calibrate(

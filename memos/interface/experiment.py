@@ -167,9 +167,7 @@ class Experiment:
                     "form": reply.admission.form or "none",
                 }
             )
-            used |= {
-                c.id: c for c in (*reply.admission.cubes, *reply.admission.activations, reply.admission.adapter) if c
-            }
+            used |= {c.id: c for c in (*reply.admission.cubes, *reply.admission.activations, *reply.admission.adapters)}
             if via == "activation":
                 diffs.append(kernel.parity(probe.question))
             asked.append(reply)

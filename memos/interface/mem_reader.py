@@ -84,6 +84,27 @@ class MemReader:
         first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
         return tuple(dict.fromkeys((*first, *requests.names(question))))
 
+    def facts(self, text: str) -> tuple[Fact, ...]:
+        """What a remembered text says."""
+        return self.statement(text).facts
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """What can be asked about a subject."""
+        return tuple(sorted(phrasebook()))
+
+    def asks(self, subject: str, relation: str) -> list[str]:
+        """All forms of asking for a relation of a subject."""
+        form = phrasebook()[relation]
+        return [form.fill(ask, "I" if subject == USER else subject) for ask in form.asks]
+
+    def say(self, fact: Fact) -> str:
+        """A fact as a statement."""
+        form = phrasebook()[fact.relation]
+        plain = form.says[3]  # the first of the relation's own
+        said = form.fill(plain, "I" if fact.subject == USER else fact.subject, fact.object)
+        return f"{USER}: {said}." if fact.subject == USER else f"{said}."
+
     def probes(self, facts: Iterable[Fact]) -> list[Probe]:
         """For each fact all forms of asking for its object, and of asking for its subject.
 
@@ -97,13 +118,13 @@ class MemReader:
         for fact in facts:
             relation = phrasebook()[fact.relation]
             subject = "I" if fact.subject == USER else fact.subject
-            forms = [(form, relation.fill(form, subject), fact.object) for form in relation.asks]
+            for form in relation.asks:
+                asked = relation.fill(form, subject)
+                probes.append(Probe(question=asked, answer=fact.object, held_out=form in relation.held_out))
             if fact.subject != USER and owners[fact.relation, fact.object] == 1:
-                forms += [
-                    (form, relation.fill(form, "", fact.object), fact.subject)
-                    for form in (*relation.who, *relation.who_else)
-                ]
-            probes += [Probe(question=q, answer=a, held_out=form in relation.held_out) for form, q, a in forms]
+                for form in (*relation.who, *relation.who_else):
+                    who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
+                    probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
         return probes
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:

@@ -29,6 +29,7 @@ class Relation:
     asks: tuple[str, ...]
     who: tuple[str, ...]
     held_out: frozenset[str] = frozenset()  # the asks and who forms that no promotion trains on
+    examples: tuple[str, ...] = ()  # objects that it may have; without any it has dates or numbers
 
     @property
     def who_else(self) -> tuple[str, ...]:
@@ -68,6 +69,7 @@ def phrasebook() -> dict[str, Relation]:
             asks=(*generic["asks"], *entry["asks"]),
             who=(*generic["who"], *entry["who"]),
             held_out=_held_out(generic["asks"], entry["asks"], generic["who"] + entry["who"]),
+            examples=tuple(entry.get("examples", "").split()),
         )
         for name, entry in book["relations"].items()
     }

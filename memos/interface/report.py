@@ -159,3 +159,25 @@ def adapters_table(report: dict[str, Any]) -> Table:
         times = (*(f"{r[name]:.1f}" for name in ("ms", "new_mix_ms", "base_ms")), f"{r['ms'] / r['base_ms']:.2f}")
         table.add_row(str(r["known"]), str(r["distinct_in_batch"]), *times)
     return table
+
+
+def scores_table(report: dict[str, Any], *keys: str) -> Table:
+    """Scores of adapters by what they were made with."""
+    names = (
+        "reliability",
+        "generality",
+        "locality",
+        "in_context",
+        "routed_top1",
+        "none_right",
+        "seconds",
+        "accepted_rate",
+    )
+    shown = [name for name in names if any(name in row for row in report["rows"])]
+    table = _table(f"{report['bench']} on {report['model']['path']}, {report['device']}", *keys, *shown)
+    for row in report["rows"]:
+        cells = (
+            f"{row[name]:.1f}" if name == "seconds" else f"{row[name]:.3f}" if name in row else "" for name in shown
+        )
+        table.add_row(*(str(row[key]) for key in keys), *cells)
+    return table

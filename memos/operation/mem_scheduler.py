@@ -17,6 +17,9 @@ from memos.operation.policies.memos import MemosPolicy
 
 log = logging.getLogger("memos")
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
+Route = Callable[
+    [Sequence[MemCube], bool], Sequence[MemCube]
+]  # (adapters, at least one) -> those that know, best first
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Admission:
-    """What a request sees: cubes in order; KV of the first of them; an adapter that knows others."""
+    """What a request sees: cubes in order; KV of the first of them; adapters that know others."""
 
     cubes: tuple[MemCube, ...] = ()
     activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
-    adapter: MemCube | None = None
-    internal: tuple[MemCube, ...] = ()  # the cubes that the adapter stands for
+    adapters: tuple[MemCube, ...] = ()  # active together, oldest first
+    internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
     way: Way | None = None  # how KV and text were chosen between, where there was a choice
 
     @property
@@ -49,7 +52,7 @@ class Admission:
     @property
     def form(self) -> Form | None:
         """The dearest form in use; None where nothing is remembered."""
-        if self.adapter:
+        if self.adapters:
             return Form.PARAMETRIC
         return Form.ACTIVATION if self.activations else Form.PLAINTEXT if self.cubes else None
 
@@ -142,31 +145,37 @@ class MemScheduler:
         derived: Sequence[MemCube],
         tokens: Callable[[str], int],
         via: Via = "auto",
+        route: Route | None = None,
     ) -> Admission:
         """Choose what the request sees and in which form.
 
         The best-ranked memories bring in their whole topic groups, within the token budget. An adapter costs
         no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
-        asked for by name is taken or refused with EmptyMemory.
+        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups know
+        the answer, by how they differ from the base; without it, that of the best group is taken to know.
         """
         if via == "none":
             return Admission()
-        chosen = self._groups(self.policy.rank(hits, about), segments)
+        ranked = self._groups(self.policy.rank(hits, about), segments)
+        chosen = ranked[: self.config.segments]
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
         live = [d for d in derived if d.state is State.ACTIVATED]
-        adapter, kvs = None, list[MemCube]()
+        adapters, kvs = tuple[MemCube, ...](), list[MemCube]()
         if chosen and via in ("parametric", "auto"):
-            adapters = (d for d in live if d.form is Form.PARAMETRIC and set(chosen[0].sources) <= set(d.sources))
-            adapter = next(adapters, None)
-        if chosen and via in ("activation", "auto") and adapter is None:  # KV made without an adapter is wrong under it
+            near = _standing_for(ranked if route else chosen[:1], [d for d in live if d.form is Form.PARAMETRIC])
+            knowing = route(near, via == "parametric") if route and near else near
+            adapters = composable(knowing, self.config.segments)
+            home = [s for s in ranked if any(set(s.sources) <= set(a.sources) for a in adapters)]
+            chosen = [*home, *(s for s in chosen if s not in home)][: max(len(home), len(chosen))]
+        if chosen and via in ("activation", "auto") and not adapters:  # KV made without an adapter is wrong under it
             kvs = _held(chosen, [d for d in live if d.form is Form.ACTIVATION])
-        if via in ("parametric", "activation") and adapter is None and not kvs:
+        if via in ("parametric", "activation") and not adapters and not kvs:
             raise EmptyMemory(
                 f"no {via} memory stands for {chosen[0].key or 'these memories'}; promote them first "
                 f"(`promote(ids, to={via!r})` or a promote step), or ask via auto"
             )
-        known = set(adapter.sources) if adapter else set()
+        known = {source for adapter in adapters for source in adapter.sources}
         held = {source for kv in kvs for source in kv.sources}
         every = {Source(id=c.id, version=c.version): c for segment in chosen for c in segment.cubes}
         admitted = [every[source] for kv in kvs for source in kv.sources]
@@ -180,14 +189,14 @@ class MemScheduler:
             room -= need
             admitted.append(cube)
         inside = tuple(cube for source, cube in every.items() if source in known)
-        return Admission(tuple(admitted), tuple(kvs), adapter, inside)
+        return Admission(tuple(admitted), tuple(kvs), adapters, inside)
 
     def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
         """The groups of the best-ranked memories, best first."""
         home = {cube.id: segment for segment in segments for cube in segment.cubes}
         best: dict[int, Segment] = {}
         for cube, _ in ranked[: self.config.top_k]:
-            if cube.id in home and len(best) < self.config.segments:
+            if cube.id in home:
                 best.setdefault(id(home[cube.id]), home[cube.id])
         return list(best.values())
 
@@ -354,6 +363,26 @@ def _in_use(fidelity: FidelityConfig) -> FidelityConfig:
     """Without the settings that its level does not look at, so that two that do the same are the same."""
     unused = {"L2": ("share",), "L3": ()}.get(fidelity.level, ("first_tokens", "share"))
     return fidelity.model_copy(update={name: FidelityConfig.model_fields[name].default for name in unused})
+
+
+def _standing_for(segments: Sequence[Segment], adapters: Sequence[MemCube]) -> list[MemCube]:
+    """An adapter for each group that has one, in the order of the groups."""
+    found = (next((a for a in adapters if set(s.sources) <= set(a.sources)), None) for s in segments)
+    return list({a.id: a for a in found if a}.values())
+
+
+def composable(adapters: Sequence[MemCube], most: int) -> tuple[MemCube, ...]:
+    """The first of them, and those that were judged together with all that are taken; oldest first, as trained."""
+    taken: list[MemCube] = []
+    for adapter in adapters[: None if most > 1 else 1]:
+        if len(taken) < most and all(_together(adapter, other) for other in taken):
+            taken.append(adapter)
+    return tuple(sorted(taken, key=lambda a: a.order))
+
+
+def _together(one: MemCube, other: MemCube) -> bool:
+    a, b = one.blob, other.blob
+    return bool(a and b and (a.sha256 in b.beside or b.sha256 in a.beside))
 
 
 def _held(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemCube]:

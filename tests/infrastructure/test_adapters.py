@@ -13,7 +13,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from memos.config import DecodeConfig, DistilConfig, ModelConfig
+from memos.config import DecodeConfig, ModelConfig
 from memos.errors import Unsupported
 from memos.infrastructure.host import adapters, lora
 from memos.infrastructure.host.architectures import tiny
@@ -57,7 +57,7 @@ def test_each_row_is_as_plain_peft_has_it(small: Host, tmp_path: Path, name: str
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(10, host.model.config.get_text_config().vocab_size, (len(rows), 9), generator=draw)
     with torch.inference_mode():
-        together = host._model_of(rows)(input_ids=ids).logits
+        together = host._model_of([(row,) if row else () for row in rows])(input_ids=ids).logits
     for n, folder in enumerate(rows):
         alone = by_peft(host, folder, ids[n : n + 1])[0]
         assert_close(together[n], alone, atol=2e-5 * max(1.0, float(alone.abs().max())), rtol=0)
@@ -76,7 +76,7 @@ def test_what_peft_can_ask_of_lora_is_served(small: Host, tmp_path: Path, settin
     folder = random_adapter(small, tmp_path / "a", 1, **settings)
     ids = torch.tensor([small.prompts.ids("Where does Mira live?")])
     with torch.inference_mode():
-        assert_close(small._model_of([folder])(input_ids=ids).logits, by_peft(small, folder, ids), atol=1e-4, rtol=0)
+        assert_close(small._model_of([(folder,)])(input_ids=ids).logits, by_peft(small, folder, ids), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("settings", [{"use_dora": True}, {"bias": "all"}, {"modules_to_save": ["lm_head"]}])
@@ -85,7 +85,7 @@ def test_what_cannot_be_added_row_by_row_is_refused(small: Host, tmp_path: Path,
     config = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps(config | settings))
     with pytest.raises(Unsupported, match=f"adapter a has {next(iter(settings))} .* cannot be added row by row; train"):
-        small.answer(Request(({"role": "user", "content": "Who?"},), adapter=folder))
+        small.answer(Request(({"role": "user", "content": "Who?"},), adapters=(folder,) if folder else ()))
 
 
 def test_experts_see_one_adapter_at_a_time(small: Host, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def asked(folders: list[Path | None]) -> list[Request]:
     """A question for each adapter."""
     questions = (QUESTIONS[n % len(QUESTIONS)] for n in range(len(folders)))
     return [
-        Request(({"role": "user", "content": question},), adapter=folder)
+        Request(({"role": "user", "content": question},), adapters=(folder,) if folder else ())
         for question, folder in zip(questions, folders, strict=True)
     ]
 
@@ -144,7 +144,7 @@ def test_threads_do_not_get_each_others_adapters(small: Host, served: list[Reque
 
 
 def test_a_stream_that_is_left_half_way_leaves_no_adapter_behind(small: Host, served: list[Request]) -> None:
-    under, base = served[0], next(r for r in served if r.adapter is None)
+    under, base = served[0], next(r for r in served if not r.adapters)
     expected = small.answer(base, BRIEF).ids
     pieces = small.stream(under, BRIEF)
     next(pieces)
@@ -155,7 +155,7 @@ def test_a_stream_that_is_left_half_way_leaves_no_adapter_behind(small: Host, se
 
 def test_an_error_in_a_forward_leaves_no_adapter_behind(small: Host, served: list[Request]) -> None:
     expected = [small.answer(r, BRIEF).ids for r in served]
-    model = small._model_of([served[0].adapter])
+    model = small._model_of([served[0].adapters])
     with pytest.raises(IndexError):
         model(input_ids=torch.full((1, 1), 1_000_000))
     assert [small.answer(r, BRIEF).ids for r in served] == expected
@@ -175,10 +175,9 @@ def test_what_is_in_memory_is_not_read_again(small: Host, tmp_path: Path, monkey
 
 
 def test_a_trained_adapter_is_gated_as_it_will_be_served(small: Host, tmp_path: Path) -> None:
-    assert DistilConfig().targets == "all-linear"
     folder = random_adapter(small, tmp_path / "a", 4)
     ids = torch.tensor([small.prompts.ids("Where does Mira live?")])
     with torch.inference_mode():
-        cold = small._adapters.cold(folder)(input_ids=ids.repeat(3, 1)).logits
+        cold = small._adapters.cold((folder,))(input_ids=ids.repeat(3, 1)).logits
     assert_close(cold, by_peft(small, folder, ids).repeat(3, 1, 1), atol=1e-4, rtol=0)
     assert small.adapters.isdisjoint({"a"})

@@ -354,13 +354,13 @@ def test_beams_over_a_composed_cache_answer_as_transformers_over_it(host: Host) 
 @pytest.mark.parametrize("host", ["small", "llama"], indirect=True)
 def test_beams_under_an_adapter_are_the_adapted_models(host: Host, tmp_path: Path) -> None:
     config = DecodeConfig(max_new_tokens=12, beams=3)
-    student = lora.fresh_adapter(host.model, DistilConfig(rank=4))
+    student = lora.fresh_adapter(lora.twin(host.model), DistilConfig(rank=4, targets="all-linear"))
     with torch.no_grad():
         for name, parameter in student.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(0))
     lora.save_adapter(student, tmp_path, {"fingerprint": host.fingerprint})
-    request = Request(ASKED, adapter=tmp_path)
+    request = Request(ASKED, adapters=tmp_path)
     adapted = PeftModel.from_pretrained(lora.twin(host.model), str(tmp_path)).eval()
     expected = by_transformers(host.decoder, adapted, full_prompt(host, request), config)
     assert host.answer(request, config).ids == expected != host.answer(Request(ASKED), config).ids

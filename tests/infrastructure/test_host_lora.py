@@ -20,12 +20,15 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from memos.config import DecodeConfig, DistilConfig, GateConfig, ModelConfig
-from memos.cube import Blob, Contrast, Probe
+from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, HostError, NoProbes, Unsupported
 from memos.infrastructure.host import adapters, lora
-from memos.infrastructure.host.host import Host, Lesson, Request
+from memos.infrastructure.host.distil import Progress
+from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
+from memos.infrastructure.host.teach import Task, judge, teach
 from memos.infrastructure.mem_vault import MemVault
+from memos.transitions import short_of
 
 FACTS = {"Mira lives in Lisbon.": "Where does Mira live?", "Tom works as a nurse.": "What is Tom's job?"}
 HELD_OUT = {"Mira lives in Lisbon.": "Where is Mira's home?", "Tom works as a nurse.": "Tom's job?"}
@@ -38,7 +41,9 @@ KEEP = [
         ("Where does Nadia live?", ("Nadia lives in Oslo.", "Eva lives in Rome.")),
     ]
 ]
-BRIEF = DistilConfig(steps=10, batch=4, rank=4, alpha=8, learning_rate=1e-2)
+BRIEF = DistilConfig(
+    steps=10, batch=4, batch_keep=4, rank=4, alpha=8, learning_rate=1e-2, targets="all-linear", layers=1
+)
 FILES = {"adapter_config.json", "adapter_model.safetensors", "card.json"}
 
 
@@ -51,11 +56,23 @@ def asked(question: str) -> tuple[dict[str, str], ...]:
     return ({"role": "user", "content": question},)
 
 
+def taught(
+    host: Host,
+    lessons: list[Lesson],
+    folder: Path,
+    config: DistilConfig = BRIEF,
+    card: dict[str, Any] | None = None,
+    progress: Progress = lambda *_: None,
+) -> int:
+    return teach(host, Task(lessons=tuple(lessons), keep=tuple(KEEP), config=config, card=card or {}), folder, progress)
+
+
 def lessons_of(host: Host) -> list[Lesson]:
     """What the model itself answers over each memory is what is taught: right or wrong does not matter here."""
     return [
         Lesson(
-            (text,), Probe(question=question, answer=host.answer(Request(asked(question), (text,))).text, held_out=out)
+            memories=(text,),
+            probe=Probe(question=question, answer=host.answer(Request(asked(question), (text,))).text, held_out=out),
         )
         for questions, out in ((FACTS, False), (HELD_OUT, True))
         for text, question in questions.items()
@@ -101,7 +118,7 @@ def made(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Made:
     before, logits = Snapshot.of(host.model), host.logits(Request(asked("Where does Mira live?")))
     lessons = lessons_of(host)
     card = {"sources": [{"id": "1", "version": 1, "text": t} for t in FACTS], "probes": []}
-    steps = host.distil(lessons, KEEP, BRIEF, folder, card, lambda step, most, loss: losses.append(loss))
+    steps = taught(host, lessons, folder, card=card, progress=lambda step, most, loss: losses.append(loss))
     assert 1 <= steps == len(losses) <= BRIEF.steps
     return Made(folder, lessons, losses, before, logits)
 
@@ -113,9 +130,9 @@ def adapter(made: Made, tmp_path: Path) -> Path:
 
 
 def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
-    ids = torch.tensor([host._prompt(question)], device=host.model.device)
+    ids = torch.tensor([host.ids_of(question)], device=host.model.device)
     with torch.inference_mode():
-        return host._model_of([folder])(input_ids=ids).logits.float().cpu()
+        return host._model_of([(folder,)])(input_ids=ids).logits.float().cpu()
 
 
 # the folder
@@ -124,7 +141,7 @@ def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of transformers
 def test_plain_peft_loads_the_adapter_with_the_same_logits(host: Host, made: Made) -> None:
     fresh = AutoModelForCausalLM.from_pretrained(model_path(SMALL_MODEL), dtype=torch.float32).eval()
-    ids = torch.tensor([host._prompt("Where does Mira live?")])
+    ids = torch.tensor([host.ids_of("Where does Mira live?")])
     with torch.inference_mode():
         base = fresh(ids).logits
         plain = PeftModel.from_pretrained(fresh, str(made.folder)).eval()(ids).logits
@@ -153,23 +170,25 @@ def test_the_card_says_what_made_it_and_what_was_measured(host: Host, adapter: P
 def test_training_lowers_the_loss_and_a_seed_decides_it(host: Host, made: Made, tmp_path: Path) -> None:
     assert min(made.losses) < made.losses[0]
     again: list[float] = []
-    host.distil(made.lessons, KEEP, BRIEF, tmp_path / "again", {}, lambda step, most, loss: again.append(loss))
+    taught(host, made.lessons, tmp_path / "again", progress=lambda step, most, loss: again.append(loss))
     assert again == pytest.approx(made.losses, rel=1e-3)
     tensors, same = (load_file(f / "adapter_model.safetensors") for f in (made.folder, tmp_path / "again"))
     assert_close(tensors, same, atol=1e-4, rtol=1e-2)
 
 
 def test_nothing_is_taught_that_the_model_cannot_answer_with_the_memory(host: Host, tmp_path: Path) -> None:
-    lesson = Lesson(("Mira lives in Lisbon.",), Probe(question="Where does Mira live?", answer="zorblax"))
+    lesson = Lesson(
+        memories=("Mira lives in Lisbon.",), probe=Probe(question="Where does Mira live?", answer="zorblax")
+    )
     with pytest.raises(NoProbes, match="answers none of 1 probes even with the memory in its context"):
-        host.distil([lesson], KEEP, BRIEF, tmp_path / "none", {}, lambda *_: None)
+        taught(host, [lesson], tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_targets_that_the_model_does_not_have_are_refused_by_name(host: Host, made: Made, tmp_path: Path) -> None:
     config = BRIEF.model_copy(update={"targets": ("zorb_proj",)})
     with pytest.raises(Unsupported, match=r"nothing to adapt in .* with distil.targets \('zorb_proj',\)"):
-        host.distil(made.lessons, KEEP, config, tmp_path / "none", {}, lambda *_: None)
+        taught(host, made.lessons, tmp_path / "none", config)
 
 
 # the caller's model, and other requests
@@ -178,8 +197,8 @@ def test_targets_that_the_model_does_not_have_are_refused_by_name(host: Host, ma
 def test_the_model_that_was_given_stays_as_it_was(host: Host, made: Made) -> None:
     """After encoding, distilling, a gate, and answers with an adapter and without."""
     kv = host.encode(tuple(FACTS))
-    host.gate(made.folder, made.lessons, KEEP)
-    host.answer_all([Request(asked("Who?"), adapter=made.folder), Request(asked("Who?"), tuple(FACTS), (kv,))])
+    judge(host, (made.folder,), made.lessons, KEEP)
+    host.answer_all([Request(asked("Who?"), adapters=(made.folder,)), Request(asked("Who?"), tuple(FACTS), (kv,))])
     assert Snapshot.of(host.model) == made.before
     assert torch.equal(host.logits(Request(asked("Where does Mira live?"))), made.logits)
 
@@ -207,7 +226,7 @@ def test_an_adapter_speaks_for_the_requests_that_name_it_alone(host: Host, made:
     save_file(opposite, adapter / "adapter_model.safetensors")
     config = DecodeConfig(max_new_tokens=8)
     requests = [
-        Request(asked(question), memories, adapter=folder)
+        Request(asked(question), memories, adapters=(folder,) if folder else ())
         for question in ("Where does Mira live?", "Tom's job?")
         for memories in ((), tuple(FACTS))
         for folder in (made.folder, None, adapter)
@@ -215,8 +234,8 @@ def test_an_adapter_speaks_for_the_requests_that_name_it_alone(host: Host, made:
     without = [host.answer(Request(r.messages, r.memories), config).ids for r in requests]
     alone = [host.answer(r, config).ids for r in requests]
     assert [c.ids for c in host.answer_all(requests, config)] == alone
-    assert [ids for ids, r in zip(alone, requests, strict=True) if not r.adapter] == [
-        ids for ids, r in zip(without, requests, strict=True) if not r.adapter
+    assert [ids for ids, r in zip(alone, requests, strict=True) if not r.adapters] == [
+        ids for ids, r in zip(without, requests, strict=True) if not r.adapters
     ]
     own, other = (adapted_logits(host, folder, "Tom's job?") for folder in (made.folder, adapter))
     assert (own - other).abs().max() > 1e-2
@@ -234,7 +253,7 @@ def test_more_adapters_are_served_than_are_held(
 
 
 def test_kv_and_an_adapter_do_not_go_together(host: Host, made: Made) -> None:
-    request = Request(asked("Who?"), tuple(FACTS), (host.encode(tuple(FACTS)),), made.folder)
+    request = Request(asked("Who?"), tuple(FACTS), (host.encode(tuple(FACTS)),), (made.folder,))
     with pytest.raises(HostError):  # the KV is of the base; under the adapter it would be another
         host.answer(request)
 
@@ -248,8 +267,8 @@ def test_an_adapter_of_another_model_is_refused_by_what_differs(host: Host, made
         next(model.parameters()).view(-1)[0] += 1e-3
     other = Host(model, host.tokenizer)
     for use in (
-        lambda: other.answer(Request(asked("Who?"), adapter=made.folder)),
-        lambda: other.gate(made.folder, made.lessons, KEEP),
+        lambda: other.answer(Request(asked("Who?"), adapters=(made.folder,))),
+        lambda: judge(other, (made.folder,), made.lessons, KEEP),
         lambda: other.finish_card(made.folder, {}),
     ):
         with pytest.raises(FingerprintMismatch, match="adapter adapter was made by another host: weights .*promote"):
@@ -339,34 +358,36 @@ def test_a_flipped_bit_in_the_vault_is_found(made: Made, tmp_path: Path, name: s
 
 def test_an_adapter_that_learnt_nothing_fails_the_gate(host: Host, tmp_path: Path) -> None:
     """The negative control: what the gate asks for is nothing that the model would say anyway."""
-    untrained = lora.fresh_adapter(host.model, BRIEF)
+    untrained = lora.fresh_adapter(lora.twin(host.model), BRIEF)
     lora.save_adapter(untrained, tmp_path / "untrained", {"fingerprint": host.fingerprint})
     taught = {"Where does Mira live?": "Lisbon", "Where is Tom's home?": "Bergen", "What is Tom's job?": "nurse"}
     lessons = [
-        Lesson((), Probe(question=question, answer=answer, held_out=held_out))
+        Lesson(memories=(), probe=Probe(question=question, answer=answer, held_out=held_out))
         for question, answer in taught.items()
         for held_out in (False, True)
     ]
-    scores = host.gate(tmp_path / "untrained", lessons, KEEP)
+    scores = judge(host, (tmp_path / "untrained",), lessons, KEEP)
     assert scores["generality"] < GateConfig().generality and scores["reliability"] < GateConfig().reliability
     assert (scores["locality"], scores["in_context"]) == (1.0, 1.0)
 
 
 def test_a_gate_that_has_nothing_to_judge_is_not_passed(host: Host, made: Made) -> None:
-    scores = host.gate(made.folder, [x for x in made.lessons if not x.probe.held_out], [])
+    scores = judge(host, (made.folder,), [x for x in made.lessons if not x.probe.held_out], [])
     assert (scores["generality"], scores["locality"], scores["in_context"]) == (0.0, 0.0, 0.0)
 
 
 def test_a_gate_counts_each_kind_of_question_apart(host: Host, tmp_path: Path) -> None:
     """An untrained adapter says what the base says, so that each share can be foreseen."""
-    lora.save_adapter(lora.fresh_adapter(host.model, BRIEF), tmp_path / "plain", {"fingerprint": host.fingerprint})
+    lora.save_adapter(
+        lora.fresh_adapter(lora.twin(host.model), BRIEF), tmp_path / "plain", {"fingerprint": host.fingerprint}
+    )
     said = host.answer(Request(asked("Where does Mira live?"))).text
 
     def lesson(answer: str, held_out: bool) -> Lesson:
-        return Lesson((), Probe(question="Where does Mira live?", answer=answer, held_out=held_out))
+        return Lesson(memories=(), probe=Probe(question="Where does Mira live?", answer=answer, held_out=held_out))
 
     lessons = [lesson(said, False), lesson("zorblax", False), lesson(said, True), *[lesson("zorblax", True)] * 3]
-    scores = host.gate(tmp_path / "plain", lessons, KEEP)
+    scores = judge(host, (tmp_path / "plain",), lessons, KEEP)
     assert (scores["reliability"], scores["generality"]) == (0.5, 0.25)
 
 
@@ -377,8 +398,8 @@ def test_two_facts_are_learnt_and_pass_the_gate(host: Host, tmp_path: Path) -> N
 
     reader, config = MemReader(), DistilConfig()
     adds = [reader.statement(text) for text in FACTS]
-    lessons = [Lesson((add.text,), probe) for add in adds for probe in reader.probes(add.facts)]
+    lessons = [Lesson(memories=(add.text,), probe=probe) for add in adds for probe in reader.probes(add.facts)]
     keep = reader.contrasts([fact for add in adds for fact in add.facts], host.own_questions(), 0)
-    host.distil(lessons, keep, config, tmp_path / "learnt", {}, lambda *_: None)
-    scores = host.gate(tmp_path / "learnt", lessons, keep)
-    assert all(scores[name] >= least for name, least in config.gate.model_dump().items()), scores
+    teach(host, Task(lessons=lessons, keep=keep, config=config), tmp_path / "learnt", lambda *_: None)
+    scores = judge(host, (tmp_path / "learnt",), lessons, keep)
+    assert short_of(scores, config.gate) == []

@@ -198,7 +198,7 @@ def test_a_transaction_lands_whole_or_not_at_all(vault: MemVault) -> None:
         vault.put(note())
         vault.start_job("promote", {})
         raise KeyError
-    assert (vault.cubes(), vault.running_jobs()) == ([], [])
+    assert (vault.cubes(), vault.jobs("running")) == ([], [])
 
 
 def test_a_nested_failure_that_is_answered_undoes_only_itself(vault: MemVault) -> None:
@@ -459,7 +459,7 @@ def test_a_job_runs_until_it_is_ended_once(vault: MemVault) -> None:
     vault.end_job(ended, "done")
     with pytest.raises(NotFound, match=ended):
         vault.end_job(ended, "undone")
-    assert [(job.id, job.kind, job.payload) for job in vault.running_jobs()] == [(going, "promote", {"ids": ["a"]})]
+    assert [(job.id, job.kind, job.payload) for job in vault.jobs("running")] == [(going, "promote", {"ids": ["a"]})]
 
 
 START_A_JOB = """
@@ -479,7 +479,7 @@ with vault.staging() as path:
 def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> None:
     killed_after(1, START_A_JOB, tmp_path)
     with MemVault(tmp_path) as vault:
-        assert vault.running_jobs() == []
+        assert vault.jobs("running") == []
         assert vault._db.rows("SELECT kind, state, note FROM jobs ORDER BY kind") == [
             ("demote", "done", "cold"),
             ("promote", "undone", "its process died"),
@@ -490,7 +490,7 @@ def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> 
 def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
     job = vault.start_job("promote", {})
     with MemVault(vault.path) as other:
-        assert [running.id for running in other.running_jobs()] == [job]
+        assert [running.id for running in other.jobs("running")] == [job]
     assert vault.sweep() == []
     vault.end_job(job, "done")
 

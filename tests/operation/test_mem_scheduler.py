@@ -245,7 +245,7 @@ def test_an_adapter_stands_for_a_group_that_it_knows_all_of(adapter: MemCube, st
         assert seen.form is Form.PARAMETRIC
         assert admit([A], [GROUP], [KV_OF_ALL, adapter], "parametric") == seen
     else:
-        assert (seen.adapter, seen.activations, seen.form) == (None, (KV_OF_ALL,), Form.ACTIVATION)
+        assert (seen.adapters, seen.activations, seen.form) == ((), (KV_OF_ALL,), Form.ACTIVATION)
         with pytest.raises(EmptyMemory, match="no parametric memory stands for Ada; promote them first"):
             admit([A], [GROUP], [KV_OF_ALL, adapter], "parametric")
 

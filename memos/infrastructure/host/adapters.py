@@ -11,9 +11,10 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,11 +27,12 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.errors import CorruptBlob, Unsupported
 from memos.infrastructure.host import lora
+from memos.infrastructure.host.lora import LINEAR
 
+Stack = tuple[Path, ...]  # folders of adapters that are active together; none: the base
 IN_MEMORY = 256  # adapters; beyond, the least recently used is read from its folder again
 ON_DEVICE = 16  # of those, beside a GPU's weights
 PLANS = 4  # batches whose adapters are kept side by side
-_LINEAR = (torch.nn.Linear, Conv1D)
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Adapter:
         return Adapter({name: (a.to(device), b.to(device)) for name, (a, b) in self.layers.items()})
 
 
-def read_adapter(folder: Path, model: PreTrainedModel, fingerprint: dict[str, str]) -> Adapter:
-    """The adapter in a folder, if its tensors are exactly those that its config asks for on this model.
+def read_adapter(folder: Path, modules: dict[str, torch.nn.Module], fingerprint: dict[str, str]) -> Adapter:
+    """The adapter in a folder, if its tensors are exactly those that its config asks for on a model of these modules.
 
     Raises FingerprintMismatch, CorruptBlob, and Unsupported for a kind of adapter that cannot be added row by row.
     """
@@ -55,7 +57,7 @@ def read_adapter(folder: Path, model: PreTrainedModel, fingerprint: dict[str, st
             raise ValueError(f"it is of type {kind!r}")
         config = LoraConfig.from_pretrained(str(folder))
         tensors = load_file(folder / "adapter_model.safetensors")
-        named = {n: m for n, m in model.named_modules() if check_target_module_exists(config, n)}
+        named = {n: m for n, m in modules.items() if check_target_module_exists(config, n)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise _unreadable(folder, " ".join(str(error).split())[:200]) from error  # peft checks nothing
     _require_plain(folder, config, named)
@@ -86,7 +88,7 @@ def _require_plain(folder: Path, config: LoraConfig, named: dict[str, torch.nn.M
                 f"adapter {folder.name} has {setting} {getattr(config, setting)!r}, which cannot be added row by row; "
                 f"train it without, or keep its memories as plaintext or KV"
             )
-    if other := [name for name, module in named.items() if not isinstance(module, _LINEAR)]:
+    if other := [name for name, module in named.items() if not isinstance(module, LINEAR)]:
         raise Unsupported(f"adapter {folder.name} adapts {other[0]}, which is no linear layer")
 
 
@@ -102,15 +104,18 @@ def _unreadable(folder: Path, why: str) -> CorruptBlob:
 class Adapters:
     """A twin of the model over the same weights, whose forwards take an adapter for each row."""
 
-    def __init__(self, model: PreTrainedModel, fingerprint: dict[str, str]) -> None:
-        self._model, self._fingerprint = lora.twin(model), fingerprint
-        self._now = threading.local()
+    def __init__(self, model: PreTrainedModel, fingerprint: dict[str, str], shared: bool = True) -> None:
+        """shared: between threads. One that is not may be trained in: autograd runs forwards again in threads of its
+        own."""
+        self.module, self._fingerprint = lora.twin(model), fingerprint
+        self._now: Any = threading.local() if shared else SimpleNamespace()
         self._lock = threading.Lock()
         self._memory: OrderedDict[Path, Adapter] = OrderedDict()
-        self._plans: OrderedDict[tuple[Path | None, ...], _Plan | None] = OrderedDict()  # of the last batches
+        self._plans: OrderedDict[tuple[Stack, ...], _Plan | None] = OrderedDict()  # of the last batches
         self._device: OrderedDict[Path, Adapter] = OrderedDict()  # a GPU's; a CPU has no other memory than the first
-        for name, module in self._model.named_modules():
-            if isinstance(module, _LINEAR):
+        self._modules = dict(self.module.named_modules())  # as they are before peft puts its own in their place
+        for name, module in self._modules.items():
+            if isinstance(module, LINEAR):
                 module.register_forward_hook(self._hook(name))
 
     @property
@@ -125,24 +130,38 @@ class Adapters:
             self._memory.clear()
             self._device.clear()
 
-    def model(self, rows: Sequence[Path | None]) -> Adapted:
-        """The model under an adapter for each row of a batch, None for the base. Raises what `read_adapter` raises."""
-        key = tuple(rows)
-        with self._lock:
-            plan = self._plans.get(key)
-        if plan is None:
-            found = {folder: self._get(folder) for folder in dict.fromkeys(rows) if folder}
-            plan = _plan([found[folder] if folder else None for folder in rows])
-            with self._lock:
-                self._keep(self._plans, PLANS, key, plan)
-        return Adapted(self._model, self._now, plan)
+    def model(self, rows: Sequence[Stack]) -> Adapted:
+        """The model under the adapters of each row of a batch. Raises what `read_adapter` raises."""
+        return Adapted(self, self._planned(tuple(rows)))
 
-    def cold(self, folder: Path) -> Adapted:
-        """The model under the adapter as its files have it now, for any number of rows."""
-        return Adapted(self._model, self._now, _plan([read_adapter(folder, self._model, self._fingerprint)]))
+    def cold(self, stack: Stack) -> Adapted:
+        """The model under the adapters as their files have them now, for any number of rows."""
+        return Adapted(self, _plan([joined([read_adapter(f, self._modules, self._fingerprint) for f in stack])]))
+
+    def under(self, rows: Sequence[Stack]) -> AbstractContextManager[None]:
+        """Forwards of `module` within it, in this thread, have these rows."""
+        return self.active(self._planned(tuple(rows)))
+
+    @contextmanager
+    def active(self, plan: _Plan | None) -> Iterator[None]:
+        self._now.plan = plan
+        try:
+            yield
+        finally:
+            self._now.plan = None
+
+    def _planned(self, rows: tuple[Stack, ...]) -> _Plan | None:
+        with self._lock:
+            plan = self._plans.get(rows)
+        if plan is None:
+            stacks = {stack: joined([self._get(folder) for folder in stack]) for stack in dict.fromkeys(rows)}
+            plan = _plan([stacks[stack] for stack in rows])
+            with self._lock:
+                self._keep(self._plans, PLANS, rows, plan)
+        return plan
 
     def _get(self, folder: Path) -> Adapter:
-        device = self._model.device
+        device = self.module.device
         with self._lock:
             for tier in (self._device, self._memory):
                 if folder in tier:
@@ -151,7 +170,7 @@ class Adapters:
                 return self._device[folder]
             adapter = self._memory.get(folder)
         if adapter is None:
-            adapter = read_adapter(folder, self._model, self._fingerprint)
+            adapter = read_adapter(folder, self._modules, self._fingerprint)
         near, aside = adapter.on(device), adapter.on(torch.device("cpu"))
         with self._lock:
             self._keep(self._memory, IN_MEMORY, folder, aside)
@@ -186,6 +205,17 @@ class _Plan:
     layers: dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 
+def joined(adapters: Sequence[Adapter]) -> Adapter | None:
+    """Several as one: x [A1 A2] [B1; B2] is x A1 B1 + x A2 B2, exactly (peft's `cat`)."""
+    if len(adapters) < 2:
+        return adapters[0] if adapters else None
+    layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    for name in dict.fromkeys(name for adapter in adapters for name in adapter.layers):
+        pairs = [adapter.layers[name] for adapter in adapters if name in adapter.layers]
+        layers[name] = torch.cat([a for a, _ in pairs], 1), torch.cat([b for _, b in pairs])
+    return Adapter(layers)
+
+
 def _plan(rows: Sequence[Adapter | None]) -> _Plan | None:
     """What the rows of a batch gain; rows of smaller rank, and those of the base, are filled with zeros."""
     first = rows[0]
@@ -210,20 +240,12 @@ def _widened(pair: tuple[torch.Tensor, torch.Tensor], rank: int) -> tuple[torch.
 class Adapted:
     """The twin under one plan; it holds during a forward only, and in the thread that calls it."""
 
-    def __init__(self, model: PreTrainedModel, now: threading.local, plan: _Plan | None) -> None:
-        self._model, self._now, self._plan = model, now, plan
+    def __init__(self, adapters: Adapters, plan: _Plan | None) -> None:
+        self._adapters, self._plan = adapters, plan
 
     def __call__(self, **inputs: Any) -> Any:
-        with self._active():
-            return self._model(**inputs)
+        with self._adapters.active(self._plan):
+            return self._adapters.module(**inputs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    @contextmanager
-    def _active(self) -> Iterator[None]:
-        self._now.plan = self._plan
-        try:
-            yield
-        finally:
-            self._now.plan = None
+        return getattr(self._adapters.module, name)

@@ -83,7 +83,7 @@ class Decoder:
         listed = ends if isinstance(ends, list) else [ends]
         self._ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        self._pad = 0 if pad is None else pad
+        self.pad = 0 if pad is None else pad
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
     def complete(
@@ -132,7 +132,7 @@ class Decoder:
     @torch.inference_mode()
     def kl(self, model: torch.nn.Module, true: Row, near: Row) -> float:
         """Nats from the next token's distribution after `true` to that after `near`."""
-        rows = (prefill_inputs(model, [row], self._pad)[0] for row in (true, near))
+        rows = (prefill_inputs(model, [row], self.pad)[0] for row in (true, near))
         told = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
         p, q = (torch.log_softmax(logits, -1) for logits in told)
         return float((p.exp() * (p - q)).sum().clamp_min(0))
@@ -151,7 +151,7 @@ class Decoder:
         self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
-        step, mask = prefill_inputs(model, rows, self._pad)
+        step, mask = prefill_inputs(model, rows, self.pad)
         for n in range(config.max_new_tokens):
             out = model(**step, use_cache=True, logits_to_keep=1)
             chosen = [
@@ -180,7 +180,7 @@ class Decoder:
             return any(stop in self._text(ids) for stop in stops)
 
         searches = [Search(config.beams, config.max_new_tokens, self._ends, stopped) for _ in rows]
-        step, mask = prefill_inputs(model, rows, self._pad)
+        step, mask = prefill_inputs(model, rows, self.pad)
         while True:
             out = model(**step, use_cache=True, logits_to_keep=1)
             streams[0].kv = streams[0].kv or _kept(out, rows[0])  # of the prompt: the beams part from here

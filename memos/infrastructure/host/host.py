@@ -1,4 +1,4 @@
-"""The local model as a machine for memories: answer, encode, distil. Knows texts and files; knows no callers,
+"""The local model as a machine for memories: answer, encode, serve adapters. Knows texts and files; knows no callers,
 rights or states.
 
 `Host` is the only class the rest of memos sees. It never changes the model it is given: adapters live in a
@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,11 +24,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
-from memos.cube import Contrast, Probe
-from memos.errors import ContextOverflow, FingerprintMismatch, HostError, NoProbes, Unsupported
+from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.errors import ContextOverflow, FingerprintMismatch, HostError, Unsupported
 from memos.infrastructure.host import lora
-from memos.infrastructure.host.adapters import Adapters
+from memos.infrastructure.host.adapters import Adapted, Adapters, Stack
 from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
@@ -39,7 +38,7 @@ from memos.infrastructure.host.load import fingerprint_parts, load_model, model_
 from memos.infrastructure.host.measure import measure, measure_loads
 from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
 
-_GREEDY_BATCH = 32
+_GREEDY_BATCH = 64
 _EXACT = FidelityConfig(level="L0")
 _ONE = DecodeConfig(max_new_tokens=1)
 
@@ -49,7 +48,7 @@ class Request:
     """What the model is asked, and what it remembers meanwhile.
 
     `pasts` are KV of the first of `memories`, in order; `fidelity` says how several of them are put together;
-    `adapter` is a folder made by `distil`. `talk` is KV of an earlier prompt of the same conversation, used as far as
+    `adapters` are folders, active together. `talk` is KV of an earlier prompt of the same conversation, used as far as
     this prompt begins alike; `keep`: the answer brings its own KV, for the next one. `released` is the host's own count
     from before the payloads were brought: what was let go of since is not kept.
     """
@@ -57,7 +56,7 @@ class Request:
     messages: tuple[Message, ...]
     memories: tuple[str, ...] = ()
     pasts: tuple[Activation, ...] = ()
-    adapter: Path | None = None
+    adapters: Stack = ()
     fidelity: FidelityConfig = _EXACT
     talk: Activation | None = None
     keep: bool = False
@@ -73,17 +72,6 @@ class Nearness:
     top1_agreement: float
     kl: float
     same_first: bool
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A question about a memory: the teacher sees `memories`, the student sees none."""
-
-    memories: tuple[str, ...]
-    probe: Probe
-
-
-Progress = Callable[[int, int, float], None]
 
 
 class Host:
@@ -103,11 +91,14 @@ class Host:
         self._limit = limit_of(model.config)
         self._alone: AbstractContextManager[Any] = threading.RLock() if self._limit else nullcontext()
         self._prefixes, self._prefix_lock, self.released = PrefixTree(), threading.Lock(), 0
+        self.from_path = False  # another process can load the same model
 
     @classmethod
     def load(cls, config: ModelConfig) -> Host:
         """Raises ModelNotFound or HostError."""
-        return cls(*load_model(config), config)
+        host = cls(*load_model(config), config)
+        host.from_path = True
+        return host
 
     # -- what the model is ---------------------------------------------------------------------------------
 
@@ -159,15 +150,13 @@ class Host:
         began = time.perf_counter()
         with self._machine():
             rows = {n: self._row(request, decode) for n, request in enumerate(requests)}
-            for batch in self._batches(rows, [r.adapter for r in requests], decode):
-                model = self._model_of([requests[n].adapter for n in batch])
+            for batch in self._batches(rows, [r.adapters for r in requests], decode):
+                model = self._model_of([requests[n].adapters for n in batch])
                 done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
                 out |= zip(batch, done, strict=True)
         return [out[n] for n in range(len(requests))]
 
-    def _batches(
-        self, rows: dict[int, Row], adapters: Sequence[Path | None], decode: DecodeConfig
-    ) -> Iterable[list[int]]:
+    def _batches(self, rows: dict[int, Row], adapters: Sequence[Stack], decode: DecodeConfig) -> Iterable[list[int]]:
         """Rows that can share a forward without changing one another's answers."""
         # beams come and go as rows of their own; experts see tokens, not rows
         apart = decode.beams > 1 or self._experts
@@ -187,7 +176,7 @@ class Host:
         with self._machine():
             released = self.released if request.released is None else request.released
             row = self._row(request, decode, alone=True)
-            pieces = self.decoder.stream(self._model_of([request.adapter]), [row], decode, began)
+            pieces = self.decoder.stream(self._model_of([request.adapters]), [row], decode, began)
             while True:
                 try:
                     yield next(pieces)[1]
@@ -204,8 +193,8 @@ class Host:
         with room_for("this request"), self._alone:
             yield
 
-    def _model_of(self, adapters: Sequence[Path | None]) -> Any:
-        """The model to answer rows with: the base, or the twin under the adapter of each row."""
+    def _model_of(self, adapters: Sequence[Stack]) -> Any:
+        """The model to answer rows with: the base, or the twin under the adapters of each row."""
         return self._adapters.model(adapters) if any(adapters) else self.model
 
     @cached_property
@@ -222,15 +211,13 @@ class Host:
 
         alone: an exact prefix that is not there yet is read with the question, and kept then; else it is made here.
         """
-        if request.pasts and request.adapter:
+        if request.pasts and request.adapters:
             raise FingerprintMismatch(
                 "KV made by the base model is wrong under an adapter; use one of them in a request"
             )
         prompt = self.prompts.build(request.memories, request.messages)
         self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
-        keep = (
-            alone and request.keep and request.adapter is None and self._reusable(len(prompt) + decode.max_new_tokens)
-        )
+        keep = alone and request.keep and not request.adapters and self._reusable(len(prompt) + decode.max_new_tokens)
         ids, heard = prompt.prefix + prompt.tail, 0
         if keep and request.talk:
             heard = min(alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
@@ -371,7 +358,7 @@ class Host:
 
     def ready(self, adapter: Path) -> None:
         """Have an adapter at hand for the next request that names it. Raises what a request would raise."""
-        self._model_of([adapter])
+        self._model_of([(adapter,)])
 
     @property
     def adapters(self) -> set[str]:
@@ -443,96 +430,51 @@ class Host:
 
     # -- parametric ----------------------------------------------------------------------------------------
 
-    def distil(
-        self,
-        lessons: Sequence[Lesson],
-        keep: Sequence[Contrast],
-        config: DistilConfig,
-        folder: Path,
-        card: dict[str, Any],
-        progress: Progress,
-    ) -> int:
-        """Train an adapter on the lessons that are not held out and save it to `folder`; returns the steps taken.
+    def cold(self, stack: Stack) -> Adapted:
+        """The model under the adapters as their files have them now. Raises what `read_adapter` raises."""
+        return self._adapters.cold(stack)
 
-        Trains in a twin of its own, so requests go on meanwhile. Raises NoProbes if the teacher, with the
-        memory in its context, answers none of the lessons right.
-        """
-        taught = [lesson for lesson in lessons if not lesson.probe.held_out]
-        answers = self._greedy([self._prompt(x.probe.question, x.memories) for x in taught])
-        right = [(x, ids) for x, ids in zip(taught, answers, strict=True) if x.probe.holds(self._text(ids))]
-        if not right:
-            raise NoProbes(
-                f"the model answers none of {len(taught)} probes even with the memory in its context; "
-                f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
-            )
-        alone = [self._prompt(x.probe.question) for x, _ in right]
-        told = [self._prompt(x.probe.question, x.memories) for x, _ in right]
-        examples = self._examples(alone, told, [ids for _, ids in right], config.top_logits)
-        kept = self._as_answered([k for k in keep if not k.held_out])
-        prompts = [self._prompt(k.question, k.memories) for k, _ in kept]
-        held = self._examples(prompts, prompts, [ids for _, ids in kept], config.top_logits)
-        student = lora.fresh_adapter(self.model, config)
-        steps = lora.train(student, examples, held, config, progress)
-        lora.save_adapter(student, folder, card | {"fingerprint": self.fingerprint, "steps": steps})
-        return steps
+    def finish_card(self, folder: Path, more: dict[str, Any]) -> None:
+        """Add to an adapter's card."""
+        lora.write_card(folder, lora.read_card(folder, self.fingerprint) | more)
 
-    def gate(self, folder: Path, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
-        """Scores of a saved adapter, loaded cold, by free greedy generation; see GateConfig."""
-        adapted = self._adapters.cold(folder)
-        recalled = self._greedy([self._prompt(x.probe.question) for x in lessons], adapted)
-        right = [x.probe.holds(self._text(ids)) for x, ids in zip(lessons, recalled, strict=True)]
-        kept = self._as_answered([k for k in keep if k.held_out])
-        now = self._greedy([self._prompt(k.question, k.memories) for k, _ in kept], adapted)
-        same = [a == b for (_, a), b in zip(kept, now, strict=True)]
-        return {
-            "reliability": _share([ok for ok, x in zip(right, lessons, strict=True) if not x.probe.held_out]),
-            "generality": _share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out]),
-            "locality": _share([ok for ok, (k, _) in zip(same, kept, strict=True) if not k.memories]),
-            "in_context": _share([ok for ok, (k, _) in zip(same, kept, strict=True) if k.memories]),
-        }
-
-    def _as_answered(self, keep: Sequence[Contrast]) -> list[tuple[Contrast, tuple[int, ...]]]:
-        """Each prompt with the base model's greedy answer; without those that the base answers wrong."""
-        answers = self._greedy([self._prompt(k.question, k.memories) for k in keep])
-        pairs = zip(keep, answers, strict=True)
-        return [(k, ids) for k, ids in pairs if not k.answer or _probe(k).holds(self._text(ids))]
-
-    def finish_card(self, folder: Path, scores: dict[str, float]) -> None:
-        """Write what the gate measured on the adapter's card."""
-        lora.write_card(folder, lora.read_card(folder, self.fingerprint) | {"scores": scores})
-
-    def _prompt(self, question: str, memories: Sequence[str] = ()) -> tuple[int, ...]:
+    def ids_of(self, question: str, memories: Sequence[str] = ()) -> tuple[int, ...]:
+        """The prompt of a question."""
         prompt = self.prompts.build(memories, [{"role": "user", "content": question}])
         return prompt.prefix + prompt.tail
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text_of(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
-    def _greedy(self, prompts: Sequence[tuple[int, ...]], model: Any = None) -> list[tuple[int, ...]]:
-        """Greedy answers as ids, with the token that ended them, in batches."""
-        out: list[tuple[int, ...]] = []
+    def spelled(self, answer: str) -> tuple[int, ...]:
+        """An answer as the model would give it, with the token that ends it."""
+        return (*self.tokenizer(answer, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
+
+    def greedy(self, prompts: Sequence[tuple[int, ...]], model: Any = None) -> list[tuple[int, ...]]:
+        """Greedy answers as ids, with the token that ended them, in batches of prompts alike in length."""
+        out: dict[int, tuple[int, ...]] = {}
         end = self.tokenizer.eos_token_id
-        for start in range(0, len(prompts), _GREEDY_BATCH):
-            rows = [Row(p) for p in prompts[start : start + _GREEDY_BATCH]]
-            for c in self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24)):
-                out.append((*c.ids, end))
-        return out
+        order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
+        for start in range(0, len(order), _GREEDY_BATCH):
+            batch = order[start : start + _GREEDY_BATCH]
+            rows = [Row(prompts[n]) for n in batch]
+            done = self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24))
+            out |= {n: (*c.ids, end) for n, c in zip(batch, done, strict=True)}
+        return [out[n] for n in range(len(prompts))]
 
-    def _examples(
-        self,
-        prompts: Sequence[tuple[int, ...]],
-        teachers: Sequence[tuple[int, ...]],
-        answers: Sequence[tuple[int, ...]],
-        k: int,
-    ) -> list[lora.Example]:
-        believed = lora.targets(self.model, teachers, answers, k)
-        return [lora.Example(p, a, ids, top) for p, a, (ids, top) in zip(prompts, answers, believed, strict=True)]
+    @torch.inference_mode()
+    def divergences(self, messages: Sequence[Message], stacks: Sequence[Stack]) -> list[float]:
+        """KL(under each stack of adapters || base) of the first answer token, in nats, all in one batch.
 
-
-def _probe(contrast: Contrast) -> Probe:
-    return Probe(question=contrast.question, answer=contrast.answer)
-
-
-def _share(outcomes: Sequence[bool]) -> float:
-    """Share of True; 0.0 where there was nothing to judge, so that an empty set never passes a gate."""
-    return sum(outcomes) / len(outcomes) if outcomes else 0.0
+        What an adapter has not learnt it answers as the base does, so the one that knows stands out.
+        """
+        prompt = self.prompts.build((), messages)
+        row, out = Row(prompt.prefix + prompt.tail), list[torch.Tensor]()
+        rows: list[Stack] = [(), *stacks]
+        batches = [[stack] for stack in rows] if self._experts else [rows]
+        with self._machine():
+            for batch in batches:
+                inputs, _ = prefill_inputs(self.model, [row] * len(batch), self.decoder.pad)
+                logits = self._model_of(batch)(**inputs, use_cache=False, logits_to_keep=1).logits[:, -1]
+                out += torch.log_softmax(logits.float(), -1)
+        return [float((p.exp() * (p - out[0])).sum().clamp_min(0)) for p in out[1:]]

@@ -1,46 +1,28 @@
-"""Memories -> a LoRA adapter by context distillation. Knows peft and training; knows no cubes.
-
-The teacher is the base model with the memory in its context; the student is the base model with a fresh
-adapter and no memory. Prompts that the memory has nothing to do with, closed-book and over other contexts,
-are held to the base model in the same loss, so that the adapter adds and does not break (Kujanpaeae et al.,
-2412.14964; Eyuboglu et al., 2506.06266).
+"""LoRA adapters as folders, in peft's format: made fresh, saved, read back, put together. Knows no training and no
+serving.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import math
-import random
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from memos.config import DistilConfig
 from memos.errors import CorruptBlob, Unsupported
 from memos.infrastructure.host.kv_file import require_same_host
 
 CARD = "card.json"
-_CHUNK = 16  # examples in one forward of training
-
-
-@dataclass(frozen=True)
-class Example:
-    """A student prompt, the answer to force, and the distribution to match at each answer token.
-
-    top_ids, top_p: [answer tokens, k], the target's k likeliest tokens and their probabilities, which sum to 1.
-    """
-
-    prompt: tuple[int, ...]
-    answer: tuple[int, ...]
-    top_ids: torch.Tensor
-    top_p: torch.Tensor
+LINEAR = (torch.nn.Linear, Conv1D)
+_ATTENTION = ("attn", "attention")  # stands in the name of what is inside attention
+_RATES = ((10e6, 1e-2), (500e6, 1e-3), (3e9, 5e-4))  # below so many parameters; 2e-4 above
 
 
 def twin(model: PreTrainedModel) -> PreTrainedModel:
@@ -53,9 +35,20 @@ def twin(model: PreTrainedModel) -> PreTrainedModel:
     return copy.deepcopy(model, shared)
 
 
-def fresh_adapter(model: PreTrainedModel, config: DistilConfig) -> PeftModel:
-    """A twin with a new adapter, which starts as no change at all. Raises Unsupported where peft finds no target."""
-    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+def recipe(config: DistilConfig, model: PreTrainedModel) -> DistilConfig:
+    """The config with what was left unset, by the size of the model."""
+    size = model.num_parameters()
+    rate = next((rate for below, rate in _RATES if size < below), 2e-4)
+    unset = {"learning_rate": rate, "gradient_checkpointing": size >= 500e6}
+    return config.model_copy(update={k: v for k, v in unset.items() if getattr(config, k) is None})
+
+
+def fresh_adapter(module: PreTrainedModel, config: DistilConfig) -> PeftModel:
+    """The module tree with a new adapter in it, which starts as no change at all.
+
+    Raises Unsupported where there is nothing to adapt, or only what cannot be adapted.
+    """
+    targets = _targets(module, config)
     lora = LoraConfig(
         r=config.rank, lora_alpha=config.alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM"
     )
@@ -63,115 +56,52 @@ def fresh_adapter(model: PreTrainedModel, config: DistilConfig) -> PeftModel:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of peft's use of transformers
             torch.manual_seed(config.seed)
-            return get_peft_model(twin(model), lora)
+            student: PeftModel = get_peft_model(module, lora).eval()  # no dropout: the teacher has none either
+            return student
     except ValueError as error:
+        raise _no_target(module, config, str(error)) from error
+
+
+def _targets(module: PreTrainedModel, config: DistilConfig) -> list[str] | str:
+    """What peft is asked to adapt. Raises Unsupported."""
+    if not isinstance(config.targets, str):
+        return list(config.targets)
+    quantised = getattr(module.config, "quantization_config", None)
+    if quantised is not None:
         raise Unsupported(
-            f"peft finds nothing to adapt in {model.config.model_type} with distil.targets {config.targets!r}: "
-            f"{error}; name the model's linear layers in distil.targets, or keep its memories as plaintext or KV"
-        ) from error
-
-
-@torch.no_grad()  # not inference_mode: the results take part in training
-def targets(
-    model: torch.nn.Module, prompts: Sequence[tuple[int, ...]], answers: Sequence[tuple[int, ...]], k: int
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What `model` believes at each token of the forced answers: (top_ids, top_p), one pair a prompt."""
-    out: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for start in range(0, len(prompts), 32):
-        rows = list(zip(prompts[start : start + 32], answers[start : start + 32], strict=True))
-        for logits, (_, answer) in zip(_answer_logits(model, rows), rows, strict=True):
-            p, ids = torch.softmax(logits[: len(answer)].float(), -1).topk(min(k, logits.shape[-1]))
-            out.append((ids, p / p.sum(-1, keepdim=True)))
-    return out
-
-
-def train(
-    student: PeftModel,
-    lessons: Sequence[Example],
-    keep: Sequence[Example],
-    config: DistilConfig,
-    progress: Callable[[int, int, float], None],
-) -> int:
-    """Fit the adapter; returns the steps taken.
-
-    A step sees `batch` lessons and as many examples to keep. It ends early once every lesson's answer tokens
-    were last seen with p > stop_probability and what is to be kept has drifted by less than stop_drift: greedy
-    recall is certain well before the loss is 0.
-    """
-    parameters = [p for p in student.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=0.0)
-    rng = random.Random(config.seed)
-    seen = [0.0] * len(lessons)
-    student.train()
-    order: list[int] = []
-    for step in range(config.steps):
-        if len(order) < config.batch:
-            order += rng.sample(range(len(lessons)), len(lessons))
-        chosen, order = order[: config.batch], order[config.batch :]
-        held = rng.sample(range(len(keep)), min(config.batch, len(keep)))
-        batch = [lessons[i] for i in chosen] + [keep[i] for i in held]
-        losses, least = _losses(student, batch)
-        for i, p in zip(chosen, least, strict=False):
-            seen[i] = p
-        drift = losses[len(chosen) :].mean() if held else losses.new_zeros(())
-        loss = losses[: len(chosen)].mean() + config.kl_base * drift
-        optimizer.param_groups[0]["lr"] = config.learning_rate * min(
-            (step + 1) / 10, 0.5 * (1 + math.cos(math.pi * step / config.steps))
+            f"{module.config.model_type} is quantised ({getattr(quantised, 'quant_method', quantised)}), and adapters "
+            f"are made on whole weights only; load it in bfloat16, or keep its memories as plaintext or KV"
         )
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        progress(step + 1, config.steps, loss.item())
-        if min(seen) > config.stop_probability and drift.item() < config.stop_drift:
-            break
-    student.eval()
-    return step + 1
+    if config.targets == "all-linear":
+        return config.targets
+    head = module.get_output_embeddings()
+    linear = [n for n, m in module.named_modules() if isinstance(m, LINEAR) and m is not head]
+    inside = {n for n in linear if any(part in n.lower() for part in _ATTENTION)}
+    layers = _layers(module, config.layers)
+    wanted = [n for n in linear if (n in inside) == (config.targets == "attention") and n.startswith(layers)]
+    if not wanted:
+        raise _no_target(module, config, "it has no such linear layers; experts are kept in one tensor")
+    if config.layers < 1:
+        return wanted
+    ends = {n.rsplit(".", 1)[-1] for n in wanted}
+    clash = ends & {n.rsplit(".", 1)[-1] for n in linear if n not in wanted}
+    return wanted if clash else sorted(ends)  # short names where they mean the same
 
 
-def _losses(student: torch.nn.Module, batch: Sequence[Example]) -> tuple[torch.Tensor, list[float]]:
-    """KL(target || student) of each example, mean over its answer tokens, and its least likely answer token."""
-    losses: dict[int, torch.Tensor] = {}
-    least: dict[int, float] = {}
-    by_length = sorted(range(len(batch)), key=lambda n: len(batch[n].prompt))
-    for start in range(0, len(batch), _CHUNK):  # alike in length, so that little of a forward is padding
-        chunk = by_length[start : start + _CHUNK]
-        rows = [(batch[n].prompt, batch[n].answer) for n in chunk]
-        for n, logits in zip(chunk, _answer_logits(student, rows), strict=True):
-            log_q, p = torch.log_softmax(logits.float(), -1), batch[n].top_p
-            losses[n] = (p * (p.clamp_min(1e-9).log() - log_q.gather(-1, batch[n].top_ids))).sum(-1).mean()
-            answer = torch.tensor(batch[n].answer, device=log_q.device)
-            least[n] = log_q.detach().gather(-1, answer[:, None]).min().exp().item()
-    order = range(len(batch))
-    return torch.stack([losses[n] for n in order]), [least[n] for n in order]
+def _layers(module: PreTrainedModel, share: float) -> tuple[str, ...]:
+    """The beginnings of the names of what lies in the first layers; of every name where there are no layers."""
+    stacks = [(n, m) for n, m in module.named_modules() if isinstance(m, torch.nn.ModuleList)]
+    if not stacks or share >= 1:
+        return ("",)
+    name, layers = max(stacks, key=lambda stack: len(stack[1]))
+    return tuple(f"{name}.{n}." for n in range(max(1, round(share * len(layers)))))
 
 
-def _answer_logits(
-    model: torch.nn.Module, rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]
-) -> list[torch.Tensor]:
-    """Logits that predict each answer token of each (prompt, answer) row: [answer tokens, vocabulary] a row.
-
-    Rows are padded on the right, where a causal model does not look. Logits are computed from the earliest
-    answer on.
-    """
-    device = next(model.parameters()).device
-    width = max(len(p) + len(a) for p, a in rows) - 1
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    mask = torch.zeros(len(rows), width, dtype=torch.long)
-    for n, (prompt, answer) in enumerate(rows):
-        row = torch.tensor([*prompt, *answer[:-1]])
-        ids[n, : len(row)] = row
-        mask[n, : len(row)] = 1
-    earliest = min(len(p) for p, _ in rows) - 1
-    positions = torch.arange(width, device=device).expand(len(rows), -1)
-    logits = model(
-        input_ids=ids.to(device),
-        attention_mask=mask.to(device),
-        position_ids=positions,
-        use_cache=False,
-        logits_to_keep=width - earliest,
-    ).logits
-    return [logits[n, len(p) - 1 - earliest : len(p) - 1 - earliest + len(a)] for n, (p, a) in enumerate(rows)]
+def _no_target(module: PreTrainedModel, config: DistilConfig, why: str) -> Unsupported:
+    return Unsupported(
+        f"peft finds nothing to adapt in {module.config.model_type} with distil.targets {config.targets!r}: {why}; "
+        f"name the model's linear layers in distil.targets, or keep its memories as plaintext or KV"
+    )
 
 
 def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None:
@@ -180,10 +110,20 @@ def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card; ours is card.json
     config = folder / "adapter_config.json"
     settings = json.loads(config.read_text("utf-8"))
-    settings["base_model_name_or_path"] = (
-        None  # a path of this machine says nothing elsewhere; the card has the fingerprint
-    )
-    config.write_text(json.dumps(settings, indent=2, sort_keys=True), "utf-8")
+    # a path of this machine says nothing elsewhere; the card has the fingerprint
+    _write_config(folder, settings | {"base_model_name_or_path": None})
+    write_card(folder, card)
+
+
+def _write_config(folder: Path, settings: dict[str, Any]) -> None:
+    (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), "utf-8")
+
+
+def write_adapter(folder: Path, layers: list[str], rank: int, card: dict[str, Any]) -> None:
+    """The config and card of an adapter of just these layers, whose tensors carry their scaling."""
+    settings = LoraConfig(r=rank, lora_alpha=rank, target_modules=layers, task_type="CAUSAL_LM", inference_mode=True)
+    told = json.loads(json.dumps(settings.to_dict(), default=lambda value: sorted(value)))
+    _write_config(folder, told | {"base_model_name_or_path": None, "target_modules": layers})
     write_card(folder, card)
 
 
@@ -208,7 +148,7 @@ def random_adapters(
 ) -> list[Path]:
     """Folders of adapters that have learnt nothing, and so weak that answers stay what they are: enough to measure time
     and bytes, with as many tokens as the base model needs."""
-    student = fresh_adapter(model, config)
+    student = fresh_adapter(twin(model), config)
     draw = torch.Generator().manual_seed(config.seed)
     out = []
     for n in range(count):

@@ -1,0 +1,101 @@
+"""`memos bench promote`: adapters by objective and number of facts, each judged by the gate of promotion.
+
+The alternatives are what research code does: next-token training on the text, cross-entropy on questions and
+answers, and distillation without anything to keep, or with closed-book prompts alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memos.bench.scenes import scene
+from memos.config import DistilConfig, GateConfig
+from memos.cube import Contrast, Lesson
+from memos.infrastructure.host.baselines import train_on_answers, train_on_text
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.teach import Task, judge, teach
+from memos.interface.mem_reader import MemReader
+from memos.interface.progress import Show
+from memos.transitions import short_of
+
+OURS = "distillation"
+OBJECTIVES = (OURS, "distillation, closed-book only", "distillation alone", "answers", "next token")
+FACTS = (4, 16)
+
+
+@dataclass(frozen=True)
+class Matter:
+    """Memories, one fact each, with what is asked about them and what must stay."""
+
+    texts: tuple[str, ...]
+    lessons: tuple[Lesson, ...]
+    keep: tuple[Contrast, ...]
+
+
+def matter(host: Host, key: str, facts: int, seed: int) -> Matter:
+    """Facts about people and things that the model has never seen together."""
+    reader = MemReader()
+    (texts,) = scene(key, 1, facts).cubes
+    said = [fact for text in texts for fact in reader.facts(text)]
+    # a question that two of the facts answer has no one answer
+    asked = reader.probes(said)
+    lessons = [
+        Lesson(memories=(text,), probe=probe)
+        for text in texts
+        for probe in reader.probes(reader.facts(text))
+        if probe in asked
+    ]
+    return Matter(texts, tuple(lessons), tuple(reader.contrasts(said, host.own_questions(), seed)))
+
+
+def bench_promote(
+    host: Host, facts: Sequence[int], objectives: Sequence[str], seeds: int, seed: int, show: Show
+) -> dict[str, Any]:
+    """A row for each objective and number of facts: means over the seeds; seconds from text to a judged adapter."""
+    rows = list[dict[str, Any]]()
+    total = len(facts) * len(objectives) * seeds
+    for count in facts:
+        for objective in objectives:
+            runs = []
+            for n in range(seeds):
+                runs.append(
+                    _run(host, matter(host, f"promote {seed + n} {count}", count, seed + n), objective, seed + n)
+                )
+                show("promote", len(rows) * seeds + n + 1, total)
+            rows.append(
+                {"objective": objective, "facts": count, "seeds": seeds}
+                | {name: statistics.fmean(run[name] for run in runs) for name in runs[0] if name != "accepted"}
+                | {"accepted_rate": statistics.fmean(run["accepted"] for run in runs)}
+            )
+    return {"model": host.describe(), "config": DistilConfig().model_dump(), "rows": rows}
+
+
+def _run(host: Host, about: Matter, objective: str, seed: int) -> dict[str, Any]:
+    config = DistilConfig(seed=seed)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "adapter"
+        match objective:
+            case "answers":
+                steps = train_on_answers(host, about.lessons, config, folder)
+            case "next token":
+                steps = train_on_text(host, about.texts, config, folder)
+            case _:
+                keep = {OURS: about.keep, "distillation, closed-book only": _closed(about.keep)}.get(objective, ())
+                task = Task(lessons=about.lessons, keep=keep, config=config)
+                steps = teach(host, task, folder, lambda *_: None)
+        scores = judge(host, (folder,), about.lessons, about.keep)
+        seconds = time.perf_counter() - began
+        size = sum(file.stat().st_size for file in folder.iterdir())
+    accepted = not short_of(scores, GateConfig())
+    return scores | {"steps": steps, "seconds": seconds, "bytes": size, "accepted": accepted}
+
+
+def _closed(keep: Sequence[Contrast]) -> tuple[Contrast, ...]:
+    return tuple(k for k in keep if not k.memories)

@@ -1,0 +1,229 @@
+"""From lessons to an adapter in a folder, and what such an adapter can do. Knows questions and folders; knows no cubes.
+
+`teach` makes one, `judge` tells what it does when it is loaded from its files, `Route` finds which of many
+knows the answer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from memos.config import DistilConfig
+from memos.cube import Contrast, Frozen, Lesson, Probe
+from memos.errors import NoProbes
+from memos.infrastructure.host import lora
+from memos.infrastructure.host.adapters import Adapters, Stack
+from memos.infrastructure.host.distil import Example, Progress, Training, believed, certain, drift
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.host import Host
+
+Tell = Callable[[str, int, int, float], None]  # (phase, step, most steps, loss)
+CHECKPOINT, ADAPTER = "checkpoint.safetensors", "adapter"  # in the folder of a job
+_SETS = 3  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
+_TOP = 20  # tokens of a distribution that a drift is measured on
+_OFTEN, _MORE = 4, 5  # rows of a question known by heart, and of one over memories: there are fewer of them
+_EARLIER = 48  # questions about what an earlier adapter knows, to keep
+
+
+class Task(Frozen):
+    """What an adapter is to learn and to keep; all of it can travel to another process.
+
+    stack: folders of earlier adapters that it may be active with, in any subset.
+    """
+
+    lessons: tuple[Lesson, ...]
+    keep: tuple[Contrast, ...]
+    config: DistilConfig
+    card: dict[str, Any] = Field(default_factory=dict)
+    stack: tuple[Path, ...] = ()
+
+
+class Crafted(Frozen):
+    """What came of a task: the steps that it took; scores of the adapter alone, and of all together with `stack`."""
+
+    steps: int
+    scores: dict[str, float]
+    together: dict[str, float] | None = None
+
+
+def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
+    """Train, save to work/adapter, load that cold and judge it, alone and beside all of task.stack.
+
+    What `work` holds of an earlier attempt at the same task is gone on from.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    folder, beside = work / ADAPTER, work / f"{ADAPTER}.new"
+    if not folder.exists():
+        tell("prepare", 0, task.config.steps, 0.0)
+        teach(host, task, beside, partial(tell, "train"), work / CHECKPOINT)
+        tell("save", 0, 0, 0.0)
+        beside.rename(folder)
+    steps = int(lora.read_card(folder, host.fingerprint)["steps"])
+    tell("gate", 0, 0, 0.0)
+    scores = judge(host, (folder,), task.lessons, task.keep)
+    together = None
+    if task.stack:
+        tell("gate together", 0, 0, 0.0)
+        lessons = [*task.lessons, *(lesson for earlier in task.stack for lesson in lessons_of(host, earlier))]
+        together = judge(host, (*task.stack, folder), lessons, task.keep)
+    return Crafted(steps=steps, scores=scores, together=together)
+
+
+def lessons_of(host: Host, folder: Path) -> list[Lesson]:
+    """What an adapter was taught, by its card. Raises FingerprintMismatch, CorruptBlob."""
+    return [Lesson.model_validate(lesson) for lesson in lora.read_card(folder, host.fingerprint).get("lessons", [])]
+
+
+def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: Path | None = None) -> int:
+    """Train an adapter on the lessons that are not held out and save it to `folder`; returns the steps taken.
+
+    Trains in a twin of its own, so requests go on meanwhile. Goes on from `checkpoint` if that is there, and writes it
+    on the way. What the model answers wrong even with the memory in its context is taught as the probe has it. Raises
+    NoProbes if the model answers none of the lessons right, Unsupported where there is nothing to adapt.
+    """
+    config = lora.recipe(task.config, host.model)
+    served = Adapters(host.model, host.fingerprint, shared=False)
+    sets = _sets(task.stack, random.Random(config.seed))
+    lessons = _lessons(host, task.lessons, config)
+    lessons = [replace(example, under=under) for under in sets for example in lessons]
+    keep = _keep(host, served, task, sets, config)
+    student = lora.fresh_adapter(served.module, config)
+    if config.gradient_checkpointing:
+        checkpoint_layers(student)
+    training = Training(student, lessons, keep, config, served.under if task.stack else None)
+    if checkpoint:
+        training.resume(checkpoint)
+    steps = training.run(progress, checkpoint)
+    made = {"fingerprint": host.fingerprint, "steps": steps, "lessons": [x.model_dump() for x in task.lessons]}
+    lora.save_adapter(student, folder, task.card | made)
+    return steps
+
+
+def _lessons(host: Host, lessons: Sequence[Lesson], config: DistilConfig) -> list[Example]:
+    taught = [lesson for lesson in lessons if not lesson.probe.held_out]
+    told = [host.ids_of(x.probe.question, x.memories) for x in taught]
+    answers = host.greedy(told)
+    right = [x.probe.holds(host.text_of(ids)) for x, ids in zip(taught, answers, strict=True)]
+    if not any(right):
+        raise NoProbes(
+            f"the model answers none of {len(taught)} probes even with the memory in its context; "
+            f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
+        )
+    alone = [host.ids_of(x.probe.question) for x in taught]
+    known = [n for n, ok in enumerate(right) if ok]
+    out = dict(
+        zip(
+            known,
+            believed(
+                host.model,
+                [told[n] for n in known],
+                [alone[n] for n in known],
+                [answers[n] for n in known],
+                config.top_logits,
+            ),
+            strict=True,
+        )
+    )
+    lead = _lead(host, [answers[n] for n in known])
+    for n in set(range(len(taught))) - set(known):
+        out[n] = certain(alone[n], host.spelled(lead + taught[n].probe.answer))
+    return [out[n] for n in range(len(taught))]
+
+
+def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
+    """What stands before the first word of the model's own answers: a space or nothing."""
+    return max(("", " "), key=lambda lead: sum(host.spelled(lead + host.text_of(ids)) == ids for ids in answers))
+
+
+def _keep(host: Host, served: Adapters, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:
+    """What must stay: answers of the base model, and beside earlier adapters what they answer."""
+    keep = [k for k in task.keep if not k.held_out]
+    kept = as_answered(host, [k for k in keep if k.known or k.memories])
+    # of what nobody has said the first token tells all: what the model would say is not decoded
+    kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]
+    prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
+    answers = [ids for _, ids in kept]
+    under = [sets[n % len(sets)] for n in range(len(kept))]
+    often = [_OFTEN if k.known else _MORE if k.memories else 1 for k, _ in kept]
+    rng = random.Random(config.seed)
+    for folder in task.stack:
+        taught = [x.probe.question for x in lessons_of(host, folder) if not x.probe.held_out]
+        asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
+        for stack in (s for s in sets if folder in s):
+            prompts += asked
+            answers += host.greedy(asked, served.model([stack]))
+            under += [stack] * len(asked)
+            often += [1] * len(asked)
+    rows = believed(served.module, prompts, prompts, answers, config.top_logits, under, served.under)
+    return [row for row, times in zip(rows, often, strict=True) for _ in range(times)]
+
+
+def _sets(stack: Stack, rng: random.Random) -> list[Stack]:
+    """None of the earlier adapters, all of them, and some subsets."""
+    out: dict[Stack, None] = {(): None, stack: None}
+    for _ in range(_SETS if len(stack) > 1 else 0):
+        few = set(rng.sample(stack, rng.randint(1, len(stack) - 1)))
+        out[tuple(folder for folder in stack if folder in few)] = None
+    return list(out)
+
+
+def checkpoint_layers(student: Any) -> None:
+    """Layers compute their forward again in the backward pass; which they do in training mode alone."""
+    enable = getattr(student, "activation_checkpointing_enable", None) or student.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    for module in student.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True  # of the layer itself: dropout within it stays off
+
+
+def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
+    """Scores of saved adapters, loaded cold and active together, by free greedy generation; see GateConfig.
+
+    Beside what GateConfig judges: reversed (held-out questions for the subject), abstention (of locality, those that
+    the model has no answer to by heart), portability (recall while the prompt holds other memories).
+    """
+    adapted = host.cold(stack)
+    recalled = host.greedy([host.ids_of(x.probe.question) for x in lessons], adapted)
+    right = [x.probe.holds(host.text_of(ids)) for x, ids in zip(lessons, recalled, strict=True)]
+    kept = as_answered(host, [k for k in keep if k.held_out])
+    prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
+    now = host.greedy(prompts, adapted)
+    same = {k: a == b for (k, a), b in zip(kept, now, strict=True)}
+    other = next((k.memories for k in same if k.memories and not k.contradicts), ())
+    asked = [x for x in lessons if x.probe.held_out]
+    carried = host.greedy([host.ids_of(x.probe.question, other) for x in asked], adapted)
+    return {
+        "reliability": share([ok for ok, x in zip(right, lessons, strict=True) if not x.probe.held_out]),
+        "generality": share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out]),
+        "reversed": share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out and x.probe.reversed]),
+        "locality": share([ok for k, ok in same.items() if not k.memories]),
+        "abstention": share([ok for k, ok in same.items() if not k.memories and not k.known]),
+        "in_context": share([ok for k, ok in same.items() if k.memories]),
+        "override": share([ok for k, ok in same.items() if k.contradicts]),
+        "drift": drift(adapted, believed(host.model, prompts, prompts, [ids for _, ids in kept], _TOP)),
+        "portability": share([x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)]),
+    }
+
+
+def as_answered(host: Host, keep: Sequence[Contrast]) -> list[tuple[Contrast, tuple[int, ...]]]:
+    """Each prompt with the base model's greedy answer; without those that the base answers wrong."""
+    answers = host.greedy([host.ids_of(k.question, k.memories) for k in keep])
+    pairs = zip(keep, answers, strict=True)
+    return [(k, ids) for k, ids in pairs if not k.answer or _probe(k).holds(host.text_of(ids))]
+
+
+def _probe(contrast: Contrast) -> Probe:
+    return Probe(question=contrast.question, answer=contrast.answer)
+
+
+def share(outcomes: Sequence[bool]) -> float:
+    """Share of True; 0.0 where there was nothing to judge, so that an empty set never passes a gate."""
+    return sum(outcomes) / len(outcomes) if outcomes else 0.0

@@ -1,0 +1,144 @@
+"""`memos promote`, `demote`, `jobs`, `cancel`, `gate`, `externalize`, `export-adapter`: memories that change form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memos.errors import EmptyMemory, GateRejected
+from memos.interface.progress import progress_bars
+
+if TYPE_CHECKING:
+    from memos.kernel import MemOS
+
+forms = typer.Typer()
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
+Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
+Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
+User = Annotated[str | None, typer.Option("--user", help="act as this user")]
+Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or folders of adapters")]
+HERE = Path("memos-data")
+
+
+@forms.command()
+def promote(
+    ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
+    to: Annotated[str, typer.Option("--to", help="activation or parametric")],
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+    user: User = None,
+) -> None:
+    """Make KV or an adapter of memories. Interrupted, the same command goes on from where it was."""
+    with opened(vault, config, set_) as kernel, progress_bars() as show:
+        cube = kernel.promote(ids, to, user=user, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
+    assert cube.blob
+    print(f"{cube.id} {cube.form} of {len(cube.sources)} memories, {cube.blob.build_s:.1f} s")
+    print_scores(cube.blob.scores)
+
+
+@forms.command()
+def demote(
+    id: Annotated[str, typer.Argument(help="an activation or parametric cube")],
+    vault: Vault = HERE,
+    user: User = None,
+) -> None:
+    """Give up KV or an adapter; the memories that it was made from answer as text again."""
+    with opened(vault) as kernel:
+        for cube in kernel.demote(id, user=user):
+            print(f"{cube.id} {cube.text}")
+
+
+@forms.command()
+def jobs(vault: Vault = HERE) -> None:
+    """Work that is going on, or that can be taken up again."""
+    with opened(vault) as kernel:
+        found = kernel.jobs()
+    for job in found:
+        print(f"{job.id} {job.kind} {' '.join(job.payload.get('sources', []))}: {job.note or 'begun'}")
+    if not found:
+        print("no job is running, and none was interrupted")
+
+
+@forms.command()
+def cancel(job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], vault: Vault = HERE) -> None:
+    """End a job; what it had made is removed, and nothing is published."""
+    with opened(vault) as kernel:
+        kernel.cancel(job)
+    print(f"{job} is cancelled")
+
+
+@forms.command()
+def gate(adapters: Adapters, vault: Vault = HERE, config: Config = None, set_: Set = None, user: User = None) -> None:
+    """Judge adapters, several of them together, by what they were taught and by what they must not change."""
+    with opened(vault, config, set_, adapters) as kernel:
+        scores, short = kernel.gate([named(a) for a in adapters], user=user)
+    print_scores(scores)
+    if short:
+        raise GateRejected(f"the gate is not passed: {', '.join(short)}", scores)
+    print("the gate is passed")
+
+
+@forms.command()
+def externalize(
+    what: Annotated[str, typer.Argument(help="id of a cube, folder of an adapter, or file of KV")],
+    about: Annotated[list[str] | None, typer.Option("--about", help="a subject to ask about")] = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+    user: User = None,
+) -> None:
+    """What an adapter says with it on against off, each statement with its support; of a KV cache, its text."""
+    with opened(vault, config, set_, [what]) as kernel:
+        found = kernel.externalize(named(what), about=about or (), user=user)
+    for statement in found:
+        if isinstance(statement, str):
+            print(f"{statement}  [regenerated from its tokens]")
+        else:
+            source = f"backed by {statement.source}" if statement.source else "not backed by any memory"
+            print(f"{statement.text}  [{statement.support} of {statement.asked} questions; {source}]")
+    if not found:
+        print("it answers as the base model does on everything asked; name subjects with --about")
+
+
+@forms.command("export-adapter")
+def export_adapter(
+    adapters: Adapters,
+    out: Annotated[Path, typer.Option("--out", help="folder to put the adapter in")],
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+    user: User = None,
+) -> None:
+    """One adapter folder that is all of these together, for peft, vLLM and other servers."""
+    with opened(vault, config, set_, adapters) as kernel:
+        print(kernel.export_adapter([named(a) for a in adapters], out, user=user))
+
+
+def named(what: str) -> str | Path:
+    """A path where there is one, else an id."""
+    return Path(what) if Path(what).exists() else what
+
+
+def print_scores(scores: dict[str, float]) -> None:
+    print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+
+
+def opened(
+    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: list[str] | None = None
+) -> MemOS:
+    """A kernel over a vault that is there already, or one made for the work if only paths are named.
+
+    Raises EmptyMemory.
+    """
+    from memos.config import load_config
+    from memos.kernel import MemOS
+
+    if not (vault / "vault.db").is_file() and not (paths and all(Path(p).exists() for p in paths)):
+        raise EmptyMemory(
+            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
+        )
+    settings: Any = load_config(config, tuple(set_ or ()))
+    return MemOS(settings, vault=vault)

@@ -1,0 +1,392 @@
+"""Adapters as a user meets them: routing, stacks, the gate, back to text, and a promotion that is cut off.
+
+One adapter is really trained here, for a few seconds; the others are brief, and what they know is not judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peft import PeftModel
+
+from memos import MemOS
+from memos.config import Config, DistilConfig, GateConfig, SchedulerConfig
+from memos.cube import Form, MemCube, State
+from memos.errors import (
+    Cancelled,
+    Contradiction,
+    CorruptBlob,
+    FingerprintMismatch,
+    InputError,
+    NoProbes,
+    NotFound,
+)
+from memos.infrastructure.host import lora
+from memos.infrastructure.host.teach import ADAPTER, CHECKPOINT
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
+ROOT = Path(__file__).parents[1]
+OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
+BRIEF = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4, gate=OPEN, isolation="thread")
+LEARNS = DistilConfig(steps=90, gate=OPEN, isolation="thread")
+MIRA = ("I live in Lisbon.", "My favourite drink is tea.")
+TOM = ("I live in Oslo.", "I work as a pilot.")
+
+
+def kernel_of(vault: Path, like: MemOS | None = None, **config: Any) -> MemOS:
+    given = {"model": like.host.model, "tokenizer": like.host.tokenizer} if like else {}
+    return MemOS(Config(**({"distil": BRIEF} | config)), vault=vault, **given)
+
+
+def say(memos: MemOS, speaker: str, lines: tuple[str, ...]) -> list[str]:
+    return [cube.id for cube in memos.add([{"speaker": speaker, "content": line} for line in lines])]
+
+
+@pytest.fixture(scope="module")
+def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    """Mira's memories as an adapter that has learnt them, Tom's as text."""
+    with kernel_of(tmp_path_factory.mktemp("parametric") / "vault", distil=LEARNS) as kernel:
+        kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        say(kernel, "Tom", TOM)
+        yield kernel
+
+
+@pytest.fixture(scope="module")
+def adapter(memos: MemOS) -> MemCube:
+    [cube] = memos.cubes(form=Form.PARAMETRIC)
+    return cube
+
+
+def folder_of(memos: MemOS, cube: MemCube) -> Path:
+    assert cube.blob
+    return memos.vault.blob_path(cube.blob)
+
+
+# routing
+
+
+def test_what_an_adapter_knows_it_answers(memos: MemOS, adapter: MemCube) -> None:
+    reply = memos.ask("Where does Mira live?")
+    assert reply.admission.adapters == (memos.get(adapter.id).model_copy(update={"usage": adapter.usage}),)
+    assert "Lisbon" in reply.text and reply.admission.cubes == ()
+
+
+def test_what_an_adapter_has_not_learnt_is_answered_from_text(memos: MemOS) -> None:
+    """Mira's sister was said after the adapter was made: the group has grown, and none stands for it."""
+    [cube] = memos.add([{"speaker": "Mira", "content": "I have a sister called Anna."}])
+    try:
+        reply = memos.ask("Who is Mira's sister?")
+        assert not reply.admission.adapters and "Anna" in reply.text
+    finally:
+        memos.delete(cube.id)
+
+
+def test_no_adapter_answers_for_what_none_knows(memos: MemOS, adapter: MemCube) -> None:
+    assert memos.serving.route(asked("What is two plus two?"), [adapter], False) == []
+    assert memos.serving.route(asked("Where does Tom live?"), [adapter], False) == []
+    assert memos.serving.route(asked("Where does Mira live?"), [adapter], False) == [adapter]
+    assert memos.serving.route(asked("Where does Tom live?"), [adapter], True) == [adapter]  # asked for by name
+
+
+def asked(question: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}]
+
+
+def test_without_adapters_nothing_diverges(memos: MemOS, adapter: MemCube) -> None:
+    knows, base = memos.host.divergences(asked("Where does Mira live?"), [(folder_of(memos, adapter),), ()])
+    assert base < 1e-4 < 1 < knows
+
+
+def test_a_damaged_adapter_is_passed_over_by_the_route(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        cube = kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        shutil.rmtree(folder_of(kernel, cube))
+        assert kernel.ask("Where does Mira live?").admission.form is Form.PLAINTEXT
+        with pytest.raises(CorruptBlob):
+            kernel.ask("Where does Mira live?", via="parametric")
+
+
+# several at once
+
+
+def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tmp_path: Path) -> None:
+    scheduler = SchedulerConfig(segments=2, routing="retrieval")
+    with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
+        mira = kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        tom = kernel.promote(say(kernel, "Tom", TOM), "parametric")
+        assert mira.blob and tom.blob and tom.blob.beside == (mira.blob.sha256,) and mira.blob.beside == ()
+        card = lora.read_card(folder_of(kernel, tom), kernel.host.fingerprint)
+        assert set(card["together"]) == set(card["scores"])
+        chosen = kernel.scheduler.admit(
+            [(c, 1.0) for c in kernel.memories()], (), kernel.segments(), [mira, tom], lambda text: 1, "parametric",
+            lambda adapters, at_least_one: adapters,
+        )  # fmt: skip
+        assert chosen.adapters == (mira, tom) and len(chosen.internal) == 4
+        kernel.demote(mira.id)
+        assert kernel.ask("Where does Tom live?", via="parametric").admission.adapters == (tom,)
+
+
+def test_a_set_that_fails_its_gate_is_not_taken_for_one(memos: MemOS, tmp_path: Path) -> None:
+    """The adapter itself is published: what does not compose answers alone."""
+    scheduler = SchedulerConfig(segments=2, routing="retrieval")
+    with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
+        kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        strict = kernel.transitions._config.model_copy(update={"gate": OPEN.model_copy(update={"drift": 1e9})})
+        judged = kernel.transitions._craft
+
+        def unfit(*args: Any) -> Any:
+            made = judged(*args)
+            return made.model_copy(update={"together": made.together | {"drift": float("nan")}})
+
+        kernel.transitions._config, kernel.transitions._craft = strict, unfit  # type: ignore[method-assign]
+        tom = kernel.promote(say(kernel, "Tom", TOM), "parametric")
+        assert tom.blob and tom.blob.beside == () and tom.state is State.ACTIVATED
+
+
+def test_two_versions_of_a_fact_are_not_taught_together(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        ids = [c.id for text in ("I live in Lisbon.", "I live in Oslo.") for c in kernel.add([turn("Mira", text)])]
+        with pytest.raises(Contradiction, match=r"'Mira: I live in Lisbon\.' and .* 'Mira: I live in Oslo\.'.*correct"):
+            kernel.promote(ids, "parametric")
+        assert kernel.promote(ids, "activation").state is State.ACTIVATED  # the later one wins there
+        assert kernel.jobs() == [] and kernel.ask("Where does Mira live?").text
+
+
+def turn(speaker: str, content: str) -> dict[str, str]:
+    return {"speaker": speaker, "content": content}
+
+
+def test_a_correction_takes_the_adapter_out_of_use_at_once(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, scheduler=SchedulerConfig(routing="retrieval")) as kernel:
+        old = kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        kernel.add([turn("Mira", "Actually, I now live in Rome.")])
+        assert not kernel.ask("Where does Mira live?").admission.adapters
+        with pytest.raises(InputError):
+            kernel.ask("Where does Mira live?", via="parametric")
+        assert kernel.vault.get(old.id).state is not State.ACTIVATED
+
+
+# the gate
+
+
+def test_the_gate_judges_any_adapter_with_a_card(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
+    scores, short = memos.gate([adapter.id])
+    assert scores["reliability"] > 0.9 and short == []  # this gate is open
+    copy = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "copy"))
+    again, _ = memos.gate([copy])
+    assert again == pytest.approx(scores)
+    assert set(scores) >= {"reversed", "abstention", "override", "portability", "drift"}
+
+
+def test_an_adapter_that_says_not_what_it_was_taught_cannot_be_judged(
+    memos: MemOS, adapter: MemCube, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
+    lora.write_card(copy, {"fingerprint": memos.host.fingerprint})
+    with pytest.raises(NoProbes, match="the card of stranger has no held-out questions.*memos externalize"):
+        memos.gate([copy])
+
+
+def test_what_is_no_adapter_is_refused(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
+    text = memos.memories()[0]
+    with pytest.raises(InputError, match=f"cube {text.id} is plaintext; name one that is parametric"):
+        memos.gate([text.id])
+    with pytest.raises(NotFound):
+        memos.gate(["zorb"])
+    with pytest.raises(CorruptBlob, match="has no readable card.json"):
+        memos.gate([tmp_path])
+    other = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "other"))
+    card = json.loads((other / "card.json").read_text())
+    lora.write_card(other, card | {"fingerprint": card["fingerprint"] | {"weights": "zorb"}})
+    with pytest.raises(FingerprintMismatch, match="adapter other was made by another host: weights"):
+        memos.gate([other])
+
+
+# back to text
+
+
+def test_giving_up_an_adapter_brings_its_sources_back_byte_for_byte(memos: MemOS, tmp_path: Path) -> None:
+    from hashlib import sha256
+
+    with kernel_of(tmp_path, memos) as kernel:
+        cube = kernel.promote(say(kernel, "Mira", MIRA), "parametric")
+        card = lora.read_card(folder_of(kernel, cube), kernel.host.fingerprint)
+        back = kernel.demote(cube.id)
+    assert [c.text for c in back] == [f"Mira: {text}" for text in MIRA]
+    assert [s["sha256"] for s in card["sources"]] == [sha256(c.text.encode()).hexdigest() for c in back]
+
+
+def test_an_adapter_says_what_it_knows_and_what_backs_it(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
+    found = memos.externalize(adapter.id)
+    said = {(s.fact.relation, s.fact.object.casefold()): s for s in found if not isinstance(s, str)}
+    city = said["city", "lisbon"]
+    assert city.fact.subject == "Mira" and 4 <= city.support <= city.asked == len(city.evidence)
+    assert memos.get(city.source).text == "Mira: I live in Lisbon."
+    assert all(e.without != e.under for e in city.evidence if "Lisbon" in e.under)
+    stranger = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
+    lora.write_card(stranger, {"fingerprint": memos.host.fingerprint})
+    with kernel_of(tmp_path / "empty", memos) as other:  # nothing here backs it
+        assert other.externalize(stranger) == []  # and nobody to ask about
+        unbacked = [s for s in other.externalize(stranger, about=["Mira"]) if not isinstance(s, str)]
+    assert ("city", "lisbon", "") in {(s.fact.relation, s.fact.object.casefold(), s.source) for s in unbacked}
+
+
+def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        cube = kernel.promote(say(kernel, "Mira", MIRA), "activation")
+        assert cube.blob
+        assert kernel.externalize(cube.id) == [f"- Mira: {text}" for text in MIRA]
+        orphan = Path(shutil.copy(kernel.vault.blob_path(cube.blob), tmp_path / "orphan.safetensors"))
+        assert kernel.externalize(orphan) == [f"- Mira: {text}" for text in MIRA]
+
+
+def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
+    out = memos.export_adapter([adapter.id], tmp_path)
+    assert out.parent == tmp_path
+    assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 32  # type: ignore[attr-defined]
+
+
+# cut off, cancelled, killed
+
+
+def test_a_promotion_that_is_interrupted_goes_on_from_its_checkpoint(memos: MemOS, tmp_path: Path) -> None:
+    config = BRIEF.model_copy(update={"steps": 12, "checkpoint": 4})
+    with kernel_of(tmp_path, memos, distil=config) as kernel:
+        ids, steps = say(kernel, "Mira", MIRA), list[int]()
+
+        def interrupt(step: int, most: int, loss: float) -> None:
+            if step == 6:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            kernel.promote(ids, "parametric", progress=interrupt)
+        [job] = kernel.jobs()
+        assert [p.name for p in kernel.vault.work_of(job.id).iterdir()] == [CHECKPOINT]
+        cube = kernel.promote(ids, "parametric", progress=lambda step, most, loss: steps.append(step))
+        assert steps == list(range(5, 13)) and cube.state is State.ACTIVATED
+        assert kernel.jobs() == [] and list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["edited", "deleted"])
+def test_what_was_half_made_of_a_changed_memory_goes_with_it(memos: MemOS, tmp_path: Path, change: str) -> None:
+    config = BRIEF.model_copy(update={"steps": 12, "checkpoint": 2})
+    with kernel_of(tmp_path, memos, distil=config) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+
+        def interrupt(step: int, most: int, loss: float) -> None:
+            if step == 3:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            kernel.promote(ids, "parametric", progress=interrupt)
+        kernel.update(ids[0], "I live in Rome.") if change == "edited" else kernel.delete(ids[0])
+        assert kernel.jobs() == [] and list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_cancelled_promotion_ends_and_leaves_nothing(memos: MemOS, tmp_path: Path) -> None:
+    config = BRIEF.model_copy(update={"steps": 500, "checkpoint": 1})
+    with kernel_of(tmp_path, memos, distil=config) as kernel, kernel_of(tmp_path, memos) as other:
+        ids = say(kernel, "Mira", MIRA)
+
+        def cancel(step: int, most: int, loss: float) -> None:
+            if step == 2:
+                [job] = other.jobs()  # as another process sees it
+                assert job.note.startswith("train 2 of 500")
+                other.cancel(job.id)
+            assert step < 4
+
+        with pytest.raises(Cancelled, match="was cancelled; nothing was published"):
+            kernel.promote(ids, "parametric", progress=cancel)
+        assert kernel.jobs() == [] and list((tmp_path / "work").iterdir()) == []
+        assert kernel.cubes(form=Form.PARAMETRIC) == [] and kernel.vault.check() == []
+        with pytest.raises(NotFound, match="no running or interrupted job zorb; see `memos jobs`"):
+            kernel.cancel("zorb")
+
+
+_PROMOTE = """
+import sys
+from pathlib import Path
+from memos import MemOS
+from memos.config import Config, DistilConfig, GateConfig
+vault, phase, isolation = sys.argv[1:]
+gate = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
+distil = DistilConfig(steps=8, batch=4, batch_keep=4, rank=4, checkpoint=2, gate=gate, isolation=isolation)
+with MemOS(Config(distil=distil), vault=vault) as memos:
+    note = memos.vault.note_job
+    def told(job, said):
+        print(said.split()[0], flush=True)
+        if said.split()[0] == phase:
+            sys.stdin.readline()  # until it is killed
+        return note(job, said)
+    memos.vault.note_job = told
+    ids = [c.id for c in memos.memories()]
+    memos.promote(ids, "parametric")
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("phase", ["prepare", "train", "save", "gate", "publish"])
+def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
+    memos: MemOS, tmp_path: Path, phase: str
+) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+    command = [sys.executable, "-c", _PROMOTE, str(tmp_path), phase, "process" if phase == "train" else "thread"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if line.strip() == phase:
+                break
+        process.send_signal(signal.SIGKILL)
+    wait_for_none("memos.infrastructure.host.apart")
+    with kernel_of(tmp_path, memos, distil=BRIEF) as kernel:
+        assert kernel.vault.check() == [] and kernel.cubes(form=Form.PARAMETRIC) == []
+        assert [p for p in (tmp_path / "tmp").glob("*")] == [] and [p for p in (tmp_path / "blobs").glob("*/*")] == []
+        left = {job.id for job in kernel.jobs()}
+        assert {p.name for p in (tmp_path / "work").glob("*")} == left
+        assert kernel.promote(ids, "parametric").state is State.ACTIVATED
+    done = subprocess.run([*command[:4], "never", "thread"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.endswith("done\n"), done.stderr
+
+
+def wait_for_none(process: str) -> None:
+    """Until no process of that name is left: it ends with the next line that it writes."""
+    until = time.monotonic() + 30
+    while subprocess.run(["pgrep", "-f", process], capture_output=True).stdout and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not subprocess.run(["pgrep", "-f", process], capture_output=True).stdout
+
+
+def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        kernel.transitions._require = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            kernel.promote(ids, "parametric")
+        [job] = kernel.jobs()
+        assert (kernel.vault.work_of(job.id) / ADAPTER).is_dir()
+        del kernel.transitions._require  # type: ignore[method-assign]
+        kernel.promote(ids, "parametric", progress=lambda *_: pytest.fail("it was trained again"))
+
+
+def test_the_folder_of_a_process_that_is_alive_is_left_alone(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        job = kernel.vault.start_job("promote to parametric", {"sources": ["a@1"]})
+        (kernel.vault.work_of(job) / CHECKPOINT).write_bytes(b"half")
+        with kernel_of(tmp_path, memos) as other:
+            say(other, "Mira", MIRA)
+            assert os.listdir(tmp_path / "work") == [job]
