@@ -156,7 +156,7 @@ class GateConfig(Section):
     locality: float = Field(0.95, ge=0, le=1, description="unrelated closed-book questions, answer unchanged")
     in_context: float = Field(0.95, ge=0, le=1, description="questions over another context, answer unchanged")
     override: float = Field(0.90, ge=0, le=1, description="those among them whose context contradicts a fact")
-    drift: float = Field(0.05, ge=0, description="most KL to the base model on all of these, in nats")
+    drift: float = Field(0.1, ge=0, description="most KL to the base model on all of these, in nats")
 
 
 class DistilConfig(Section):
@@ -169,14 +169,14 @@ class DistilConfig(Section):
     )
     layers: float = Field(1.0, gt=0, le=1, description="share of the layers that are adapted, from the first on")
     learning_rate: float | None = Field(None, gt=0, description="unset: 1e-2 for tiny models, to 2e-4 from 3B on")
-    steps: int = Field(250, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
+    steps: int = Field(220, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
     batch: int = Field(24, ge=1, description="lessons in a step")
     batch_keep: int = Field(40, ge=1, description="prompts in a step whose answers must stay")
     review: int = Field(40, ge=1, description="steps after which all prompts are read, to draw what is not learnt yet")
     checkpoint: int = Field(40, ge=1, description="steps after which training can be taken up again")
     stop_probability: float = Field(0.6, gt=0, le=1, description="of every answer token, for training to end early")
     stop_drift: float = Field(
-        0.002, gt=0, description="KL to the base model on what is to be kept, for training to end early"
+        0.001, gt=0, description="KL to the base model on what is to be kept, for training to end early"
     )
     top_logits: int = Field(20, ge=1, description="the teacher's top tokens that are matched")
     kl_base: float = Field(

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
+from memos.bench import promote, stack
 from memos.bench.adapters import DISTINCT, bench_adapters
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose, least_share
 from memos.bench.kv_io import bench_kv_io
 from memos.bench.ttft import bench_ttft
-from memos.config import ModelConfig
+from memos.config import DistilConfig, ModelConfig
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
-from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, ttft_table
+from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, scores_table, ttft_table
 
 SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
 
@@ -96,6 +97,36 @@ def test_adapters_are_compared_with_the_base(host: Host) -> None:
     assert all(r[name] > 0 for r in report["rows"] for name in ("ms", "new_mix_ms", "base_ms"))
     assert 0 < report["switch_in_memory_ms"] < report["switch_ms"]
     assert adapters_table(report).row_count == len(report["rows"])
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps: what an adapter learns is not what is tested."""
+    short = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4)
+    for module in (promote, stack):
+        monkeypatch.setattr(module, "DistilConfig", lambda **given: short.model_copy(update=given))
+
+
+@pytest.mark.usefixtures("brief")
+def test_promotion_is_compared_with_what_others_do(host: Host) -> None:
+    report = promote.bench_promote(host, (2,), (1,), promote.OBJECTIVES, 1, 0, Shown()) | SURROUNDED
+    assert [row["objective"] for row in report["rows"]] == list(promote.OBJECTIVES)
+    for row in report["rows"]:
+        assert row["facts"] == 2 and row["seconds"] > 0 and row["accepted_rate"] in (0.0, 1.0)
+        assert all(0 <= row[name] <= 1 for name in ("reliability", "generality", "locality", "in_context"))
+    assert scores_table(report | {"bench": "promote"}, "objective", "facts").row_count == len(promote.OBJECTIVES)
+
+
+@pytest.mark.usefixtures("brief")
+def test_stacks_are_compared_by_how_they_are_put_together(host: Host) -> None:
+    report = stack.bench_stack(host, (1, 2), 1, 0, Shown()) | SURROUNDED
+    rows = {(row["method"], row["n"]): row for row in report["rows"]}
+    assert set(rows) == {
+        (method, n) for n in (1, 2) for method in ("independent", "averaged", "ties", "routed", "stack-aware")
+    }
+    scores = ("reliability", "generality", "locality")
+    assert [rows["independent", 1][name] for name in scores] == [rows["stack-aware", 1][name] for name in scores]
+    assert all(0 <= rows["routed", n][name] <= 1 for n in (1, 2) for name in ("routed_top1", "none_right"))
 
 
 def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path: Path) -> None:

@@ -390,3 +390,85 @@ def test_the_folder_of_a_process_that_is_alive_is_left_alone(memos: MemOS, tmp_p
         with kernel_of(tmp_path, memos) as other:
             say(other, "Mira", MIRA)
             assert os.listdir(tmp_path / "work") == [job]
+
+
+# slow: what a person waits for
+
+
+_KILLED = """
+import sys
+from memos import MemOS
+from memos.config import Config, DistilConfig, GateConfig
+gate = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
+distil = DistilConfig(steps=40, batch=4, batch_keep=4, rank=4, checkpoint=5, gate=gate, isolation=sys.argv[2])
+with MemOS(Config(distil=distil), vault=sys.argv[1]) as memos:
+    memos.host
+    print("begins", flush=True)
+    memos.promote([c.id for c in memos.memories()], "parametric")
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_no_kill_at_any_moment_leaves_an_orphan(memos: MemOS, tmp_path: Path) -> None:
+    """MEMOS_KILLS says how many; the moments are drawn over a whole promotion, in either isolation."""
+    import random
+
+    with kernel_of(tmp_path, memos) as kernel:
+        say(kernel, "Mira", MIRA)
+    rng, done = random.Random(0), 0
+    for n in range(int(os.environ.get("MEMOS_KILLS", "8"))):
+        command = [sys.executable, "-c", _KILLED, str(tmp_path), ("thread", "process")[n % 2]]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stdout.readline() == "begins\n"
+            time.sleep(rng.uniform(0, 6 if n % 2 == 0 else 14))
+            process.send_signal(signal.SIGKILL)
+            done += "done" in process.stdout.read()
+        wait_for_none("memos.infrastructure.host.apart")
+        with MemOS(vault=tmp_path) as kernel:
+            assert kernel.vault.check() == []
+            left = {job.id for job in kernel.jobs()}
+            assert {p.name for p in (tmp_path / "work").glob("*")} == left
+            assert list((tmp_path / "tmp").glob("*")) == []
+            held = {c.blob.sha256 for c in kernel.cubes() if c.blob}
+            assert {p.name for p in (tmp_path / "blobs").glob("*/*")} == held
+            for cube in kernel.cubes(form=Form.PARAMETRIC):  # published: the next one begins anew
+                kernel.delete(cube.id)
+
+
+@pytest.fixture(scope="module")
+def sixteen(memos: MemOS) -> Any:
+    from memos.bench.promote import matter
+
+    return matter(memos.host, "control", 16, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", ["honest", "nothing to keep", "another document", "shuffled answers"])
+def test_the_gate_takes_the_honest_adapter_and_no_other(
+    memos: MemOS, sixteen: Any, tmp_path: Path, control: str
+) -> None:
+    """The negative controls: no regulariser, an adapter of something else, and answers that belong to other facts."""
+    from memos.bench.promote import matter
+    from memos.cube import Lesson
+    from memos.infrastructure.host.teach import Task, judge, teach
+    from memos.transitions import short_of
+
+    lessons, keep = sixteen.lessons, sixteen.keep
+    match control:
+        case "nothing to keep":
+            keep = ()
+        case "another document":
+            lessons = matter(memos.host, "another", 16, 1).lessons
+        case "shuffled answers":
+            answers = list(dict.fromkeys(x.probe.answer for x in lessons))
+            other = dict(zip(answers, [*answers[1:], answers[0]], strict=True))
+            shuffled = [x.probe.model_copy(update={"answer": other[x.probe.answer]}) for x in lessons]
+            lessons = tuple(
+                Lesson(memories=tuple(m.replace(x.probe.answer, p.answer) for m in x.memories), probe=p)
+                for x, p in zip(lessons, shuffled, strict=True)
+            )
+    task = Task(lessons=lessons, keep=keep, config=DistilConfig())
+    teach(memos.host, task, tmp_path / "adapter", lambda *_: None)
+    scores = judge(memos.host, (tmp_path / "adapter",), sixteen.lessons, sixteen.keep)
+    assert bool(short_of(scores, GateConfig())) is (control != "honest"), scores

@@ -26,7 +26,7 @@ from memos.transitions import short_of
 
 OURS = "distillation"
 OBJECTIVES = (OURS, "distillation, closed-book only", "distillation alone", "answers", "next token")
-FACTS = (4, 16)
+FACTS, PEOPLE = (16,), (2,)
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Matter:
     keep: tuple[Contrast, ...]
 
 
-def matter(host: Host, key: str, facts: int, seed: int) -> Matter:
-    """Facts about people and things that the model has never seen together."""
+def matter(host: Host, key: str, facts: int, seed: int, people: int = 2) -> Matter:
+    """Facts about so many people that the model has never heard of, as a topic group or two have them."""
     reader = MemReader()
-    (texts,) = scene(key, 1, facts).cubes
+    (texts,) = scene(key, 1, facts, people).cubes
     said = [fact for text in texts for fact in reader.facts(text)]
     # a question that two of the facts answer has no one answer
     asked = reader.probes(said)
@@ -55,24 +55,32 @@ def matter(host: Host, key: str, facts: int, seed: int) -> Matter:
 
 
 def bench_promote(
-    host: Host, facts: Sequence[int], objectives: Sequence[str], seeds: int, seed: int, show: Show
+    host: Host,
+    facts: Sequence[int],
+    people: Sequence[int],
+    objectives: Sequence[str],
+    seeds: int,
+    seed: int,
+    show: Show,
 ) -> dict[str, Any]:
-    """A row for each objective and number of facts: means over the seeds; seconds from text to a judged adapter."""
+    """A row for each objective, number of facts and of people that these are about: means over the seeds.
+
+    seconds: from text to a judged adapter.
+    """
     rows = list[dict[str, Any]]()
-    total = len(facts) * len(objectives) * seeds
-    for count in facts:
-        for objective in objectives:
-            runs = []
-            for n in range(seeds):
-                runs.append(
-                    _run(host, matter(host, f"promote {seed + n} {count}", count, seed + n), objective, seed + n)
-                )
-                show("promote", len(rows) * seeds + n + 1, total)
-            rows.append(
-                {"objective": objective, "facts": count, "seeds": seeds}
-                | {name: statistics.fmean(run[name] for run in runs) for name in runs[0] if name != "accepted"}
-                | {"accepted_rate": statistics.fmean(run["accepted"] for run in runs)}
-            )
+    cases = [(count, whose, objective) for count in facts for whose in people for objective in objectives]
+    for count, whose, objective in cases:
+        runs = []
+        for n in range(seed, seed + seeds):
+            about = matter(host, f"promote {n} {count} {whose}", count, n, whose)
+            runs.append(_run(host, about, objective, n))
+            show("promote", len(rows) * seeds + len(runs), len(cases) * seeds)
+        rows.append(
+            {"objective": objective, "facts": count, "people": whose, "seeds": seeds}
+            | {name: statistics.fmean(run[name] for run in runs) for name in runs[0] if name != "accepted"}
+            | {"least": {name: min(run[name] for run in runs) for name in ("reliability", "generality", "locality")}}
+            | {"accepted_rate": statistics.fmean(run["accepted"] for run in runs)}
+        )
     return {"model": host.describe(), "config": DistilConfig().model_dump(), "rows": rows}
 
 

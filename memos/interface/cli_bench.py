@@ -117,13 +117,14 @@ def bench_promote(
     json: Json = None,
     model: Model = "memos-small",
     facts: Annotated[list[int] | None, typer.Option(min=1, help="of an adapter; may be given again")] = None,
+    people: Annotated[list[int] | None, typer.Option(min=1, help="whom they are about; may be given again")] = None,
     objective: Annotated[list[str] | None, typer.Option(help="of those in the report; may be given again")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="runs of each kind, whose mean counts")] = 2,
     seed: Seed = 0,
 ) -> None:
     """Adapters by objective and number of facts: recall, what was kept, seconds, bytes, and whether the gate passes."""
     from memos.bench import measured
-    from memos.bench.promote import FACTS, OBJECTIVES
+    from memos.bench.promote import FACTS, OBJECTIVES, PEOPLE
     from memos.bench.promote import bench_promote as measure
     from memos.interface.report import scores_table
 
@@ -132,9 +133,9 @@ def bench_promote(
     with progress_bars() as show:
         report = measured(
             *("promote", json, model, seed),
-            lambda host: measure(host, facts or FACTS, objective or OBJECTIVES, seeds, seed, show),
+            lambda host: measure(host, facts or FACTS, people or PEOPLE, objective or OBJECTIVES, seeds, seed, show),
         )
-    _print(scores_table(report, "objective", "facts"))
+    _print(scores_table(report, "objective", "facts", "people"))
 
 
 @bench.command("stack")

@@ -63,7 +63,7 @@ def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int 
         rng = random.Random(f"{seed}:{held_out}")
         maker = _Maker(facts, rng, held_out)
         own = rng.sample(known[held_out::2], len(known[held_out::2]))
-        closed, over = (size, size) if held_out else (20 * size, 3 * size // 2)
+        closed, over = (size, size) if held_out else (15 * size, 3 * size)
         own = own[: size // 2] if held_out else own
         out += [Contrast(question=q, held_out=held_out, known=True) for q in (*_GENERAL[held_out::2], *own)]
         out += [maker.closed() for _ in range(closed)]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from memos.config import DistilConfig, ModelConfig

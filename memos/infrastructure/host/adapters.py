@@ -45,7 +45,7 @@ class Adapter:
         return Adapter({name: (a.to(device), b.to(device)) for name, (a, b) in self.layers.items()})
 
 
-def read_adapter(folder: Path, modules: dict[str, torch.nn.Module], fingerprint: dict[str, str]) -> Adapter:
+def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, str]) -> Adapter:
     """The adapter in a folder, if its tensors are exactly those that its config asks for on a model of these modules.
 
     Raises FingerprintMismatch, CorruptBlob, and Unsupported for a kind of adapter that cannot be added row by row.

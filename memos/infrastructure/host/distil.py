@@ -157,7 +157,7 @@ class Training:
         learnt, drifted = self._least[: self._lessons], self._loss[some].sum() / max(1, len(some))
         done = float(learnt.min()) > self._config.stop_probability and float(drifted) < self._config.stop_drift
         if done and self.last == self._config.steps and self.step:
-            self.last = min(self.last, self.step + max(1, self.step // 3))
+            self.last = min(self.last, self.step + max(1, self.step // 2))
 
     def _step(self) -> float:
         config = self._config

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int, float], None]  # (phase, step, most steps, loss)
 CHECKPOINT, ADAPTER = "checkpoint.safetensors", "adapter"  # in the folder of a job
-_SETS = 3  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
+_SETS = 2  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
 _TOP = 20  # tokens of a distribution that a drift is measured on
-_OFTEN, _MORE = 4, 5  # rows of a question known by heart, and of one over memories: there are fewer of them
+_OFTEN, _MORE = 6, 3  # rows of a question known by heart, and of one over memories: there are fewer of them
 _EARLIER = 48  # questions about what an earlier adapter knows, to keep
 
 
