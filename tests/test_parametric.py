@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from peft import PeftModel
 
 from memos import MemOS
 from memos.config import Config, DistilConfig, GateConfig, SchedulerConfig
-from memos.cube import Form, MemCube, State
+from memos.cube import Contrast, Fact, Form, MemCube, State
 from memos.errors import (
     Cancelled,
     Contradiction,
@@ -33,6 +33,7 @@ from memos.errors import (
 )
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.teach import ADAPTER, CHECKPOINT
+from memos.interface.mem_reader import MemReader
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 ROOT = Path(__file__).parents[1]
@@ -43,9 +44,19 @@ MIRA = ("I live in Lisbon.", "My favourite drink is tea.")
 TOM = ("I live in Oslo.", "I work as a pilot.")
 
 
+class BriefReader(MemReader):
+    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        return super().contrasts(facts, known, seed)[::60]
+
+
 def kernel_of(vault: Path, like: MemOS | None = None, **config: Any) -> MemOS:
     given = {"model": like.host.model, "tokenizer": like.host.tokenizer} if like else {}
-    return MemOS(Config(**({"distil": BRIEF} | config)), vault=vault, **given)
+    kernel = MemOS(Config(**({"distil": BRIEF} | config)), vault=vault, **given)
+    if like:
+        kernel.reader = BriefReader()
+    return kernel
 
 
 def say(memos: MemOS, speaker: str, lines: tuple[str, ...]) -> list[str]:
@@ -318,10 +329,17 @@ import sys
 from pathlib import Path
 from memos import MemOS
 from memos.config import Config, DistilConfig, GateConfig
+from memos.interface.mem_reader import MemReader
 vault, phase, isolation = sys.argv[1:]
 gate = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
+
+class BriefReader(MemReader):
+    def contrasts(self, *args):
+        return super().contrasts(*args)[::60]
+
 distil = DistilConfig(steps=8, batch=4, batch_keep=4, rank=4, checkpoint=2, gate=gate, isolation=isolation)
 with MemOS(Config(distil=distil), vault=vault) as memos:
+    memos.reader = BriefReader()
     note = memos.vault.note_job
     def told(job, said):
         print(said.split()[0], flush=True)
@@ -355,8 +373,6 @@ def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
         left = {job.id for job in kernel.jobs()}
         assert {p.name for p in (tmp_path / "work").glob("*")} == left
         assert kernel.promote(ids, "parametric").state is State.ACTIVATED
-    done = subprocess.run([*command[:4], "never", "thread"], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.endswith("done\n"), done.stderr
 
 
 def wait_for_none(process: str) -> None:

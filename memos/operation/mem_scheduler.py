@@ -167,7 +167,7 @@ class MemScheduler:
             knowing = route(near, via == "parametric") if route and near else near
             adapters = composable(knowing, self.config.segments)
             home = [s for s in ranked if any(set(s.sources) <= set(a.sources) for a in adapters)]
-            chosen = [*home, *(s for s in chosen if s not in home)][: max(len(home), len(chosen))]
+            chosen = [*home, *(s for s in chosen if s not in home)]
         if chosen and via in ("activation", "auto") and not adapters:  # KV made without an adapter is wrong under it
             kvs = _held(chosen, [d for d in live if d.form is Form.ACTIVATION])
         if via in ("parametric", "activation") and not adapters and not kvs:

@@ -163,7 +163,7 @@ def test_the_card_says_what_made_it_and_what_was_measured(host: Host, adapter: P
     assert card["fingerprint"] == host.fingerprint
     assert [source["text"] for source in card["sources"]] == list(FACTS)
     assert 1 <= card["steps"] <= BRIEF.steps
-    host.finish_card(adapter, {"locality": 1.0})
+    host.finish_card(adapter, {"scores": {"locality": 1.0}})
     assert json.loads((adapter / "card.json").read_text()) == card | {"scores": {"locality": 1.0}}
 
 

@@ -12,7 +12,7 @@ import pytest
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
-from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Segment, Via
+from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Via, composable
 from memos.operation.policies.memos import MemosPolicy
 
 DAY = datetime(2025, 3, 1, tzinfo=timezone.utc)
@@ -69,10 +69,11 @@ def admit(
     groups: Sequence[Segment],
     derived: Sequence[MemCube] = (),
     via: Via = "auto",
+    route: Route | None = None,
     **config: Any,
 ) -> Admission:
     scored = [(cube, 0.9 - n / 100) for n, cube in enumerate(hits)]
-    return scheduler(**config).admit(scored, (), groups, derived, words, via)
+    return scheduler(**config).admit(scored, (), groups, derived, words, via, route)
 
 
 A, B, C = note("a", 1), note("b", 2), note("c", 3)
@@ -241,7 +242,7 @@ def test_what_lies_in_kv_takes_no_room() -> None:
 def test_an_adapter_stands_for_a_group_that_it_knows_all_of(adapter: MemCube, stands: bool) -> None:
     seen = admit([A], [GROUP], [KV_OF_ALL, adapter])
     if stands:
-        assert seen == Admission(adapter=adapter, internal=GROUP.cubes)
+        assert seen == Admission(adapters=(adapter,), internal=GROUP.cubes)
         assert seen.form is Form.PARAMETRIC
         assert admit([A], [GROUP], [KV_OF_ALL, adapter], "parametric") == seen
     else:
@@ -259,7 +260,49 @@ def test_a_form_that_is_asked_for_is_the_one_that_is_used() -> None:
 def test_a_group_that_the_adapter_does_not_know_comes_as_text() -> None:
     adapter = made_of(Form.PARAMETRIC, A, B, C)
     seen = admit([A, *OTHER.cubes], [GROUP, OTHER], [adapter], segments=2)
-    assert seen == Admission(cubes=OTHER.cubes, adapter=adapter, internal=GROUP.cubes)
+    assert seen == Admission(cubes=OTHER.cubes, adapters=(adapter,), internal=GROUP.cubes)
+
+
+def test_the_route_decides_which_adapter_knows() -> None:
+    """Retrieval brings both groups up; what the best one has as text stays in sight, whichever adapter answers."""
+    mine, other = made_of(Form.PARAMETRIC, A, B, C), made_of(Form.PARAMETRIC, *OTHER.cubes)
+    hits = [A, *OTHER.cubes]
+    asked: list[tuple[Sequence[MemCube], bool]] = []
+
+    def route(knowing: Sequence[MemCube]) -> Route:
+        def choose(adapters: Sequence[MemCube], at_least_one: bool) -> Sequence[MemCube]:
+            asked.append((adapters, at_least_one))
+            return knowing
+
+        return choose
+
+    assert admit(hits, [GROUP, OTHER], [mine, other], route=route([mine])) == Admission(
+        adapters=(mine,), internal=GROUP.cubes
+    )
+    seen = admit(hits, [GROUP, OTHER], [mine, other], route=route([other]))
+    assert (seen.adapters, seen.internal, seen.cubes) == ((other,), OTHER.cubes, GROUP.cubes)
+    assert admit(hits, [GROUP, OTHER], [mine, other], route=route([])) == Admission(cubes=GROUP.cubes)
+    admit(hits, [GROUP, OTHER], [mine, other], "parametric", route=route([mine]))
+    assert [(list(adapters), forced) for adapters, forced in asked] == [
+        *[([mine, other], False)] * 3,
+        ([mine, other], True),
+    ]
+
+
+def test_only_adapters_that_were_judged_together_are_active_together() -> None:
+    first, second, third = (
+        made_of(Form.PARAMETRIC, cube).model_copy(update={"id": f"adapter{n}"}) for n, cube in enumerate((A, B, C))
+    )
+
+    def beside(cube: MemCube, sha256: str, *others: str) -> MemCube:
+        assert cube.blob
+        return cube.model_copy(update={"payload": cube.blob.model_copy(update={"sha256": sha256, "beside": others})})
+
+    a, b, c = beside(first, "a"), beside(second, "b", "a"), beside(third, "c", "a")
+    assert composable([b, a, c], 3) == (a, b)  # c was not judged with b
+    assert composable([c, a, b], 3) == (a, c)
+    assert composable([b, a], 1) == (b,)
+    assert composable([], 3) == ()
 
 
 @pytest.mark.parametrize("via", DERIVED)
