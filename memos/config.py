@@ -136,7 +136,7 @@ class SchedulerConfig(Section):
         description="divergence: of the adapters of near topic groups, those answer whose first token differs from the "
         "base model's; where none does, text or KV answers. retrieval: that of the nearest group answers",
     )
-    route_nats: float = Field(1.0, ge=0, description="KL from the base model at which an adapter is taken to know")
+    route_nats: float = Field(6.0, ge=0, description="KL from the base model at which an adapter is taken to know")
 
     @model_validator(mode="after")
     def _hysteresis(self) -> SchedulerConfig:

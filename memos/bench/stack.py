@@ -13,7 +13,7 @@ from typing import Any
 
 from memos.bench.promote import Matter, matter
 from memos.config import DistilConfig, SchedulerConfig
-from memos.cube import Lesson
+from memos.cube import Probe
 from memos.infrastructure.host.baselines import merged
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.teach import Task, as_answered, judge, share, teach
@@ -31,23 +31,14 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
     """
     most = max(sizes)
     about = [matter(host, f"stack {seed} {n}", facts, seed + n, 1) for n in range(most)]
-    config = DistilConfig(seed=seed, steps=STEPS)
+    brief, whole = DistilConfig(seed=seed, steps=STEPS), DistilConfig(seed=seed)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         alone, aware = list[Path](), list[Path]()
         for n, one in enumerate(about):
-            for folders, stack in ((alone, ()), (aware, tuple(aware))):
-                folder = Path(name) / f"{'aware' if folders is aware else 'alone'}{n}"
-                if n == 0 and aware is folders:
-                    folders.append(alone[0])  # the first has none before it
-                else:
-                    teach(
-                        host,
-                        Task(lessons=one.lessons, keep=one.keep, config=config, stack=stack),
-                        folder,
-                        lambda *_: None,
-                    )
-                    folders.append(folder)
+            alone.append(_made(host, one, brief, (), Path(name) / f"alone{n}"))
+            # the first has none before it
+            aware.append(_made(host, one, whole, tuple(aware), Path(name) / f"aware{n}") if aware else alone[0])
             show("adapters", n + 1, most)
         for n in sorted(sizes):
             lessons = tuple(lesson for one in about[:n] for lesson in one.lessons)
@@ -64,6 +55,12 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
     return {"model": host.describe(), "facts": facts, "rows": rows}
 
 
+def _made(host: Host, about: Matter, config: DistilConfig, stack: tuple[Path, ...], folder: Path) -> Path:
+    task = Task(lessons=about.lessons, keep=about.keep, config=config, stack=stack)
+    teach(host, task, folder, lambda *_: None)
+    return folder
+
+
 def _of_all(host: Host, about: Sequence[Matter], seed: int) -> tuple[Any, ...]:
     """What must stay where all are active: what concerns none of them."""
     from memos.interface.mem_reader import MemReader
@@ -74,19 +71,20 @@ def _of_all(host: Host, about: Sequence[Matter], seed: int) -> tuple[Any, ...]:
 
 
 def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: Sequence[Any]) -> dict[str, Any]:
+    """And, for the threshold: what 2 % of the known questions stay below, and what 2 % of the unrelated ones exceed."""
     threshold = SchedulerConfig().route_nats
 
-    def choice(question: str) -> int | None:
+    def best(question: str) -> tuple[float, int]:
         nats = host.divergences([{"role": "user", "content": question}], [(folder,) for folder in folders])
-        best = max(range(len(nats)), key=lambda n: nats[n])
-        return best if nats[best] >= threshold else None
+        return max(zip(nats, range(len(nats)), strict=True))
 
     asked = [(n, lesson) for n, one in enumerate(about) for lesson in one.lessons]
-    chosen = [choice(lesson.probe.question) for _, lesson in asked]
-    stacks = [() if n is None else (folders[n],) for n in chosen]
-    right = [ok for ok in _right(host, [lesson for _, lesson in asked], stacks)]
+    known = [best(lesson.probe.question) for _, lesson in asked]
+    chosen = [n if nats >= threshold else None for nats, n in known]
+    right = _right(host, [x.probe for _, x in asked], [() if n is None else (folders[n],) for n in chosen])
     kept = as_answered(host, [k for k in keep if k.held_out and not k.memories])
-    off = [choice(k.question) for k, _ in kept]
+    unrelated = [best(k.question) for k, _ in kept]
+    off = [n if nats >= threshold else None for nats, n in unrelated]
     same = [
         n is None or host.greedy([host.ids_of(k.question)], host.cold((folders[n],)))[0] == ids
         for n, (k, ids) in zip(off, kept, strict=True)
@@ -98,13 +96,16 @@ def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: 
         "locality": share(same),
         "routed_top1": share([n == own for n, (own, _) in zip(chosen, asked, strict=True)]),
         "none_right": share([n is None for n in off]),
+        "known_nats": sorted(nats for nats, _ in known)[len(known) // 50],
+        "unrelated_nats": sorted(nats for nats, _ in unrelated)[-1 - len(unrelated) // 50],
     }
 
 
-def _right(host: Host, lessons: Sequence[Lesson], stacks: Sequence[tuple[Path, ...]]) -> list[bool]:
+def _right(host: Host, probes: Sequence[Probe], stacks: Sequence[tuple[Path, ...]]) -> list[bool]:
+    """Whether each probe is answered right under its adapters."""
     out = dict[int, bool]()
     for stack in dict.fromkeys(stacks):
         mine = [n for n, other in enumerate(stacks) if other == stack]
-        said = host.greedy([host.ids_of(lessons[n].probe.question) for n in mine], host.cold(stack))
-        out |= {n: lessons[n].probe.holds(host.text_of(ids)) for n, ids in zip(mine, said, strict=True)}
-    return [out[n] for n in range(len(lessons))]
+        said = host.greedy([host.ids_of(probes[n].question) for n in mine], host.cold(stack))
+        out |= {n: probes[n].holds(host.text_of(ids)) for n, ids in zip(mine, said, strict=True)}
+    return [out[n] for n in range(len(probes))]

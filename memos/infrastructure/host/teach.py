@@ -152,17 +152,21 @@ def _keep(host: Host, served: Adapters, task: Task, sets: Sequence[Stack], confi
     prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
     answers = [ids for _, ids in kept]
     under = [sets[n % len(sets)] for n in range(len(kept))]
+    as_said: list[Stack] = [()] * len(kept)  # by the base: what the others have drifted is mended, not kept
     often = [_OFTEN if k.known else _MORE if k.memories else 1 for k, _ in kept]
     rng = random.Random(config.seed)
     for folder in task.stack:
         taught = [x.probe.question for x in lessons_of(host, folder) if not x.probe.held_out]
         asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
+        alone = host.greedy(asked, served.model([(folder,)]))
         for stack in (s for s in sets if folder in s):
             prompts += asked
-            answers += host.greedy(asked, served.model([stack]))
+            answers += alone
             under += [stack] * len(asked)
-            often += [1] * len(asked)
-    rows = believed(served.module, prompts, prompts, answers, config.top_logits, under, served.under)
+            as_said += [(folder,)] * len(asked)
+            often += [_OFTEN] * len(asked)
+    rows = believed(served.module, prompts, prompts, answers, config.top_logits, as_said, served.under)
+    rows = [replace(row, under=stack) for row, stack in zip(rows, under, strict=True)]
     return [row for row, times in zip(rows, often, strict=True) for _ in range(times)]
 
 
