@@ -18,6 +18,7 @@ from memos.bench.ttft import bench_ttft
 from memos.config import DistilConfig, ModelConfig
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
+from memos.interface.mem_reader import MemReader
 from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, scores_table, ttft_table
 
 SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
@@ -101,7 +102,9 @@ def test_adapters_are_compared_with_the_base(host: Host) -> None:
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few steps: what an adapter learns is not what is tested."""
+    """A few steps and a few prompts to keep: what an adapter learns is not what is tested."""
+    every = MemReader.contrasts
+    monkeypatch.setattr(MemReader, "contrasts", lambda *args: every(*args)[::40])
     short = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4)
     for module in (promote, stack):
         monkeypatch.setattr(module, "DistilConfig", lambda **given: short.model_copy(update=given))

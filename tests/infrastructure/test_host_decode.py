@@ -360,7 +360,7 @@ def test_beams_under_an_adapter_are_the_adapted_models(host: Host, tmp_path: Pat
             if "lora_B" in name:
                 parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(0))
     lora.save_adapter(student, tmp_path, {"fingerprint": host.fingerprint})
-    request = Request(ASKED, adapters=tmp_path)
+    request = Request(ASKED, adapters=(tmp_path,))
     adapted = PeftModel.from_pretrained(lora.twin(host.model), str(tmp_path)).eval()
     expected = by_transformers(host.decoder, adapted, full_prompt(host, request), config)
     assert host.answer(request, config).ids == expected != host.answer(Request(ASKED), config).ids
