@@ -1,7 +1,7 @@
 """From lessons to an adapter in a folder, and what such an adapter can do. Knows questions and folders; knows no cubes.
 
-`teach` makes one, `judge` tells what it does when it is loaded from its files, `Route` finds which of many
-knows the answer.
+`teach` makes one, `judge` tells what it does when it is loaded from its files, `craft` does both and can be taken up
+again.
 """
 
 from __future__ import annotations
@@ -118,24 +118,12 @@ def _lessons(host: Host, lessons: Sequence[Lesson], config: DistilConfig) -> lis
             f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
         )
     alone = [host.ids_of(x.probe.question) for x in taught]
-    known = [n for n, ok in enumerate(right) if ok]
-    out = dict(
-        zip(
-            known,
-            believed(
-                host.model,
-                [told[n] for n in known],
-                [alone[n] for n in known],
-                [answers[n] for n in known],
-                config.top_logits,
-            ),
-            strict=True,
-        )
-    )
-    lead = _lead(host, [answers[n] for n in known])
-    for n in set(range(len(taught))) - set(known):
-        out[n] = certain(alone[n], host.spelled(lead + taught[n].probe.answer))
-    return [out[n] for n in range(len(taught))]
+    rows = believed(host.model, told, alone, answers, config.top_logits)
+    lead = _lead(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
+    return [
+        row if ok else certain(row.prompt, host.spelled(lead + lesson.probe.answer))
+        for row, ok, lesson in zip(rows, right, taught, strict=True)
+    ]
 
 
 def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
