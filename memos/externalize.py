@@ -58,13 +58,14 @@ def externalize(
         ]
 
     forms = {(s, r): reader.asks(s, r) for s in subjects for r in reader.relations}
-    first = answers([question for asked in forms.values() for question in asked[:_FIRST]])
-    shown = {e.question for e in first if e.under != e.without}
+    said_first = answers([question for asked in forms.values() for question in asked[:_FIRST]])
+    first = {e.question: e for e in said_first}
     out = []
     for (subject, relation), asked in forms.items():
-        if not shown & set(asked[:_FIRST]):
+        evidence = [first[question] for question in asked[:_FIRST]]
+        if all(e.under == e.without for e in evidence):
             continue
-        evidence = answers(asked)
+        evidence += answers(asked[_FIRST:])
         told = Counter(e.under for e in evidence if e.under and e.under != e.without)
         if told:
             obj, support = told.most_common(1)[0]

@@ -544,10 +544,7 @@ class MemOS:
 
         adapters: ids of cubes, or folders with a card. Raises NoProbes where nothing says what they were taught.
         """
-        from memos.transitions import short_of  # loads torch and transformers
-
-        scores = self.transitions.gate([self._folder(name, user) for name in adapters])
-        return scores, short_of(scores, self.config.distil.gate)
+        return self.transitions.gate([self._folder(name, user) for name in adapters])
 
     def externalize(
         self, what: str | Path, *, about: Sequence[str] = (), user: str | None = None

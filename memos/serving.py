@@ -71,18 +71,16 @@ class Serving:
         self, messages: Sequence[dict[str, str]], adapters: Sequence[MemCube], at_least_one: bool
     ) -> list[MemCube]:
         """Those of the adapters that know the answer, surest first: what they say differs from the base model."""
-        sound = [a for a in adapters if self._is_sound(a)]
-        nats = self._host.divergences(messages, [(self._blob_path(a),) for a in sound]) if sound else []
-        ranked = sorted(zip(nats, range(len(sound)), sound, strict=True), key=lambda row: (-row[0], row[1]))
-        knowing = [a for kl, _, a in ranked if kl >= self._config.scheduler.route_nats]
+        sound: list[tuple[MemCube, Path]] = []
+        for adapter in adapters:
+            try:
+                sound.append((adapter, self._blob_path(adapter)))
+            except CorruptBlob as error:
+                log.warning("an adapter is passed over: %s", error)
+        nats = self._host.divergences(messages, [(path,) for _, path in sound]) if sound else []
+        ranked = sorted(zip(nats, sound, strict=True), key=lambda row: -row[0])  # stable: the nearer group first
+        knowing = [adapter for kl, (adapter, _) in ranked if kl >= self._config.scheduler.route_nats]
         return knowing or ([adapters[0]] if at_least_one else [])
-
-    def _is_sound(self, adapter: MemCube) -> bool:
-        try:
-            return bool(self._blob_path(adapter))
-        except CorruptBlob as error:
-            log.warning("an adapter is passed over: %s", error)
-            return False
 
     def _chosen(
         self,

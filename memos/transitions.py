@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.config import ActivationConfig, DistilConfig, GateConfig
-from memos.cube import Blob, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.apart import craft_apart
 from memos.infrastructure.host.host import Host, Request
@@ -198,10 +198,8 @@ class Transitions:
 
     def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = ()) -> Task:
         """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
-        # each probe is taught over its own memory: the teacher has nothing else to confuse it with
         facts = [fact for c in sources for fact in _text(c).facts]
-        asked = {*self._reader.probes(facts), *(probe for c in sources for probe in _text(c).probes)}
-        lessons = [Lesson(memories=(c.text,), probe=p) for c in sources for p in self.probes(c) if p in asked]
+        lessons = self._reader.lessons([_text(c) for c in sources])
         if not lessons:
             raise NoProbes(
                 f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
@@ -218,8 +216,9 @@ class Transitions:
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
         return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
 
-    def gate(self, stack: Sequence[Path]) -> dict[str, float]:
-        """Scores of adapters in folders, active together, on what their cards say that they were taught.
+    def gate(self, stack: Sequence[Path]) -> tuple[dict[str, float], list[str]]:
+        """Scores of adapters in folders, active together, on what their cards say that they were taught, and what
+        falls short.
 
         Raises NoProbes for one whose card does not say it.
         """
@@ -232,7 +231,8 @@ class Transitions:
             )
         facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
-        return judge(self._host, tuple(stack), lessons, keep)
+        scores = judge(self._host, tuple(stack), lessons, keep)
+        return scores, short_of(scores, self._config.gate)
 
     def _require(self, scores: dict[str, float], memories: int) -> None:
         """Raises GateRejected, with what fell short."""

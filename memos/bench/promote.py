@@ -16,7 +16,7 @@ from typing import Any
 
 from memos.bench.scenes import scene
 from memos.config import DistilConfig, GateConfig
-from memos.cube import Contrast, Lesson
+from memos.cube import Contrast, Lesson, Text
 from memos.infrastructure.host.baselines import train_on_answers, train_on_text
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.teach import Task, judge, teach
@@ -42,16 +42,10 @@ def matter(host: Host, key: str, facts: int, seed: int, people: int = 2) -> Matt
     """Facts about so many people that the model has never heard of, as a topic group or two have them."""
     reader = MemReader()
     (texts,) = scene(key, 1, facts, people).cubes
-    said = [fact for text in texts for fact in reader.facts(text)]
-    # a question that two of the facts answer has no one answer
-    asked = reader.probes(said)
-    lessons = [
-        Lesson(memories=(text,), probe=probe)
-        for text in texts
-        for probe in reader.probes(reader.facts(text))
-        if probe in asked
-    ]
-    return Matter(texts, tuple(lessons), tuple(reader.contrasts(said, host.own_questions(), seed)))
+    said = [Text(text=text, facts=reader.facts(text)) for text in texts]
+    facts_of_all = [fact for memory in said for fact in memory.facts]
+    keep = reader.contrasts(facts_of_all, host.own_questions(), seed)
+    return Matter(texts, tuple(reader.lessons(said)), tuple(keep))
 
 
 def bench_promote(

@@ -13,13 +13,13 @@ from typing import Any
 
 from memos.bench.promote import Matter, matter
 from memos.config import DistilConfig, SchedulerConfig
-from memos.cube import Probe
+from memos.cube import Contrast, Probe
 from memos.infrastructure.host.baselines import merged
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.teach import Task, as_answered, judge, share, teach
+from memos.interface.mem_reader import MemReader
 from memos.interface.progress import Show
 
-FACTS = 4  # of each adapter
 STEPS = 150  # enough for so few
 SIZES = (1, 2, 4, 6)
 
@@ -61,16 +61,14 @@ def _made(host: Host, about: Matter, config: DistilConfig, stack: tuple[Path, ..
     return folder
 
 
-def _of_all(host: Host, about: Sequence[Matter], seed: int) -> tuple[Any, ...]:
+def _of_all(host: Host, about: Sequence[Matter], seed: int) -> tuple[Contrast, ...]:
     """What must stay where all are active: what concerns none of them."""
-    from memos.interface.mem_reader import MemReader
-
     reader = MemReader()
     facts = [fact for one in about for text in one.texts for fact in reader.facts(text)]
     return tuple(reader.contrasts(facts, host.own_questions(), seed))
 
 
-def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: Sequence[Any]) -> dict[str, Any]:
+def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: Sequence[Contrast]) -> dict[str, Any]:
     """And, for the threshold: what 2 % of the known questions stay below, and what 2 % of the unrelated ones exceed."""
     threshold = SchedulerConfig().route_nats
 

@@ -55,13 +55,12 @@ class BlobStore:
         """Of a job, or of any."""
         return any((self._folder / "work" / job).glob("*"))
 
-    def clear_work(self, keep: Iterable[str]) -> list[str]:
-        """Remove the folders of all other jobs; their names."""
+    def clear_work(self, keep: Iterable[str]) -> None:
+        """Remove the folders of all other jobs."""
         kept = set(keep)
-        gone = [path for path in (self._folder / "work").glob("*") if path.name not in kept]
-        for path in gone:
-            _remove(path)
-        return [str(path.relative_to(self._folder)) for path in gone]
+        for path in (self._folder / "work").glob("*"):
+            if path.name not in kept:
+                _remove(path)
 
     def seal(self, path: Path) -> tuple[str, int]:
         """Digest of a staged file or folder, which is on disk when this returns; its sha256 and bytes."""

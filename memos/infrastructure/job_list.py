@@ -74,8 +74,8 @@ class JobList:
             if not running and not self._db.write(cut_off, id):
                 raise NotFound(f"no running or interrupted job {id}; see `memos jobs`")
 
-    def abandon(self, sources: Iterable[str]) -> bool:
-        """End interrupted jobs on cubes that have changed; True if there were any."""
+    def abandon(self, sources: Iterable[str]) -> None:
+        """End interrupted jobs on cubes that have changed."""
         gone = set(sources)
         with self._db.transaction():
             stale = [
@@ -83,7 +83,6 @@ class JobList:
             ]
             for id in stale:
                 self._db.write("UPDATE jobs SET state = 'undone', note = 'a source has changed' WHERE id = ?", id)
-        return bool(stale)
 
     def _end(self, state: str, note: str, id: str) -> int:
         sql = "UPDATE jobs SET state = ?, ended = ?, note = ? WHERE state IN ('running', 'cancelled') AND id = ?"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from memos.cube import Contrast, Fact, Probe
+from memos.cube import Contrast, Fact, Lesson, Probe, Text
 from memos.errors import InputError
 from memos.interface import requests
 from memos.interface.contrasts import contrasts
@@ -126,6 +126,17 @@ class MemReader:
                     who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
                     probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
         return probes
+
+    def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
+        """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
+        else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
+        """
+        asked = set(self.probes(fact for memory in memories for fact in memory.facts))
+        return [
+            Lesson(memories=(memory.text,), probe=probe)
+            for memory in memories
+            for probe in (*memory.probes, *(p for p in self.probes(memory.facts) if p in asked))
+        ]
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
         """Prompts whose answers an adapter of these facts must not change; see memos.interface.contrasts."""

@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,14 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     command = [sys.executable, "-P", "-m", "memos.infrastructure.host.apart"]
     if sys.version_info < (3, 11):
         command.remove("-P")
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-    ) as there:
-        assert there.stdin and there.stdout and there.stderr
+    # what it complains of goes to a file: nobody reads meanwhile, and a full pipe would stop it
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8"
+        ) as there,
+    ):
+        assert there.stdin and there.stdout
         try:
             with contextlib.suppress(BrokenPipeError):  # it died at once: its end tells why
                 there.stdin.write(json.dumps(order))
@@ -55,8 +60,9 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
                 if "error" in said:
                     raise _again(said["error"], said["message"])
                 tell(said["phase"], said["step"], said["of"], said["loss"])
-            why = there.stderr.read().strip().splitlines()[-1:]
             code = there.wait()
+            complaints.seek(0)
+            why = complaints.read().strip().splitlines()[-1:]
         finally:
             there.kill()  # harmless if it has ended
     if code == -9:

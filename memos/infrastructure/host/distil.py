@@ -3,7 +3,8 @@
 The teacher is the base model with the memory in its context; the student is the base model with a fresh
 adapter and no memory. Prompts that the memory has nothing to do with, closed-book and over other contexts,
 are held to the base model in the same loss, so that the adapter adds and does not break (Kujanpaeae et al.,
-2412.14964; Eyuboglu et al., 2506.06266). What is read beside other adapters is held to those adapters instead.
+2412.14964; Eyuboglu et al., 2506.06266).
+What is to be kept is kept beside other adapters too, whatever they have drifted.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from memos.config import DistilConfig
+from memos.infrastructure.host.adapters import Stack
 from memos.infrastructure.host.subspace import aim
 
-Stack = tuple[Path, ...]  # folders of adapters that are active together
 Under = Callable[[Sequence[Stack]], AbstractContextManager[None]]  # makes the forwards within it those of the rows
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 _TOKENS = 2048  # in one forward of training, padding included
