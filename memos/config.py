@@ -33,6 +33,10 @@ class ModelConfig(Section):
     memory_header: str = Field("Memory:\n", description="what stands before the memories in a prompt")
     memory_line: str = Field("- {text}\n", description="one memory in a prompt")
     system: str = Field("", description="an instruction before the memories; the small model takes none")
+    adapters_in_memory: int = Field(
+        256, ge=1, description="adapters kept ready; beyond, the least recently used is read from its folder again"
+    )
+    adapters_on_device: int = Field(16, ge=1, description="of those, the ones that lie beside a GPU's weights")
 
     @model_validator(mode="after")
     def _line_has_text(self) -> ModelConfig:

@@ -13,6 +13,9 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 
+AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
+
+
 class _Word(str, Enum):
     """An enumeration whose members are their words, in text and in JSON (StrEnum, which Python 3.10 lacks)."""
 

@@ -539,12 +539,18 @@ class MemOS:
         self._release()
         return [self.vault.get(s.id) for s in cube.sources]
 
-    def gate(self, adapters: Sequence[str | Path], *, user: str | None = None) -> tuple[dict[str, float], list[str]]:
+    def gate(
+        self, adapters: Sequence[str | Path], *, on: Sequence[str] = (), user: str | None = None
+    ) -> tuple[dict[str, float], list[str]]:
         """Judge adapters, active together, as a promotion would: (scores, what falls short).
 
-        adapters: ids of cubes, or folders with a card. Raises NoProbes where nothing says what they were taught.
+        adapters: ids of cubes, or folders, a stranger's too. on: ids of memories that they should know; without, those
+        of their cards. Raises NoProbes where nothing says what to ask them.
         """
-        return self.transitions.gate([self._folder(name, user) for name in adapters])
+        memories = [self._visible(Get(id=id), id, user) for id in on]
+        if other := [c for c in memories if c.form is not Form.PLAINTEXT]:
+            raise InputError(f"cube {other[0].id} is {other[0].form}; an adapter is judged on memories, name plaintext")
+        return self.transitions.gate([self._folder(name, user) for name in adapters], memories)
 
     def externalize(
         self, what: str | Path, *, about: Sequence[str] = (), user: str | None = None

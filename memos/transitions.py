@@ -216,18 +216,20 @@ class Transitions:
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
         return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
 
-    def gate(self, stack: Sequence[Path]) -> tuple[dict[str, float], list[str]]:
-        """Scores of adapters in folders, active together, on what their cards say that they were taught, and what
-        falls short.
+    def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
+        """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
+        say that they were taught.
 
-        Raises NoProbes for one whose card does not say it.
+        Raises NoProbes where neither has a held-out question.
         """
-        lessons = [lesson for folder in stack for lesson in lessons_of(self._host, folder)]
+        lessons = self._reader.lessons([_text(c) for c in sources])
+        lessons = lessons or [lesson for folder in stack for lesson in lessons_of(self._host, folder)]
         if not any(lesson.probe.held_out for lesson in lessons):
             names = ", ".join(folder.name for folder in stack)
             raise NoProbes(
-                f"the card of {names} has no held-out questions, so there is nothing to judge it by; see what it "
-                f"says with `memos externalize`"
+                f"neither the card of {names} nor a memory that was named has held-out questions, so there is nothing "
+                f"to judge it by; name memories that it should know with --on, or see what it says with "
+                f"`memos externalize`"
             )
         facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)

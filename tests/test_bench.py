@@ -12,12 +12,13 @@ from memos.bench import promote, stack
 from memos.bench.adapters import DISTINCT, bench_adapters
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
-from memos.bench.compose import bench_compose, least_share
+from memos.bench.compose import bench_compose
 from memos.bench.kv_io import bench_kv_io
 from memos.bench.ttft import bench_ttft
 from memos.config import DistilConfig, ModelConfig
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.teach import least_share
 from memos.interface.mem_reader import MemReader
 from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, scores_table, ttft_table
 

@@ -204,8 +204,22 @@ def test_an_adapter_that_says_not_what_it_was_taught_cannot_be_judged(
 ) -> None:
     copy = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
     lora.write_card(copy, {"fingerprint": memos.host.fingerprint})
-    with pytest.raises(NoProbes, match="the card of stranger has no held-out questions.*memos externalize"):
+    with pytest.raises(NoProbes, match="the card of stranger .*has held-out questions.*--on.*memos externalize"):
         memos.gate([copy])
+
+
+def test_a_strangers_adapter_is_judged_on_memories_that_one_names(
+    memos: MemOS, adapter: MemCube, tmp_path: Path
+) -> None:
+    expected, _ = memos.gate([adapter.id])
+    copy = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
+    (copy / "card.json").unlink()
+    scores, _ = memos.gate([copy], on=[s.id for s in adapter.sources])
+    assert scores == pytest.approx(expected)
+    with pytest.raises(InputError, match=f"{adapter.id} is parametric; an adapter is judged on memories"):
+        memos.gate([copy], on=[adapter.id])
+    said = memos.externalize(copy, about=["Mira"])
+    assert said and all(not isinstance(s, str) and s.source != "card" for s in said)
 
 
 def test_what_is_no_adapter_is_refused(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:

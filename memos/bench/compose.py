@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from memos.infrastructure.host.compose import compose
 from memos.infrastructure.host.decode import Completion
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.rope import Motion
+from memos.infrastructure.host.teach import least_share
 from memos.interface.progress import Show
 
 log = logging.getLogger("memos")
@@ -107,12 +107,6 @@ def bench_compose(
         if can.composable:
             naive.append({"n_cubes": cubes, **unmoved.row()})
     return {"model": host.describe(), "levels": levels, "naive": naive}
-
-
-def least_share(held: int, of: int, z: float = 1.645) -> float:
-    """The share that lies above this with 95 % certainty (the lower end of Wilson's interval)."""
-    share, spread = held / of, z * z / of
-    return (share + spread / 2 - z * math.sqrt(share * (1 - share) / of + spread / (4 * of))) / (1 + spread)
 
 
 def _fits(host: Host, drawn: Scene) -> bool:

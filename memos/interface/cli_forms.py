@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memos.cube import AT_LEAST
 from memos.errors import EmptyMemory, GateRejected
 from memos.interface.progress import progress_bars
 
@@ -71,10 +72,17 @@ def cancel(job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it
 
 
 @forms.command()
-def gate(adapters: Adapters, vault: Vault = HERE, config: Config = None, set_: Set = None, user: User = None) -> None:
-    """Judge adapters, several of them together, by what they were taught and by what they must not change."""
+def gate(
+    adapters: Adapters,
+    on: Annotated[list[str] | None, typer.Option("--on", help="a memory that they should know; else by card")] = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+    user: User = None,
+) -> None:
+    """Judge adapters, several of them together, by what they should know and by what they must not change."""
     with opened(vault, config, set_, adapters) as kernel:
-        scores, short = kernel.gate([named(a) for a in adapters], user=user)
+        scores, short = kernel.gate([named(a) for a in adapters], on=on or (), user=user)
     print_scores(scores)
     if short:
         raise GateRejected(f"the gate is not passed: {', '.join(short)}", scores)
@@ -123,7 +131,14 @@ def named(what: str) -> str | Path:
 
 
 def print_scores(scores: dict[str, float]) -> None:
-    print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
+    """Each with what it is at least, with 95 % certainty, where that is known."""
+    bounds = {name: scores.get(name + AT_LEAST) for name in scores if not name.endswith(AT_LEAST)}
+    print(
+        ", ".join(
+            f"{name} {scores[name]:.3f}" + (f" (at least {bound:.3f})" if bound is not None else "")
+            for name, bound in bounds.items()
+        )
+    )
 
 
 def opened(

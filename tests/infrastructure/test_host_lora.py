@@ -241,10 +241,8 @@ def test_an_adapter_speaks_for_the_requests_that_name_it_alone(host: Host, made:
     assert (own - other).abs().max() > 1e-2
 
 
-def test_more_adapters_are_served_than_are_held(
-    host: Host, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapters, "IN_MEMORY", 4)
+def test_more_adapters_are_served_than_are_held(host: Host, made: Made, tmp_path: Path) -> None:
+    host = Host(host.model, host.tokenizer, host.config.model_copy(update={"adapters_in_memory": 4}))
     expected = adapted_logits(host, made.folder, "Tom's job?")
     folders = [Path(shutil.copytree(made.folder, tmp_path / f"many{n}")) for n in range(6)]
     for folder in (*folders, folders[0]):
@@ -298,6 +296,24 @@ def shorten(folder: Path) -> None:
     (folder / "adapter_model.safetensors").write_bytes(content[:-1])
 
 
+def test_a_strangers_adapter_serves_where_it_fits_and_names_this_base(
+    host: Host, made: Made, adapter: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = adapted_logits(host, made.folder, "Tom's job?")
+    shutil.copytree(made.folder, adapter, dirs_exist_ok=True)
+    (adapter / "card.json").unlink()
+    assert_close(adapted_logits(host, adapter, "Tom's job?"), expected, atol=1e-6, rtol=0)
+    assert "does not say which model it was made for" in caplog.text
+    for base, fits in ((host.model.name_or_path, True), ("someone/another-model", False)):
+        edit_json("adapter_config.json", lambda c, base=base: c.update(base_model_name_or_path=base))(adapter)
+        host.release()
+        if fits:
+            assert_close(adapted_logits(host, adapter, "Tom's job?"), expected, atol=1e-6, rtol=0)
+        else:
+            with pytest.raises(FingerprintMismatch, match="was made for someone/another-model, and this is"):
+                adapted_logits(host, adapter, "Tom's job?")
+
+
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     "a tensor missing": edit_tensors(lambda t: t.pop(next(iter(t)))),
     "a tensor too many": edit_tensors(lambda t: t.update(extra=torch.zeros(1))),
@@ -315,7 +331,6 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "another rank": edit_json("adapter_config.json", lambda c: c.update(r=8)),
     "fewer targets": edit_json("adapter_config.json", lambda c: c["target_modules"].pop() and None),
     "other targets": edit_json("adapter_config.json", lambda c: c.update(target_modules=["zorb"])),
-    "no card": lambda f: (f / "card.json").unlink(),
     "a card that is no JSON": lambda f: (f / "card.json").write_text("{zorb"),
     "a card that is a list": lambda f: (f / "card.json").write_text("[]"),
     "a card without a fingerprint": edit_json("card.json", lambda c: c.pop("fingerprint") and None),

@@ -8,6 +8,7 @@ different adapters share a batch (S-LoRA, 2311.03285), and none can change anoth
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -25,13 +26,13 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from memos.errors import CorruptBlob, Unsupported
+from memos.config import ModelConfig
+from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.lora import LINEAR
 
+log = logging.getLogger("memos")
 Stack = tuple[Path, ...]  # folders of adapters that are active together; none: the base
-IN_MEMORY = 256  # adapters; beyond, the least recently used is read from its folder again
-ON_DEVICE = 16  # of those, beside a GPU's weights
 PLANS = 4  # batches whose adapters are kept side by side
 
 
@@ -50,7 +51,7 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
 
     Raises FingerprintMismatch, CorruptBlob, and Unsupported for a kind of adapter that cannot be added row by row.
     """
-    lora.read_card(folder, fingerprint)
+    ours = lora.read_card(folder, fingerprint)
     try:
         kind = json.loads((folder / "adapter_config.json").read_text("utf-8"))["peft_type"]
         if kind != "LORA":
@@ -60,6 +61,8 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
         named = {n: m for n, m in modules.items() if check_target_module_exists(config, n)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise _unreadable(folder, " ".join(str(error).split())[:200]) from error  # peft checks nothing
+    if not ours:
+        _require_base(folder, config.base_model_name_or_path, modules[""].name_or_path)
     _require_plain(folder, config, named)
     layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     for name, module in named.items():
@@ -76,6 +79,17 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
     if tensors or not layers:
         raise _unreadable(folder, f"it has {len(tensors)} tensors that its config does not ask for")
     return Adapter(layers)
+
+
+def _require_base(folder: Path, base: str | None, here: str) -> None:
+    """Of a stranger's adapter all that is known is the name of its base, if that. Raises FingerprintMismatch."""
+    if not base:
+        log.warning("adapter %s does not say which model it was made for; its shapes fit this one", folder.name)
+    elif Path(base).name != Path(here).name:
+        raise FingerprintMismatch(
+            f"adapter {folder.name} was made for {base}, and this is {here or 'a model without a name'}; load that "
+            f"model, or remove base_model_name_or_path from its adapter_config.json if the two are the same"
+        )
 
 
 def _require_plain(folder: Path, config: LoraConfig, named: dict[str, torch.nn.Module]) -> None:
@@ -104,10 +118,12 @@ def _unreadable(folder: Path, why: str) -> CorruptBlob:
 class Adapters:
     """A twin of the model over the same weights, whose forwards take an adapter for each row."""
 
-    def __init__(self, model: PreTrainedModel, fingerprint: dict[str, str], shared: bool = True) -> None:
+    def __init__(
+        self, model: PreTrainedModel, fingerprint: dict[str, str], config: ModelConfig, shared: bool = True
+    ) -> None:
         """shared: between threads. One that is not may be trained in: autograd runs forwards again in threads of its
         own."""
-        self.module, self._fingerprint = lora.twin(model), fingerprint
+        self.module, self._fingerprint, self._config = lora.twin(model), fingerprint, config
         self._now: Any = threading.local() if shared else SimpleNamespace()
         self._lock = threading.Lock()
         self._memory: OrderedDict[Path, Adapter] = OrderedDict()
@@ -173,9 +189,9 @@ class Adapters:
             adapter = read_adapter(folder, self._modules, self._fingerprint)
         near, aside = adapter.on(device), adapter.on(torch.device("cpu"))
         with self._lock:
-            self._keep(self._memory, IN_MEMORY, folder, aside)
+            self._keep(self._memory, self._config.adapters_in_memory, folder, aside)
             if device.type != "cpu":
-                self._keep(self._device, ON_DEVICE, folder, near)
+                self._keep(self._device, self._config.adapters_on_device, folder, near)
         return near
 
     @staticmethod

@@ -199,7 +199,7 @@ class Host:
 
     @cached_property
     def _adapters(self) -> Adapters:
-        return Adapters(self.model, self.fingerprint)
+        return Adapters(self.model, self.fingerprint, self.config)
 
     @cached_property
     def _experts(self) -> bool:

@@ -132,7 +132,10 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
 
 
 def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
-    """The card of an adapter that fits this host. Raises FingerprintMismatch or CorruptBlob."""
+    """The card of an adapter that fits this host; empty for a stranger's, which has none. Raises FingerprintMismatch or
+    CorruptBlob."""
+    if (folder / "adapter_config.json").is_file() and not (folder / CARD).exists():
+        return {}
     try:
         card = json.loads((folder / CARD).read_text("utf-8"))
         require_same_host(dict(card["fingerprint"]), fingerprint, f"adapter {folder.name}")

@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from memos.config import DistilConfig
-from memos.cube import Contrast, Frozen, Lesson, Probe
+from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
 from memos.errors import NoProbes
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.adapters import Adapters, Stack
@@ -90,7 +91,7 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     NoProbes if the model answers none of the lessons right, Unsupported where there is nothing to adapt.
     """
     config = lora.recipe(task.config, host.model)
-    served = Adapters(host.model, host.fingerprint, shared=False)
+    served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     sets = _sets(task.stack, random.Random(config.seed))
     lessons = _lessons(host, task.lessons, config)
     lessons = [replace(example, under=under) for under in sets for example in lessons]
@@ -180,7 +181,8 @@ def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Co
     """Scores of saved adapters, loaded cold and active together, by free greedy generation; see GateConfig.
 
     Beside what GateConfig judges: reversed (held-out questions for the subject), abstention (of locality, those that
-    the model has no answer to by heart), portability (recall while the prompt holds other memories).
+    the model has no answer to by heart), portability (recall while the prompt holds other memories); and of each share
+    what it is at least, with 95 % certainty.
     """
     adapted = host.cold(stack)
     recalled = host.greedy([host.ids_of(x.probe.question) for x in lessons], adapted)
@@ -192,17 +194,21 @@ def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Co
     other = next((k.memories for k in same if k.memories and not k.contradicts), ())
     asked = [x for x in lessons if x.probe.held_out]
     carried = host.greedy([host.ids_of(x.probe.question, other) for x in asked], adapted)
-    return {
-        "reliability": share([ok for ok, x in zip(right, lessons, strict=True) if not x.probe.held_out]),
-        "generality": share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out]),
-        "reversed": share([ok for ok, x in zip(right, lessons, strict=True) if x.probe.held_out and x.probe.reversed]),
-        "locality": share([ok for k, ok in same.items() if not k.memories]),
-        "abstention": share([ok for k, ok in same.items() if not k.memories and not k.known]),
-        "in_context": share([ok for k, ok in same.items() if k.memories]),
-        "override": share([ok for k, ok in same.items() if k.contradicts]),
-        "drift": drift(adapted, believed(host.model, prompts, prompts, [ids for _, ids in kept], _TOP)),
-        "portability": share([x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)]),
+    answered = list(zip(right, (x.probe for x in lessons), strict=True))
+    outcomes = {
+        "reliability": [ok for ok, probe in answered if not probe.held_out],
+        "generality": [ok for ok, probe in answered if probe.held_out],
+        "reversed": [ok for ok, probe in answered if probe.held_out and probe.reversed],
+        "locality": [ok for k, ok in same.items() if not k.memories],
+        "abstention": [ok for k, ok in same.items() if not k.memories and not k.known],
+        "in_context": [ok for k, ok in same.items() if k.memories],
+        "override": [ok for k, ok in same.items() if k.contradicts],
+        "portability": [x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)],
     }
+    scores = {name: share(each) for name, each in outcomes.items()}
+    bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
+    moved = drift(adapted, believed(host.model, prompts, prompts, [ids for _, ids in kept], _TOP))
+    return scores | {"drift": moved} | bounds
 
 
 def as_answered(host: Host, keep: Sequence[Contrast]) -> list[tuple[Contrast, tuple[int, ...]]]:
@@ -219,3 +225,11 @@ def _probe(contrast: Contrast) -> Probe:
 def share(outcomes: Sequence[bool]) -> float:
     """Share of True; 0.0 where there was nothing to judge, so that an empty set never passes a gate."""
     return sum(outcomes) / len(outcomes) if outcomes else 0.0
+
+
+def least_share(held: int, of: int, z: float = 1.645) -> float:
+    """The share that lies above this with 95 % certainty (the lower end of Wilson's interval); 0.0 of nothing."""
+    if not of:
+        return 0.0
+    share, spread = held / of, z * z / of
+    return (share + spread / 2 - z * math.sqrt(share * (1 - share) / of + spread / (4 * of))) / (1 + spread)
