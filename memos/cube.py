@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-
 AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
 
 

@@ -120,7 +120,7 @@ class Sessions:
     def _keep_kv(self, session: Namespace, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
         before = self._serving.held(chain[-1]) if chain else None
-        after = alike(before.ids, kv.ids) if before else 0
+        after = alike(before.ids, kv.ids) if before and before.under == kv.under else 0
         if before and after < len(before.ids) // 2:  # another beginning: not worth being joined to
             after = 0
         own = kv.since(after)

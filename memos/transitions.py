@@ -23,7 +23,7 @@ from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.apart import craft_apart
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.teach import ADAPTER, Crafted, Task, Tell, craft, judge, lessons_of
+from memos.infrastructure.host.teach import ADAPTER, Crafted, Task, Tell, agreed, craft, judge, lessons_of
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
 from memos.operation.mem_lifecycle import MemLifecycle
@@ -223,7 +223,7 @@ class Transitions:
         Raises NoProbes where neither has a held-out question.
         """
         lessons = self._reader.lessons([_text(c) for c in sources])
-        lessons = lessons or [lesson for folder in stack for lesson in lessons_of(self._host, folder)]
+        lessons = lessons or agreed([lesson for folder in stack for lesson in lessons_of(self._host, folder)])
         if not any(lesson.probe.held_out for lesson in lessons):
             names = ", ".join(folder.name for folder in stack)
             raise NoProbes(

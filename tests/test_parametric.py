@@ -113,6 +113,13 @@ def asked(question: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": question}]
 
 
+def test_a_conversation_goes_on_under_an_adapter_and_without(memos: MemOS, adapter: MemCube) -> None:
+    first, second = (memos.ask("Where does Mira live?", via="parametric", session="under") for _ in range(2))
+    assert "Lisbon" in first.text and second.past_tokens > first.past_tokens == 0
+    assert memos.ask("Where does Mira live?", session="under").past_tokens == 0  # as text, without the adapter
+    memos.sessions.rewind(memos._caller(None).model_copy(update={"session_id": "under"}), 0)
+
+
 def test_without_adapters_nothing_diverges(memos: MemOS, adapter: MemCube) -> None:
     knows, base = memos.host.divergences(asked("Where does Mira live?"), [(folder_of(memos, adapter),), ()])
     assert base < 1e-4 < 1 < knows

@@ -16,7 +16,7 @@ from memos.config import DistilConfig, SchedulerConfig
 from memos.cube import Contrast, Probe
 from memos.infrastructure.host.baselines import merged
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.teach import Task, as_answered, judge, share, teach
+from memos.infrastructure.host.teach import Task, agreed, as_answered, judge, share, teach
 from memos.interface.mem_reader import MemReader
 from memos.interface.progress import Show
 
@@ -41,7 +41,7 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
             aware.append(_made(host, one, whole, tuple(aware), Path(name) / f"aware{n}") if aware else alone[0])
             show("adapters", n + 1, most)
         for n in sorted(sizes):
-            lessons = tuple(lesson for one in about[:n] for lesson in one.lessons)
+            lessons = agreed([lesson for one in about[:n] for lesson in one.lessons])
             keep = _of_all(host, about[:n], seed)
             for method, stack in (
                 ("independent", tuple(alone[:n])),
@@ -76,7 +76,8 @@ def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: 
         nats = host.divergences([{"role": "user", "content": question}], [(folder,) for folder in folders])
         return max(zip(nats, range(len(nats)), strict=True))
 
-    asked = [(n, lesson) for n, one in enumerate(about) for lesson in one.lessons]
+    clear = agreed([lesson for one in about for lesson in one.lessons])
+    asked = [(n, lesson) for n, one in enumerate(about) for lesson in one.lessons if lesson in clear]
     known = [best(lesson.probe.question) for _, lesson in asked]
     chosen = [n if nats >= threshold else None for nats, n in known]
     right = _right(host, [x.probe for _, x in asked], [() if n is None else (folders[n],) for n in chosen])

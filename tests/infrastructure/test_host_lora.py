@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from transformers import AutoModelForCausalLM
 
 from memos.config import DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
-from memos.errors import CorruptBlob, FingerprintMismatch, HostError, NoProbes, Unsupported
-from memos.infrastructure.host import adapters, lora
+from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
+from memos.infrastructure.host import lora
 from memos.infrastructure.host.distil import Progress
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
@@ -250,10 +250,47 @@ def test_more_adapters_are_served_than_are_held(host: Host, made: Made, tmp_path
         assert len(host.adapters) <= 4
 
 
-def test_kv_and_an_adapter_do_not_go_together(host: Host, made: Made) -> None:
-    request = Request(asked("Who?"), tuple(FACTS), (host.encode(tuple(FACTS)),), (made.folder,))
-    with pytest.raises(HostError):  # the KV is of the base; under the adapter it would be another
-        host.answer(request)
+def test_kv_made_under_an_adapter_is_exact_under_it_and_refused_without(
+    host: Host, made: Made, adapter: Path, tmp_path: Path
+) -> None:
+    memories, wrong = tuple(FACTS), r"KV made under .* is wrong under .*encode the memories under the same adapters"
+    kv = host.encode(memories, (made.folder,))
+    host.save_kv(kv, tmp_path / "kv")
+    kv = host.load_kv(tmp_path / "kv")
+    assert kv.under == (made.folder.name,) == kv.upto(5).under == kv.since(5).under
+    full = Request(asked("Where does Tom live?"), memories, adapters=(made.folder,))
+    over_kv = host.logits(replace(full, pasts=(kv,)))
+    assert_close(over_kv, host.logits(full), atol=1e-4, rtol=1e-4)
+    assert (over_kv - host.logits(replace(full, adapters=()))).abs().max() > 1e-2
+    assert host.answer(replace(full, pasts=(kv,))).past_tokens == len(kv.ids)
+    for pasts, stack in (
+        ((kv,), ()),
+        ((kv,), (adapter,)),
+        ((kv,), (made.folder, adapter)),
+        ((host.encode(memories),), (made.folder,)),
+        ((kv, host.encode(memories)), (made.folder,)),
+    ):
+        with pytest.raises(FingerprintMismatch, match=wrong):
+            host.answer(replace(full, pasts=pasts, adapters=stack))
+
+
+def test_several_kv_caches_under_an_adapter_are_exact(host: Host, made: Made) -> None:
+    memories, stack = tuple(FACTS), (made.folder,)
+    full = Request(asked("Tom's job?"), memories, adapters=stack)
+    pasts = tuple(host.encode((text,), stack) for text in memories)
+    assert_close(host.logits(replace(full, pasts=pasts)), host.logits(full), atol=1e-4, rtol=1e-4)
+
+
+def test_a_conversation_under_an_adapter_is_read_once(host: Host, made: Made) -> None:
+    first = Request(asked("Where does Mira live?"), adapters=(made.folder,), keep=True)
+    done = host.answer(first)
+    assert done.kv and done.kv.under == (made.folder.name,)
+    turns = (*asked("Where does Mira live?"), {"role": "assistant", "content": done.text}, *asked("Tom's job?"))
+    second = Request(turns, adapters=(made.folder,), keep=True)
+    again, over_kv = host.answer(second), host.answer(replace(second, talk=done.kv))
+    assert over_kv.past_tokens > 0 == again.past_tokens and over_kv.ids == again.ids
+    # under no adapter, or another, it is read anew
+    assert host.answer(replace(second, talk=done.kv, adapters=())).past_tokens == 0
 
 
 # refused

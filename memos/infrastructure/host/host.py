@@ -183,7 +183,9 @@ class Host:
                 except StopIteration as ended:
                     done: Completion = ended.value[0]
                     break
-            if done.kv and len(request.pasts) > 1 and request.fidelity.level == "L0":
+            if done.kv and request.adapters:
+                done = replace(done, kv=replace(done.kv, under=_names(request.adapters)))
+            elif done.kv and len(request.pasts) > 1 and request.fidelity.level == "L0":
                 self._keep_exact(request.pasts, done.kv, released)
             return done
 
@@ -211,21 +213,26 @@ class Host:
 
         alone: an exact prefix that is not there yet is read with the question, and kept then; else it is made here.
         """
-        if request.pasts and request.adapters:
+        active = _names(request.adapters)
+        if other := [past for past in request.pasts if past.under != active]:
             raise FingerprintMismatch(
-                "KV made by the base model is wrong under an adapter; use one of them in a request"
+                f"KV made under {_told(other[0].under)} is wrong under {_told(active)}; encode the memories under the "
+                f"same adapters, or use KV or adapters alone"
             )
         prompt = self.prompts.build(request.memories, request.messages)
         self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
-        keep = alone and request.keep and not request.adapters and self._reusable(len(prompt) + decode.max_new_tokens)
+        keep = alone and request.keep and self._reusable(len(prompt) + decode.max_new_tokens)
         ids, heard = prompt.prefix + prompt.tail, 0
-        if keep and request.talk:
+        if keep and request.talk and request.talk.under == active:
             heard = min(alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
         if request.talk and heard > sum(len(past.ids) for past in request.pasts):
             return Row(ids[heard:], request.talk.upto(heard), keep=True)
         if not request.pasts or request.fidelity.level == "L4":
             return Row(ids, keep=keep)
         self._require_kv(prompt, request)
+        if active:  # what follows the first is read under the adapters: exact at any level
+            rest = ids[len(request.pasts[0].ids) :]
+            return Row(rest, request.pasts[0], keep=keep)
         exact = request.fidelity.level == "L0" and len(request.pasts) > 1
         held = self._exact(request.pasts, request.fidelity, alone) if exact else self._together(request)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
@@ -306,7 +313,8 @@ class Host:
         tail = len(self.prompts.build(request.memories, request.messages).tail)
         with self._alone:
             inputs, _ = prefill_inputs(self.model, [self._row(request, _ONE)], 0)
-            return self.model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
+            model = self._model_of([request.adapters])
+            return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
 
     @cached_property
     def capability(self) -> Capability:
@@ -385,8 +393,11 @@ class Host:
 
     # -- activation ----------------------------------------------------------------------------------------
 
-    def encode(self, memories: Sequence[str]) -> Activation:
-        """The KV of the memories as one exact prefix, in the order given. Raises Unsupported, ContextOverflow."""
+    def encode(self, memories: Sequence[str], adapters: Stack = ()) -> Activation:
+        """The KV of the memories as one exact prefix, in the order given, for requests under just these adapters.
+
+        Raises Unsupported, ContextOverflow, and what a request under the adapters raises.
+        """
         if not self.capability.exact:
             raise Unsupported(f"{self.capability.why}; its memories can be plaintext or parametric")
         ids, context = self.prompts.prefix(memories), self.decoder.context
@@ -396,7 +407,7 @@ class Host:
                 f"encode fewer of them at once"
             )
         with self._alone:
-            return encode(self.model, ids)
+            return replace(encode(self._model_of([adapters]), ids), under=_names(adapters))
 
     def save_kv(self, activation: Activation, path: Path, codec: Codec = "raw", after: Sequence[int] = ()) -> None:
         """Raises VaultError where it cannot be written."""
@@ -478,3 +489,12 @@ class Host:
                 logits = self._model_of(batch)(**inputs, use_cache=False, logits_to_keep=1).logits[:, -1]
                 out += torch.log_softmax(logits.float(), -1)
         return [float((p.exp() * (p - out[0])).sum().clamp_min(0)) for p in out[1:]]
+
+
+def _names(stack: Stack) -> tuple[str, ...]:
+    """Of adapters; in the vault a folder's name is its digest."""
+    return tuple(folder.name for folder in stack)
+
+
+def _told(names: Sequence[str]) -> str:
+    return f"adapter {', '.join(name[:12] for name in names)}" if names else "the base model"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -87,10 +87,14 @@ class Arriving(Sequence[Layer]):
 
 @dataclass(frozen=True)
 class Activation:
-    """The KV cache of one prefix. Frozen: requests fork it and append to their fork."""
+    """The KV cache of one prefix. Frozen: requests fork it and append to their fork.
+
+    under: names of the adapters that were active when it was made; under others it is wrong.
+    """
 
     ids: tuple[int, ...]
     layers: Sequence[Layer]
+    under: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -114,11 +118,12 @@ class Activation:
 
         if tokens == len(self.ids):
             return self
-        return Activation(self.ids[:tokens], self._each(cut))
+        return replace(self, ids=self.ids[:tokens], layers=self._each(cut))
 
     def since(self, tokens: int) -> Activation:
         """What comes after so many tokens, as a view."""
-        return Activation(self.ids[tokens:], tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers))
+        layers = tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers)
+        return replace(self, ids=self.ids[tokens:], layers=layers)
 
     def _each(self, layer: Callable[[int], Layer]) -> Sequence[Layer]:
         """Layers made of these: when they arrive, where they are on their way."""
@@ -145,7 +150,7 @@ class Activation:
             keys, values = self.layers[n]
             return moved(keys), moved(values)
 
-        return Activation(self.ids, Arriving(len(self.layers), bring, target))
+        return replace(self, layers=Arriving(len(self.layers), bring, target))
 
     def fork(self) -> DynamicCache:
         """A cache for one request that shares the tensors; appending concatenates into new ones."""
@@ -170,9 +175,10 @@ def join(pieces: Sequence[Activation]) -> Activation:
         keys, values = zip(*(piece.layers[n] for piece in pieces), strict=True)
         return torch.cat(keys, -2), torch.cat(values, -2)
 
-    layers = pieces[0].layers
-    device = layers.device if isinstance(layers, Arriving) else layers[0][0].device
-    return Activation(tuple(i for piece in pieces for i in piece.ids), Arriving(len(layers), whole, device))
+    first = pieces[0]
+    device = first.layers.device if isinstance(first.layers, Arriving) else first.layers[0][0].device
+    ids = tuple(i for piece in pieces for i in piece.ids)
+    return replace(first, ids=ids, layers=Arriving(len(first.layers), whole, device))
 
 
 class _Awaited(DynamicLayer):

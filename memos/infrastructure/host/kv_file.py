@@ -29,6 +29,7 @@ _DTYPES = {
     "U8": torch.uint8,
 }
 LAYOUT = "kv/4 layer-major rotated base-0"
+_UNDER = "adapters"  # in the fingerprint of KV that was made under some
 Parts = dict[str, torch.Tensor]  # a layer as stored: "k" and "v", and the codec's scales beside them
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
 
@@ -53,7 +54,7 @@ def save_activation(
     header = {
         "layout": LAYOUT,
         "codec": codec,
-        "fingerprint": json.dumps(fingerprint, sort_keys=True),
+        "fingerprint": json.dumps(fingerprint | _under(activation.under), sort_keys=True),
         "ids": ids,
         "after": _place(after),
         "checksums": sums,
@@ -88,7 +89,9 @@ def load_activation(
                 f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
                 f"promote its sources again"
             )
-        require_same_host(dict(json.loads(header["fingerprint"])), fingerprint, path.name)
+        made = dict(json.loads(header["fingerprint"]))
+        under = tuple(made.pop(_UNDER, "").split())  # which ones are wanted is for the request to say
+        require_same_host(made, fingerprint, path.name)
         codec: Codec = next(known for known in CODECS if known == header["codec"])
         told = f"{codec}{header['ids']}{header['after']}{header['checksums']}"
         if xxhash.xxh3_128(told.encode()).hexdigest() != header["digest"]:
@@ -128,7 +131,12 @@ def load_activation(
         )
         return keys, values
 
-    return Activation(ids, Arriving(len(sums), bring, device))
+    return Activation(ids, Arriving(len(sums), bring, device), under)
+
+
+def _under(adapters: Sequence[str]) -> dict[str, str]:
+    """Adapters that were active are part of what made KV, by their digests."""
+    return {_UNDER: " ".join(adapters)} if adapters else {}
 
 
 def _place(ids: Sequence[int]) -> str:

@@ -73,14 +73,25 @@ def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     together = None
     if task.stack:
         tell("gate together", 0, 0, 0.0)
-        lessons = [*task.lessons, *(lesson for earlier in task.stack for lesson in lessons_of(host, earlier))]
-        together = judge(host, (*task.stack, folder), lessons, task.keep)
+        together = judge(host, (*task.stack, folder), agreed([*task.lessons, *_of(host, task.stack)]), task.keep)
     return Crafted(steps=steps, scores=scores, together=together)
 
 
 def lessons_of(host: Host, folder: Path) -> list[Lesson]:
     """What an adapter was taught, by its card. Raises FingerprintMismatch, CorruptBlob."""
     return [Lesson.model_validate(lesson) for lesson in lora.read_card(folder, host.fingerprint).get("lessons", [])]
+
+
+def _of(host: Host, stack: Stack) -> list[Lesson]:
+    return [lesson for folder in stack for lesson in lessons_of(host, folder)]
+
+
+def agreed(lessons: Sequence[Lesson]) -> list[Lesson]:
+    """Without the questions that two of them answer differently, as who keeps a cat where two people do."""
+    answers: dict[str, set[str]] = {}
+    for lesson in lessons:
+        answers.setdefault(lesson.probe.question, set()).add(lesson.probe.answer)
+    return [lesson for lesson in lessons if len(answers[lesson.probe.question]) == 1]
 
 
 def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: Path | None = None) -> int:
@@ -93,8 +104,15 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     config = lora.recipe(task.config, host.model)
     served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     sets = _sets(task.stack, random.Random(config.seed))
-    lessons = _lessons(host, task.lessons, config)
-    lessons = [replace(example, under=under) for under in sets for example in lessons]
+    taught = [lesson for lesson in task.lessons if not lesson.probe.held_out]
+    examples = list(zip(taught, _lessons(host, taught, config), strict=True))
+    lessons = [
+        replace(example, under=under)
+        for under in sets
+        for among in (agreed([*taught, *_of(host, under)]),)
+        for lesson, example in examples
+        if lesson in among
+    ]
     keep = _keep(host, served, task, sets, config)
     student = lora.fresh_adapter(served.module, config)
     if config.gradient_checkpointing:
@@ -108,8 +126,7 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     return steps
 
 
-def _lessons(host: Host, lessons: Sequence[Lesson], config: DistilConfig) -> list[Example]:
-    taught = [lesson for lesson in lessons if not lesson.probe.held_out]
+def _lessons(host: Host, taught: Sequence[Lesson], config: DistilConfig) -> list[Example]:
     told = [host.ids_of(x.probe.question, x.memories) for x in taught]
     answers = host.greedy(told)
     right = [x.probe.holds(host.text_of(ids)) for x, ids in zip(taught, answers, strict=True)]
@@ -133,30 +150,29 @@ def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
 
 
 def _keep(host: Host, served: Adapters, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:
-    """What must stay: answers of the base model, and beside earlier adapters what they answer."""
+    """What must stay under each of the sets: answers of the base model, whatever the others have drifted, and those of
+    the earlier adapters."""
     keep = [k for k in task.keep if not k.held_out]
     kept = as_answered(host, [k for k in keep if k.known or k.memories])
     # of what nobody has said the first token tells all: what the model would say is not decoded
     kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]
     prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
-    answers = [ids for _, ids in kept]
-    under = [sets[n % len(sets)] for n in range(len(kept))]
-    as_said: list[Stack] = [()] * len(kept)  # by the base: what the others have drifted is mended, not kept
+    rows = believed(host.model, prompts, prompts, [ids for _, ids in kept], config.top_logits)
     often = [_OFTEN if k.known else _MORE if k.memories else 1 for k, _ in kept]
-    rng = random.Random(config.seed)
+    out = [
+        replace(row, under=under)
+        for under in sets
+        for row, times in zip(rows, often, strict=True)
+        for _ in range(times)
+    ]
+    rng, known = random.Random(config.seed), agreed([*task.lessons, *_of(host, task.stack)])
     for folder in task.stack:
-        taught = [x.probe.question for x in lessons_of(host, folder) if not x.probe.held_out]
+        taught = [x.probe.question for x in lessons_of(host, folder) if x in known and not x.probe.held_out]
         asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
-        alone = host.greedy(asked, served.model([(folder,)]))
-        for stack in (s for s in sets if folder in s):
-            prompts += asked
-            answers += alone
-            under += [stack] * len(asked)
-            as_said += [(folder,)] * len(asked)
-            often += [_OFTEN] * len(asked)
-    rows = believed(served.module, prompts, prompts, answers, config.top_logits, as_said, served.under)
-    rows = [replace(row, under=stack) for row, stack in zip(rows, under, strict=True)]
-    return [row for row, times in zip(rows, often, strict=True) for _ in range(times)]
+        answers, said_by = host.greedy(asked, served.model([(folder,)])), [(folder,)] * len(asked)
+        rows = believed(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
+        out += [replace(row, under=under) for under in sets if folder in under for row in rows for _ in range(_OFTEN)]
+    return out
 
 
 def _sets(stack: Stack, rng: random.Random) -> list[Stack]:
