@@ -14,11 +14,14 @@ from typing import Any
 from memos.bench.promote import Matter, matter
 from memos.config import DistilConfig, SchedulerConfig
 from memos.cube import Contrast, Probe
+from memos.errors import InputError
 from memos.infrastructure.host.baselines import merged
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.teach import Task, agreed, as_answered, judge, share, teach
+from memos.interface.contrasts import NAMES
 from memos.interface.mem_reader import MemReader
 from memos.interface.progress import Show
+from memos.operation.mem_scheduler import speaks_of
 
 STEPS = 150  # enough for so few
 SIZES = (1, 2, 4, 6)
@@ -30,7 +33,7 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
     routed_top1: share of all questions sent to the adapter that knows; none_right: of unrelated ones sent to none.
     """
     most = max(sizes)
-    about = [matter(host, f"stack {seed} {n}", facts, seed + n, 1) for n in range(most)]
+    about = _strangers(host, most, facts, seed)
     brief, whole = DistilConfig(seed=seed, steps=STEPS), DistilConfig(seed=seed)
     rows = []
     with tempfile.TemporaryDirectory() as name:
@@ -55,6 +58,21 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
     return {"model": host.describe(), "facts": facts, "rows": rows}
 
 
+def _strangers(host: Host, count: int, facts: int, seed: int) -> list[Matter]:
+    """Facts about one person each, of whom no two have the same name."""
+    if count > len(NAMES):
+        raise InputError(f"there are names for {len(NAMES)} adapters, and {count} were asked for; give a smaller --n")
+    out, names, n = list[Matter](), set[str](), 0
+    while len(out) < count:
+        about = matter(host, f"stack {seed} {n}", facts, seed + n, 1)
+        subjects = {fact.subject for text in about.texts for fact in MemReader().facts(text)}
+        if names.isdisjoint(subjects):
+            out.append(about)
+            names |= subjects
+        n += 1
+    return out
+
+
 def _made(host: Host, about: Matter, config: DistilConfig, stack: tuple[Path, ...], folder: Path) -> Path:
     task = Task(lessons=about.lessons, keep=about.keep, config=config, stack=stack)
     teach(host, task, folder, lambda *_: None)
@@ -70,11 +88,12 @@ def _of_all(host: Host, about: Sequence[Matter], seed: int) -> tuple[Contrast, .
 
 def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: Sequence[Contrast]) -> dict[str, Any]:
     """And, for the threshold: what 2 % of the known questions stay below, and what 2 % of the unrelated ones exceed."""
-    threshold = SchedulerConfig().route_nats
+    threshold, reader = SchedulerConfig().route_nats, MemReader()
 
     def best(question: str) -> tuple[float, int]:
-        nats = host.divergences([{"role": "user", "content": question}], [(folder,) for folder in folders])
-        return max(zip(nats, range(len(nats)), strict=True))
+        near = [n for n, one in enumerate(about) if speaks_of(reader.about(question), one.texts)]
+        nats = host.divergences([{"role": "user", "content": question}], [(folders[n],) for n in near])
+        return max(zip(nats, near, strict=True), default=(0.0, 0))
 
     clear = agreed([lesson for one in about for lesson in one.lessons])
     asked = [(n, lesson) for n, one in enumerate(about) for lesson in one.lessons if lesson in clear]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -151,8 +151,9 @@ class MemScheduler:
 
         The best-ranked memories bring in their whole topic groups, within the token budget. An adapter costs
         no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
-        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups know
-        the answer, by how they differ from the base; without it, that of the best group is taken to know.
+        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups that
+        speak of what the question is about know the answer, by how they differ from the base; without it, that of
+        the best group is taken to know.
         """
         if via == "none":
             return Admission()
@@ -163,7 +164,9 @@ class MemScheduler:
         live = [d for d in derived if d.state is State.ACTIVATED]
         adapters, kvs = tuple[MemCube, ...](), list[MemCube]()
         if chosen and via in ("parametric", "auto"):
-            near = _standing_for(ranked if route else chosen[:1], [d for d in live if d.form is Form.PARAMETRIC])
+            named = [s for s in ranked if speaks_of(about, [s.key, *(c.text for c in s.cubes)])]
+            among = (named or (ranked if via == "parametric" else [])) if route else chosen[:1]
+            near = _standing_for(among, [d for d in live if d.form is Form.PARAMETRIC])
             knowing = route(near, via == "parametric") if route and near else near
             adapters = composable(knowing, self.config.segments)
             home = [s for s in ranked if any(set(s.sources) <= set(a.sources) for a in adapters)]
@@ -363,6 +366,13 @@ def _in_use(fidelity: FidelityConfig) -> FidelityConfig:
     """Without the settings that its level does not look at, so that two that do the same are the same."""
     unused = {"L2": ("share",), "L3": ()}.get(fidelity.level, ("first_tokens", "share"))
     return fidelity.model_copy(update={name: FidelityConfig.model_fields[name].default for name in unused})
+
+
+def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
+    """True if one of the texts names one of those, or nobody is named: an adapter that answers for a stranger is wrong,
+    however sure it is."""
+    names, said = [name.casefold() for name in about], [text.casefold() for text in texts]
+    return not names or any(name in text for name in names for text in said)
 
 
 def _standing_for(segments: Sequence[Segment], adapters: Sequence[MemCube]) -> list[MemCube]:

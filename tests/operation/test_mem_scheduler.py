@@ -289,6 +289,32 @@ def test_the_route_decides_which_adapter_knows() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "about, via, candidates",
+    [
+        ((), "auto", ["Ada", "Bob"]),  # "who …?" may be asked of all
+        (("Bob",), "auto", ["Bob"]),
+        (("ada",), "auto", ["Ada"]),
+        (("Cid",), "auto", None),  # nobody speaks of him: no adapter is asked, and text answers
+        (("Cid",), "parametric", ["Ada", "Bob"]),  # an adapter was asked for
+    ],
+)
+def test_adapters_are_asked_about_whom_their_memories_name(
+    about: tuple[str, ...], via: Via, candidates: list[str] | None
+) -> None:
+    by_name = {"Ada": made_of(Form.PARAMETRIC, A, B, C), "Bob": made_of(Form.PARAMETRIC, *OTHER.cubes)}
+    asked: list[Sequence[MemCube]] = []
+
+    def route(adapters: Sequence[MemCube], at_least_one: bool) -> Sequence[MemCube]:
+        asked.append(adapters)
+        return adapters
+
+    scored = [(cube, 0.9 - n / 100) for n, cube in enumerate((A, *OTHER.cubes))]
+    seen = scheduler().admit(scored, about, [GROUP, OTHER], list(by_name.values()), words, via, route)
+    assert [list(adapters) for adapters in asked] == ([] if candidates is None else [[by_name[n] for n in candidates]])
+    assert bool(seen.adapters) == (candidates is not None)
+
+
 def test_only_adapters_that_were_judged_together_are_active_together() -> None:
     first, second, third = (
         made_of(Form.PARAMETRIC, cube).model_copy(update={"id": f"adapter{n}"}) for n, cube in enumerate((A, B, C))
