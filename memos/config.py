@@ -82,12 +82,22 @@ class FidelityConfig(Section):
 class ActivationConfig(Section):
     """How a KV cache is stored."""
 
-    codec: Literal["raw", "bf16", "fp8", "int8", "int4"] = Field(
-        "raw", description="raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use"
+    codec: Literal["raw", "bf16", "fp8", "int8", "int4", "trained"] = Field(
+        "raw",
+        description="raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use; "
+        "trained: few rows, distilled and gated as an adapter is",
+    )
+    trained_share: float = Field(
+        0.25, gt=0, le=1, description="of the tokens of the memories, for which trained KV has rows"
     )
     max_kl: float = Field(
         0.02, ge=0, description="nats from the full prompt that a cache in another codec than raw may lose"
     )
+
+    @property
+    def stored(self) -> Literal["raw", "bf16", "fp8", "int8", "int4"]:
+        """How its bytes lie in the file."""
+        return "raw" if self.codec == "trained" else self.codec
 
 
 class EmbedderConfig(Section):
@@ -187,6 +197,12 @@ class DistilConfig(Section):
         3.0, ge=0, description="weight of KL to the base model on closed-book and other-context prompts"
     )
     gradient_checkpointing: bool | None = Field(None, description="unset: from 500M parameters on")
+    self_study: int | None = Field(
+        None,
+        ge=0,
+        description="questions that the model writes itself about a memory in which the rules find none; unset: 6 for "
+        "a model with a chat template, else 0",
+    )
     isolation: Literal["auto", "process", "thread"] = Field(
         "auto", description="where training runs; auto: in a process of its own on a CPU, beside the model on a GPU"
     )

@@ -163,12 +163,17 @@ class Blob(Frozen):
     sha256: str
     bytes: int
     tokens: int = 0  # tokens of prompt that it stands for
-    codec: str = "raw"  # of KV
+    codec: str = "raw"  # of KV; trained: `tokens` rows of it, for more tokens than that
     after: int = 0  # tokens before those it stands for, which another cube holds
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
     beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
+
+    @property
+    def stored(self) -> str:
+        """How the bytes of KV lie in its file."""
+        return "raw" if self.codec == "trained" else self.codec
 
 
 Payload = Annotated[Text | Turn | Blob, Field(discriminator="type")]

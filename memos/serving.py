@@ -123,7 +123,7 @@ class Serving:
         try:
             if self._measures and self._host.capability.exact:
                 known = self._vault.card(self._key) or _measured.get(self._key)
-                if known is None or f"disk {self._config.activation.codec}" not in known["load"]:
+                if known is None or f"disk {self._config.activation.stored}" not in known["load"]:
                     return self.measure()
                 _measured[self._key] = known
                 return Costs.model_validate(known)
@@ -142,7 +142,7 @@ class Serving:
         """Measure this machine, and keep that."""
         with self._vault.staging() as folder:
             folder.mkdir()
-            figures = self._host.measure(folder, (self._config.activation.codec,))
+            figures = self._host.measure(folder, (self._config.activation.stored,))
         known = self._vault.card(self._key) or {"load": {}}
         _measured[self._key] = figures | {"load": known["load"] | figures["load"]}
         self._vault.keep_card(self._key, _measured[self._key])
@@ -159,7 +159,7 @@ class Serving:
             path = self._vault.blob_path(cube.blob, verified=False)
             place = "cache" if in_page_cache(path) else "disk"
         own = cube.blob.tokens - (0 if first else len(self._host.head))
-        return Lying(own, place, cube.blob.codec)
+        return Lying(own, place, cube.blob.stored)
 
     def _kv(self, cube: MemCube) -> Activation:
         assert cube.blob

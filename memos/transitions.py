@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from memos.config import ActivationConfig, DistilConfig, GateConfig
-from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.cube import Blob, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.apart import craft_apart
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.teach import ADAPTER, Crafted, Task, Tell, agreed, craft, judge, lessons_of
+from memos.infrastructure.host.self_study import study
+from memos.infrastructure.host.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
 from memos.operation.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+_SELF_STUDY, _FORMS = 6, 5  # questions about a memory, and other forms of each
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
 
@@ -62,14 +64,15 @@ class Transitions:
         if form is Form.PARAMETRIC:
             _require_agreement(sources)
         kind, order = f"promote to {form}", self._order(form, sources)
+        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
         blob = None
         try:
             with self._vault.staging() as staged:
                 blob = (
-                    self._encode(sources, staged, progress)
-                    if form is Form.ACTIVATION
-                    else self._distil(sources, job, progress, beside)
+                    self._train(form, sources, job, progress, beside)
+                    if trained
+                    else self._encode(sources, staged, progress)
                 )
                 with self._vault.transaction():
                     cube = self._lifecycle.publish(_derived(form, sources, blob))
@@ -78,7 +81,7 @@ class Transitions:
             if blob is not None:
                 self._vault.discard(blob.sha256)
             # what was cut off by a person goes on from its checkpoint, when it is asked for again
-            resumable = isinstance(error, KeyboardInterrupt) and form is Form.PARAMETRIC
+            resumable = isinstance(error, KeyboardInterrupt) and trained
             self._vault.end_job(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
             raise
         return cube
@@ -101,6 +104,8 @@ class Transitions:
                 continue
             if cube.blob is None or cube.blob.fingerprint != self._host.digest:
                 continue
+            if form is Form.ACTIVATION and cube.blob.codec != self._activation.codec:
+                continue
             try:
                 self._vault.blob_path(cube.blob)
             except CorruptBlob as error:
@@ -118,7 +123,7 @@ class Transitions:
         memories = tuple(c.text for c in sources)
         activation = self._host.encode(memories)
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
-        self._host.save_kv(activation, staged, self._activation.codec)
+        self._host.save_kv(activation, staged, self._activation.stored)
         self._require_disk(staged.stat().st_size)
         stored = (self._host.load_kv(staged),)
         asked = Request(({"role": "user", "content": question},), memories, stored)
@@ -155,10 +160,15 @@ class Transitions:
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
             )
 
-    def _distil(self, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]) -> Blob:
-        """Text -> LoRA, kept if the adapter, loaded from its file, passes the gate."""
+    def _train(
+        self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
+    ) -> Blob:
+        """Text -> LoRA, or KV of few rows; kept if what was made, loaded from its file, passes the gate."""
         began = time.perf_counter()
         task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob))
+        if form is Form.ACTIVATION:
+            memories = tuple(c.text for c in sources)
+            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
         work = self._vault.work_of(job)
 
         def tell(phase: str, step: int, of: int, loss: float) -> None:
@@ -168,15 +178,21 @@ class Transitions:
                 progress(step, of, loss)
 
         made = self._craft(task, work, tell)
-        folder = work / ADAPTER
-        self._require(made.scores, len(sources))
+        payload, rows = work / task.payload, 0
+        self._require(form, made.scores, len(sources))
         together = made.together is not None and not short_of(made.together, self._config.gate)
-        self._host.finish_card(folder, {"scores": made.scores, "together": made.together})
+        if form is Form.ACTIVATION:
+            rows = self._host.load_kv(payload).rows
+            self._require_disk(payload.stat().st_size)
+        else:
+            self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
         tell("publish", 0, 0, 0.0)
-        name, size = self._vault.store(folder)
+        name, size = self._vault.store(payload)
         return Blob(
             sha256=name,
             bytes=size,
+            tokens=rows,
+            codec="trained" if rows else "raw",
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
@@ -200,11 +216,12 @@ class Transitions:
         """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
         facts = [fact for c in sources for fact in _text(c).facts]
         lessons = self._reader.lessons([_text(c) for c in sources])
+        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons})
         if not lessons:
             raise NoProbes(
                 f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
-                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], or keep them as "
-                f"plaintext or KV"
+                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
+                f"follows instructions ask itself (distil.self_study), or keep them as plaintext or KV"
             )
         card = {
             "sources": [
@@ -215,6 +232,17 @@ class Transitions:
         }
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
         return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
+
+    def _studied(self, texts: Iterable[str]) -> list[Lesson]:
+        """Of memories in which the reader finds nothing, what the model asks itself about them."""
+        count = self._config.self_study
+        if count is None:
+            count = _SELF_STUDY if self._host.prompts.chat else 0
+        return [
+            Lesson(memories=(text,), probe=probe)
+            for text in sorted(texts)
+            for probe in (study(self._host, text, count, _FORMS) if count else ())
+        ]
 
     def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
         """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
@@ -236,19 +264,24 @@ class Transitions:
         scores = judge(self._host, tuple(stack), lessons, keep)
         return scores, short_of(scores, self._config.gate)
 
-    def _require(self, scores: dict[str, float], memories: int) -> None:
+    def _require(self, form: Form, scores: dict[str, float], memories: int) -> None:
         """Raises GateRejected, with what fell short."""
         if short := short_of(scores, self._config.gate):
+            kind, way = "adapter", "keep them as KV"
+            if form is Form.ACTIVATION:
+                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
             raise GateRejected(
-                f"the adapter of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
-                f"Promote fewer memories at once, allow more distil.steps, or keep them as KV",
+                f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
+                f"Promote fewer memories at once, allow more distil.steps, or {way}",
                 scores,
             )
 
     def _order(self, form: Form, sources: Sequence[MemCube]) -> dict[str, Any]:
         """What a job is to promote, on which model and how, in JSON."""
-        how = self._config if form is Form.PARAMETRIC else self._activation
-        recipe = sha256(f"{self._host.digest} {how.model_dump_json()}".encode()).hexdigest()
+        how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
+        if form is Form.PARAMETRIC or self._activation.codec == "trained":
+            how += self._config.model_dump_json()
+        recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
         return {"sources": [f"{c.id}@{c.version}" for c in sources], "recipe": recipe}
 
 

@@ -20,13 +20,14 @@ import pytest
 from peft import PeftModel
 
 from memos import MemOS
-from memos.config import Config, DistilConfig, GateConfig, SchedulerConfig
+from memos.config import ActivationConfig, Config, DistilConfig, GateConfig, SchedulerConfig
 from memos.cube import Contrast, Fact, Form, MemCube, State
 from memos.errors import (
     Cancelled,
     Contradiction,
     CorruptBlob,
     FingerprintMismatch,
+    GateRejected,
     InputError,
     NoProbes,
     NotFound,
@@ -242,6 +243,74 @@ def test_what_is_no_adapter_is_refused(memos: MemOS, adapter: MemCube, tmp_path:
     lora.write_card(other, card | {"fingerprint": card["fingerprint"] | {"weights": "zorb"}})
     with pytest.raises(FingerprintMismatch, match="adapter other was made by another host: weights"):
         memos.gate([other])
+
+
+# trained KV
+
+
+TRAINED = ActivationConfig(codec="trained", trained_share=0.3)
+
+
+def test_trained_kv_is_made_like_an_adapter_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=TRAINED) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        steps: list[int] = []
+        kv = kernel.promote(ids, "activation", progress=lambda step, *_: steps.append(step))
+        assert kv.blob and kv.form is Form.ACTIVATION and steps == [1, 2]
+        assert kv.blob.codec == "trained" and set(kv.blob.scores) >= {"reliability", "locality", "in_context"}
+        kept = kernel.host.load_kv(kernel.vault.blob_path(kv.blob))
+        assert kv.blob.tokens == kept.rows < len(kept.ids)
+        assert kernel.promote(ids, "activation").id == kv.id and not kernel.jobs()
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.admission.activations[0].id == kv.id and reply.past_tokens == len(kept.ids)
+        # a conversation is grown from exact KV only
+        assert kernel.ask("Where does Mira live?", session="s").past_tokens == 0
+        assert [c.text for c in kernel.demote(kv.id)] == [f"Mira: {line}" for line in MIRA]
+        assert kernel.promote(ids, "activation").id == kv.id
+        kernel.update(ids[0], "Mira: I live in Porto.")
+        assert kernel.get(kv.id).state not in (State.GENERATED, State.ACTIVATED)
+
+
+def test_exact_kv_and_trained_kv_of_the_same_memories_stand_side_by_side(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        exact = kernel.promote(ids, "activation")
+    with kernel_of(tmp_path, memos, activation=TRAINED) as kernel:
+        trained = kernel.promote(ids, "activation")
+        assert trained.id != exact.id and trained.blob and exact.blob and trained.blob.bytes < exact.blob.bytes
+        assert kernel.ask("Where does Mira live?", via="activation").admission.activations[0].id == trained.id
+        kernel.demote(trained.id)
+        assert kernel.ask("Where does Mira live?", via="activation").admission.activations[0].id == exact.id
+
+
+def test_trained_kv_that_fails_its_gate_leaves_nothing(memos: MemOS, tmp_path: Path) -> None:
+    strict = BRIEF.model_copy(update={"gate": GateConfig(), "learning_rate": 1e-6})
+    with kernel_of(
+        tmp_path, memos, distil=strict, activation=ActivationConfig(codec="trained", trained_share=0.01)
+    ) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        with pytest.raises(GateRejected, match="trained KV of 2 memories failed its gate.*trained_share higher"):
+            kernel.promote(ids, "activation")
+        assert kernel.cubes(form=Form.ACTIVATION) == [] and not any((tmp_path / "work").glob("*"))
+        assert not any(path.suffix != ".tmp" for path in (tmp_path / "blobs").rglob("*") if path.is_file())
+
+
+def test_trained_kv_that_was_interrupted_goes_on(memos: MemOS, tmp_path: Path) -> None:
+    brief = BRIEF.model_copy(update={"steps": 6, "checkpoint": 2})
+    with kernel_of(tmp_path, memos, distil=brief, activation=TRAINED) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+
+        def interrupt(step: int, of: int, loss: float) -> None:
+            if step == 5:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            kernel.promote(ids, "activation", progress=interrupt)
+        [job] = kernel.jobs()
+        assert job.kind == "promote to activation"
+        seen: list[int] = []
+        kv = kernel.promote(ids, "activation", progress=lambda step, *_: seen.append(step))
+        assert seen == [5, 6] and kv.blob and kernel.jobs() == []
 
 
 # back to text

@@ -1,7 +1,8 @@
 """`memos bench promote`: adapters by objective and number of facts, each judged by the gate of promotion.
 
 The alternatives are what research code does: next-token training on the text, cross-entropy on questions and
-answers, and distillation without anything to keep, or with closed-book prompts alone.
+answers, and distillation without anything to keep, or with closed-book prompts alone. Beside them, KV of few rows that
+is trained for the same.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from memos.bench.scenes import scene
-from memos.config import DistilConfig, GateConfig
+from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import AT_LEAST, Contrast, Lesson, Text
 from memos.infrastructure.host.baselines import train_on_answers, train_on_text
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.teach import Task, judge, teach
+from memos.infrastructure.host.teach import Task, judge, judge_kv, teach, teach_kv
 from memos.interface.mem_reader import MemReader
 from memos.interface.progress import Show
 from memos.transitions import short_of
 
 OURS = "distillation"
-OBJECTIVES = (OURS, "distillation, closed-book only", "distillation alone", "answers", "next token")
+KV = "trained KV"
+OBJECTIVES = (OURS, "distillation, closed-book only", "distillation alone", "answers", "next token", KV)
 FACTS, PEOPLE = (16,), (2,)
+SHARE = ActivationConfig().trained_share
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,12 @@ def _run(host: Host, about: Matter, objective: str, seed: int) -> dict[str, Any]
     config = DistilConfig(seed=seed)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "adapter"
+        folder = Path(name) / "made"
         match objective:
+            case _ if objective == KV:
+                task = Task(lessons=about.lessons, keep=about.keep, config=config, memories=about.texts, share=SHARE)
+                steps = teach_kv(host, task, folder, lambda *_: None)
+
             case "answers":
                 steps = train_on_answers(host, about.lessons, config, folder)
             case "next token":
@@ -96,9 +103,12 @@ def _run(host: Host, about: Matter, objective: str, seed: int) -> dict[str, Any]
                 keep = {OURS: about.keep, "distillation, closed-book only": _closed(about.keep)}.get(objective, ())
                 task = Task(lessons=about.lessons, keep=keep, config=config)
                 steps = teach(host, task, folder, lambda *_: None)
-        scores = judge(host, (folder,), about.lessons, about.keep)
+        if objective == KV:
+            scores = judge_kv(host, folder, about.texts, about.lessons, about.keep)
+        else:
+            scores = judge(host, (folder,), about.lessons, about.keep)
         seconds = time.perf_counter() - began
-        size = sum(file.stat().st_size for file in folder.iterdir())
+        size = sum(file.stat().st_size for file in (folder, *folder.glob("*")) if file.is_file())
     accepted = not short_of(scores, GateConfig())
     return scores | {"steps": steps, "seconds": seconds, "bytes": size, "accepted": accepted}
 

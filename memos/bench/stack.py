@@ -24,7 +24,8 @@ from memos.interface.progress import Show
 from memos.operation.mem_scheduler import speaks_of
 
 STEPS = 150  # enough for so few
-SIZES = (1, 2, 4, 6)
+SIZES = (1, 2, 4, 6, 16)
+_AWARE = 6  # adapters that are trained to be active together; more are routed
 
 
 def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: Show) -> dict[str, Any]:
@@ -40,8 +41,8 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
         alone, aware = list[Path](), list[Path]()
         for n, one in enumerate(about):
             alone.append(_made(host, one, brief, (), Path(name) / f"alone{n}"))
-            # the first has none before it
-            aware.append(_made(host, one, whole, tuple(aware), Path(name) / f"aware{n}") if aware else alone[0])
+            if n < _AWARE:  # the first has none before it
+                aware.append(_made(host, one, whole, tuple(aware), Path(name) / f"aware{n}") if aware else alone[0])
             show("adapters", n + 1, most)
         for n in sorted(sizes):
             lessons = agreed([lesson for one in about[:n] for lesson in one.lessons])
@@ -52,6 +53,8 @@ def bench_stack(host: Host, sizes: Sequence[int], facts: int, seed: int, show: S
                 ("ties", (merged(host, alone[:n], "ties", Path(name) / f"ties{n}"),)),
                 ("stack-aware", tuple(aware[:n])),
             ):
+                if method == "stack-aware" and n > _AWARE:
+                    continue
                 rows.append({"method": method, "n": n} | judge(host, stack, lessons, keep))
             rows.append({"method": "routed", "n": n} | _routed(host, alone[:n], about[:n], keep))
             show("stack", n, most)

@@ -272,7 +272,7 @@ class MemScheduler:
         each tier's budget. What is not named should leave memory."""
 
         def worth(kv: Held) -> float:
-            away = Lying(kv.tokens, "disk", kv.cube.blob.codec if kv.cube.blob else "raw")
+            away = Lying(kv.tokens, "disk", kv.cube.blob.stored if kv.cube.blob else "raw")
             return self.policy.heat([kv.cube], now) * costs.bring(away) / max(1, kv.bytes)
 
         out: dict[str, Literal["device", "host"]] = {}
@@ -398,8 +398,20 @@ def _together(one: MemCube, other: MemCube) -> bool:
 def _held(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemCube]:
     """For each group, the KV of most of its cubes; oldest first, so that the same ones are put together alike.
 
-    KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's.
+    KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's. Of
+    two that stand for the same, trained KV has fewer rows; but it has not a row for each token, so no other can be put
+    behind it.
     """
     fitting = [[kv for kv in kvs if segment.sources[: len(kv.sources)] == kv.sources] for segment in chosen]
-    best = [max(group, key=lambda kv: len(kv.sources)) for group in fitting if group]
+    best = [max(group, key=lambda kv: (len(kv.sources), -_rows(kv))) for group in fitting if group]
+    if len(best) > 1 and any(map(_is_trained, best)):
+        return _held(chosen, [kv for kv in kvs if not _is_trained(kv)]) or best[:1]
     return sorted(best, key=lambda kv: kv.id)
+
+
+def _rows(kv: MemCube) -> int:
+    return kv.blob.tokens if kv.blob else 0
+
+
+def _is_trained(kv: MemCube) -> bool:
+    return kv.blob is not None and kv.blob.codec == "trained"

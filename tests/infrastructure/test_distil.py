@@ -149,7 +149,7 @@ def test_what_the_model_reads_wrong_is_taught_as_the_probe_has_it(host: Host, tm
 def test_a_student_beside_an_adapter_is_the_base_under_it(host: Host, tmp_path: Path) -> None:
     """Before training: what the student computes under a stack is what serving computes under it."""
     first = strong(host, tmp_path / "first", 1)
-    served = Adapters(host.model, host.fingerprint, shared=False)
+    served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     student = lora.fresh_adapter(served.module, BRIEF)
     rows = rows_of(host, ["Who?", "Where does Mira live?"], "Lisbon")
     with served.under([(first,), ()]), torch.no_grad():

@@ -37,6 +37,7 @@ class Row:
 
     @property
     def past_length(self) -> int:
+        """Tokens that the cache stands for."""
         return len(self.past.ids) if self.past else 0
 
 
@@ -241,7 +242,7 @@ def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str,
     answer.
     """
     device = next(model.parameters()).device
-    past, width = max(r.past_length for r in rows), max(len(r.ids) for r in rows)
+    past, width = max(r.past.rows if r.past else 0 for r in rows), max(len(r.ids) for r in rows)
     if rows[0].renewed:
         (row,) = rows
         assert row.past
@@ -252,7 +253,7 @@ def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str,
     for n, row in enumerate(rows):
         ids[n, width - len(row.ids) :] = torch.tensor(row.ids)
         positions[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
-        mask[n, past - row.past_length : past] = 1
+        mask[n, past - (row.past.rows if row.past else 0) : past] = 1
         mask[n, past + width - len(row.ids) :] = 1
     mask = mask.to(device)
     inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -92,7 +91,7 @@ class Training:
 
     def __init__(
         self,
-        student: PeftModel,
+        student: torch.nn.Module,
         lessons: Sequence[Example],
         keep: Sequence[Example],
         config: DistilConfig,
@@ -105,7 +104,7 @@ class Training:
         self._stacks = list(dict.fromkeys(row.under for row in self._rows))
         self._peak = config.learning_rate or 1e-3
         self._aim()
-        self._adapter = {name: p for name, p in student.named_parameters() if "lora_" in name}
+        self._adapter = {n: p for n, p in student.named_parameters() if p.requires_grad or "lora_" in n}
         self._parameters = {name: p for name, p in self._adapter.items() if p.requires_grad}
         self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=self._peak, weight_decay=0.0)
         self.step, self.last = 0, config.steps  # `last` comes nearer once all is learnt

@@ -245,6 +245,10 @@ class Host:
     def _require_kv(self, prompt: Prompt, request: Request) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
         can, head, pasts = self.capability, self.head, request.pasts
+        if len(pasts) > 1 and any(past.trained for past in pasts):
+            raise Unsupported(
+                "trained KV has fewer rows than tokens, so no other can be put behind it; ask with it alone"
+            )
         if not can.exact:
             raise Unsupported(f"{can.why}; ask in text")
         if can.limit and len(prompt) > can.limit:
@@ -461,14 +465,18 @@ class Host:
         """An answer as the model would give it, with the token that ends it."""
         return (*self.tokenizer(answer, add_special_tokens=False).input_ids, self.tokenizer.eos_token_id)
 
-    def greedy(self, prompts: Sequence[tuple[int, ...]], model: Any = None) -> list[tuple[int, ...]]:
-        """Greedy answers as ids, with the token that ended them, in batches of prompts alike in length."""
+    def greedy(
+        self, prompts: Sequence[tuple[int, ...]], model: Any = None, past: Activation | None = None
+    ) -> list[tuple[int, ...]]:
+        """Greedy answers as ids, with the token that ended them, in batches of prompts alike in length; each after
+        `past`."""
         out: dict[int, tuple[int, ...]] = {}
         end = self.tokenizer.eos_token_id
         order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
-        for start in range(0, len(order), _GREEDY_BATCH):
-            batch = order[start : start + _GREEDY_BATCH]
-            rows = [Row(prompts[n]) for n in batch]
+        size = _GREEDY_BATCH if past is None or self.capability.batches else 1
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            rows = [Row(prompts[n], past) for n in batch]
             done = self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24))
             out |= {n: (*c.ids, end) for n, c in zip(batch, done, strict=True)}
         return [out[n] for n in range(len(prompts))]

@@ -89,12 +89,19 @@ class Arriving(Sequence[Layer]):
 class Activation:
     """The KV cache of one prefix. Frozen: requests fork it and append to their fork.
 
-    under: names of the adapters that were active when it was made; under others it is wrong.
+    under: names of the adapters that were active when it was made; under others it is wrong. trained: so many rows of
+    keys and values stand for all of the ids; 0: each token has its own.
     """
 
     ids: tuple[int, ...]
     layers: Sequence[Layer]
     under: tuple[str, ...] = ()
+    trained: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Of keys and values."""
+        return self.trained or len(self.ids)
 
     @property
     def bytes(self) -> int:
@@ -110,7 +117,7 @@ class Activation:
         return digest.hexdigest()
 
     def upto(self, tokens: int) -> Activation:
-        """The prefix of so many tokens, as a view."""
+        """The prefix of so many tokens, as a view. What was trained is whole or not at all."""
 
         def cut(n: int) -> Layer:
             keys, values = self.layers[n]
@@ -118,6 +125,7 @@ class Activation:
 
         if tokens == len(self.ids):
             return self
+        assert not self.trained
         return replace(self, ids=self.ids[:tokens], layers=self._each(cut))
 
     def since(self, tokens: int) -> Activation:
@@ -157,7 +165,7 @@ class Activation:
         if not isinstance(self.layers, Arriving):
             return cache_of(self.layers)
         cache = DynamicCache()
-        cache.layers.extend(_Awaited(self.layers, n, len(self.ids)) for n in range(len(self.layers)))
+        cache.layers.extend(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
         return cache
 
 

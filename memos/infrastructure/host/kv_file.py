@@ -29,7 +29,7 @@ _DTYPES = {
     "U8": torch.uint8,
 }
 LAYOUT = "kv/4 layer-major rotated base-0"
-_UNDER = "adapters"  # in the fingerprint of KV that was made under some
+_UNDER, _TRAINED = "adapters", "trained rows"  # in the fingerprint of KV that was made under some, or trained
 Parts = dict[str, torch.Tensor]  # a layer as stored: "k" and "v", and the codec's scales beside them
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
 
@@ -54,7 +54,7 @@ def save_activation(
     header = {
         "layout": LAYOUT,
         "codec": codec,
-        "fingerprint": json.dumps(fingerprint | _under(activation.under), sort_keys=True),
+        "fingerprint": json.dumps(fingerprint | _made_by(activation), sort_keys=True),
         "ids": ids,
         "after": _place(after),
         "checksums": sums,
@@ -91,6 +91,7 @@ def load_activation(
             )
         made = dict(json.loads(header["fingerprint"]))
         under = tuple(made.pop(_UNDER, "").split())  # which ones are wanted is for the request to say
+        trained = int(made.pop(_TRAINED, "0"))
         require_same_host(made, fingerprint, path.name)
         codec: Codec = next(known for known in CODECS if known == header["codec"])
         told = f"{codec}{header['ids']}{header['after']}{header['checksums']}"
@@ -131,12 +132,13 @@ def load_activation(
         )
         return keys, values
 
-    return Activation(ids, Arriving(len(sums), bring, device), under)
+    return Activation(ids, Arriving(len(sums), bring, device), under, trained)
 
 
-def _under(adapters: Sequence[str]) -> dict[str, str]:
-    """Adapters that were active are part of what made KV, by their digests."""
-    return {_UNDER: " ".join(adapters)} if adapters else {}
+def _made_by(activation: Activation) -> dict[str, str]:
+    """What made KV beside the model: adapters that were active, by their digests, and training."""
+    by = {_UNDER: " ".join(activation.under), _TRAINED: str(activation.trained or "")}
+    return {part: told for part, told in by.items() if told}
 
 
 def _place(ids: Sequence[int]) -> str:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from peft import PeftModel
 
 Read = Callable[[], None]  # forwards of the student over some rows
 _WIDE = 512  # inputs; of a wider layer, only the directions that its lessons span are looked at
@@ -21,13 +20,15 @@ _KEPT = 2048  # tokens of the lessons that such directions are found from
 _RIDGE = 0.01  # of the mean variance: a direction that was never seen is not free
 
 
-def aim(student: PeftModel, lessons: Read, keep: Read, seed: int = 0) -> None:
+def aim(student: torch.nn.Module, lessons: Read, keep: Read, seed: int = 0) -> None:
     """Set A of every adapted layer to the leading directions v of the generalised problem
     (C_lessons v = g (C_keep + ridge) v), at the strength that a fresh A has on the lessons; and stop training it.
 
     C are the second moments of the layer's inputs over all tokens, [in, in].
     """
     layers: dict[str, Any] = {name: m for name, m in student.named_modules() if hasattr(m, "lora_A")}
+    if not layers:
+        return
     bases = _bases(layers, lessons, seed)
     of_lessons, of_keep = (_moments(layers, bases, read) for read in (lessons, keep))
     for name, layer in layers.items():

@@ -1,0 +1,54 @@
+"""Questions about a memory, from the model that is to remember it (self-study, 2506.06266). Knows instructions.
+
+For a model that follows instructions, and memories in which the reader's rules find nothing. What the model writes is
+never believed unseen: a question counts if the model, asked it over the memory, gives the answer that it wrote, and
+does not give it by heart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memos.config import DecodeConfig
+from memos.cube import Probe
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.host import Host
+
+_ASK = (
+    "Write {n} different questions that the memory above answers. Give each on a line of its own, followed by | and "
+    "its answer in a few words taken from the memory. Each question must name whom or what it is about."
+)
+_AGAIN = "Ask the same question in {n} other ways, each on a line of its own, without answering it: {question}"
+_MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):]|Q\d*[.:])?\s*")  # of a list, which models like to write
+_ROOM = DecodeConfig(max_new_tokens=400)
+
+
+def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
+    """Up to so many questions of a memory, each in up to `forms` other forms, of which every other one is held out;
+    none where the model does not follow."""
+    out: dict[str, Probe] = {}
+    for line in _lines(host, _ASK.format(n=questions), (memory,))[:questions]:
+        question, bar, answer = (part.strip() for part in line.partition("|"))
+        if not (bar and question.endswith("?") and answer):
+            continue
+        again = [line for line in _lines(host, _AGAIN.format(n=forms, question=question)) if line.endswith("?")]
+        for n, form in enumerate(dict.fromkeys((question, *again[:forms]))):
+            out.setdefault(form, Probe(question=form, answer=answer, held_out=n % 2 == 1))
+    probes = list(out.values())
+    told = host.greedy([host.ids_of(p.question, (memory,)) for p in probes])
+    by_heart = host.greedy([host.ids_of(p.question) for p in probes])
+    return [
+        probe
+        for probe, ids, other in zip(probes, told, by_heart, strict=True)
+        if probe.holds(host.text_of(ids)) and not probe.holds(host.text_of(other))
+    ]
+
+
+def _lines(host: Host, instruction: str, memories: Sequence[str] = ()) -> list[str]:
+    from memos.infrastructure.host.host import Request
+
+    said = host.answer(Request(({"role": "user", "content": instruction},), tuple(memories)), _ROOM).text
+    return [line for line in (_MARK.sub("", line).strip() for line in said.splitlines()) if line]
