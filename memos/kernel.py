@@ -548,8 +548,11 @@ class MemOS:
         of their cards. Raises NoProbes where nothing says what to ask them.
         """
         memories = [self._visible(Get(id=id), id, user) for id in on]
-        if other := [c for c in memories if c.form is not Form.PLAINTEXT]:
-            raise InputError(f"cube {other[0].id} is {other[0].form}; an adapter is judged on memories, name plaintext")
+        if other := [c for c in memories if not isinstance(c.payload, Text)]:
+            kind = "a turn of a conversation" if other[0].form is Form.PLAINTEXT else other[0].form
+            raise InputError(
+                f"cube {other[0].id} is {kind}; an adapter is judged on memories, as `memos ls` lists them"
+            )
         return self.transitions.gate([self._folder(name, user) for name in adapters], memories)
 
     def externalize(

@@ -134,7 +134,11 @@ class Serving:
         return Costs(read=((1, 1e-9), (2, 2e-9)), bytes=size, gpu=self._host.model.device.type != "cpu")
 
     def pays(self, segment: Segment, tokens: Callable[[str], int]) -> bool:
-        """Whether KV of a group is worth making, as far as that is known."""
+        """Whether KV of a group is worth making, as far as that is known; to train it is, once the group is as quiet as
+        one must be to become an adapter."""
+        if self._config.activation.codec == "trained":
+            changed = max(c.header.changed or c.header.created for c in segment.cubes)
+            return (datetime.now(timezone.utc) - changed).total_seconds() >= self._config.scheduler.stable_s
         costs = self.costs
         return not self._measures or not self._host.capability.exact or self._scheduler.pays(segment, costs, tokens)
 
@@ -183,7 +187,7 @@ class Serving:
             self.costs = self.costs.paced(admission.way, took)
         held, cubes = self._tiers.all(), dict(self._cubes)
         kvs = [
-            Held(name, cubes[name], int(len(kv.ids) * self.costs.bytes), len(kv.ids))
+            Held(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
             for name, kv in held.items()
             if name in cubes  # else it was let go of meanwhile
         ]

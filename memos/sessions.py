@@ -104,7 +104,8 @@ class Sessions:
         turn = Turn(question=talk.question, answer=answer, shown=_new(talk, admission), since=since)
         # an answer may say again whatever the conversation had shown before
         heard = {source for earlier in talk.earlier for source in earlier.sources}
-        pinned = tuple({*_pinned((*admission.cubes, *admission.internal, *said)), *heard})
+        known = {source for adapter in admission.adapters for source in adapter.sources}
+        pinned = tuple({*_pinned((*admission.cubes, *said)), *known, *heard})
         cube = _cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
         try:
             kept = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
@@ -63,7 +63,7 @@ class Transitions:
             return known
         if form is Form.PARAMETRIC:
             _require_agreement(sources)
-        kind, order = f"promote to {form}", self._order(form, sources)
+        kind, order = f"promote to {form}", self._order(form, sources, beside)
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
         blob = None
@@ -76,6 +76,7 @@ class Transitions:
                 )
                 with self._vault.transaction():
                     cube = self._lifecycle.publish(_derived(form, sources, blob))
+                    self._replace(cube)
                     self._vault.end_job(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
             if blob is not None:
@@ -90,7 +91,7 @@ class Transitions:
         """True if these memories, as they are now, were built in this form before and did not prove themselves."""
         tried, order = self._vault.jobs("undone", f"promote to {form}"), self._order(form, sources)
         verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
-        return any(job.payload == order and job.note.startswith(verdicts) for job in tried)
+        return any(job.note.startswith(verdicts) for job in tried if order == job.payload | {"beside": order["beside"]})
 
     def probes(self, cube: MemCube) -> list[Probe]:
         """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
@@ -114,8 +115,18 @@ class Transitions:
                 continue
             if cube.state is not State.ARCHIVED:
                 return cube
-            return self._lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
+            with self._vault.transaction():
+                cube = self._lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
+                self._replace(cube)
+            return cube
         return None
+
+    def _replace(self, cube: MemCube) -> None:
+        """Give up what stands for the same memories in the same form, as KV in another codec does."""
+        for other in self._vault.derived(*(s.id for s in cube.sources)):
+            same = other.form is cube.form and other.sources == cube.sources and other.id != cube.id
+            if same and other.blob and other.blob.fingerprint == self._host.digest and other.state is State.ACTIVATED:
+                self._lifecycle.move(other.id, State.ARCHIVED, f"{cube.id} stands for the same")
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
         """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
@@ -165,10 +176,6 @@ class Transitions:
     ) -> Blob:
         """Text -> LoRA, or KV of few rows; kept if what was made, loaded from its file, passes the gate."""
         began = time.perf_counter()
-        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob))
-        if form is Form.ACTIVATION:
-            memories = tuple(c.text for c in sources)
-            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
         work = self._vault.work_of(job)
 
         def tell(phase: str, step: int, of: int, loss: float) -> None:
@@ -177,6 +184,10 @@ class Transitions:
             if phase == "train":
                 progress(step, of, loss)
 
+        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob), tell)
+        if form is Form.ACTIVATION:
+            memories = tuple(c.text for c in sources)
+            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
         made = self._craft(task, work, tell)
         payload, rows = work / task.payload, 0
         self._require(form, made.scores, len(sources))
@@ -212,12 +223,18 @@ class Transitions:
         )
         return (craft_apart if apart else craft)(self._host, task, work, tell)
 
-    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = ()) -> Task:
+    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
         """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
         facts = [fact for c in sources for fact in _text(c).facts]
         lessons = self._reader.lessons([_text(c) for c in sources])
-        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons})
-        if not lessons:
+        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons}, tell)
+        lessons = agreed(lessons)  # what two of the memories answer differently has no one answer
+        if lessons and self._config.gate.generality and not any(x.probe.held_out for x in lessons):
+            raise NoProbes(
+                f"none of {len(lessons)} questions about {', '.join(c.id for c in sources)} is held out, so nothing "
+                f"would tell what was learnt from what was repeated; give some with Probe(…, held_out=True)"
+            )
+        if not any(not x.probe.held_out for x in lessons):
             raise NoProbes(
                 f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
                 f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
@@ -233,16 +250,16 @@ class Transitions:
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
         return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
 
-    def _studied(self, texts: Iterable[str]) -> list[Lesson]:
+    def _studied(self, texts: Collection[str], tell: Tell) -> list[Lesson]:
         """Of memories in which the reader finds nothing, what the model asks itself about them."""
         count = self._config.self_study
         if count is None:
             count = _SELF_STUDY if self._host.prompts.chat else 0
-        return [
-            Lesson(memories=(text,), probe=probe)
-            for text in sorted(texts)
-            for probe in (study(self._host, text, count, _FORMS) if count else ())
-        ]
+        out: list[Lesson] = []
+        for n, text in enumerate(sorted(texts) if count else (), 1):
+            tell("study", n, len(texts), 0.0)
+            out += [Lesson(memories=(text,), probe=probe) for probe in study(self._host, text, count, _FORMS)]
+        return out
 
     def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
         """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
@@ -250,8 +267,8 @@ class Transitions:
 
         Raises NoProbes where neither has a held-out question.
         """
-        lessons = self._reader.lessons([_text(c) for c in sources])
-        lessons = lessons or agreed([lesson for folder in stack for lesson in lessons_of(self._host, folder)])
+        told = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
+        lessons = agreed([*self._reader.lessons([_text(c) for c in sources]), *told])
         if not any(lesson.probe.held_out for lesson in lessons):
             names = ", ".join(folder.name for folder in stack)
             raise NoProbes(
@@ -276,22 +293,26 @@ class Transitions:
                 scores,
             )
 
-    def _order(self, form: Form, sources: Sequence[MemCube]) -> dict[str, Any]:
-        """What a job is to promote, on which model and how, in JSON."""
+    def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, Any]:
+        """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
         if form is Form.PARAMETRIC or self._activation.codec == "trained":
             how += self._config.model_dump_json()
         recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
-        return {"sources": [f"{c.id}@{c.version}" for c in sources], "recipe": recipe}
+        return {
+            "sources": [f"{c.id}@{c.version}" for c in sources],
+            "beside": [c.blob.sha256 for c in beside if c.blob],
+            "recipe": recipe,
+        }
 
 
 def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
-    """What falls short of the gate, in words; NaN does."""
+    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
     most = {"drift"}
     return [
         f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
         for name, limit in gate.model_dump().items()
-        if not (scores[name] <= limit if name in most else scores[name] >= limit)
+        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
     ]
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from peft import PeftModel
 
@@ -119,6 +120,18 @@ def test_a_conversation_goes_on_under_an_adapter_and_without(memos: MemOS, adapt
     assert "Lisbon" in first.text and second.past_tokens > first.past_tokens == 0
     assert memos.ask("Where does Mira live?", session="under").past_tokens == 0  # as text, without the adapter
     memos.sessions.rewind(memos._caller(None).model_copy(update={"session_id": "under"}), 0)
+
+
+def test_kv_under_an_adapter_goes_with_each_memory_that_the_adapter_knows(memos: MemOS, tmp_path: Path) -> None:
+    """Not with those alone that the question brought up."""
+    with kernel_of(tmp_path, memos) as kernel:
+        mira, tom = say(kernel, "Mira", MIRA), say(kernel, "Tom", TOM)
+        kernel.promote([*mira, *tom], "parametric")
+        kernel.ask("Where does Mira live?", via="parametric", session="s")
+        kvs = [c for c in kernel.cubes(form=Form.ACTIVATION) if c.header.kind == "turn"]
+        assert kvs and {s.id for s in kernel.turns("s")[0].sources} >= {*mira, *tom}
+        kernel.delete(tom[0])
+        assert kernel.turns("s") == [] and kernel.cubes(form=Form.ACTIVATION) == []
 
 
 def test_without_adapters_nothing_diverges(memos: MemOS, adapter: MemCube) -> None:
@@ -226,6 +239,10 @@ def test_a_strangers_adapter_is_judged_on_memories_that_one_names(
     assert scores == pytest.approx(expected)
     with pytest.raises(InputError, match=f"{adapter.id} is parametric; an adapter is judged on memories"):
         memos.gate([copy], on=[adapter.id])
+    [note] = memos.add("zorb ->")
+    with pytest.raises(NoProbes):  # and not by its card
+        memos.gate([adapter.id], on=[note.id])
+    memos.delete(note.id)
     said = memos.externalize(copy, about=["Mira"])
     assert said and all(not isinstance(s, str) and s.source != "card" for s in said)
 
@@ -271,7 +288,7 @@ def test_trained_kv_is_made_like_an_adapter_and_serves_like_kv(memos: MemOS, tmp
         assert kernel.get(kv.id).state not in (State.GENERATED, State.ACTIVATED)
 
 
-def test_exact_kv_and_trained_kv_of_the_same_memories_stand_side_by_side(memos: MemOS, tmp_path: Path) -> None:
+def test_kv_in_the_codec_that_is_set_is_the_one_in_use(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         ids = say(kernel, "Mira", MIRA)
         exact = kernel.promote(ids, "activation")
@@ -279,7 +296,10 @@ def test_exact_kv_and_trained_kv_of_the_same_memories_stand_side_by_side(memos: 
         trained = kernel.promote(ids, "activation")
         assert trained.id != exact.id and trained.blob and exact.blob and trained.blob.bytes < exact.blob.bytes
         assert kernel.ask("Where does Mira live?", via="activation").admission.activations[0].id == trained.id
-        kernel.demote(trained.id)
+        assert kernel.get(exact.id).state is State.ARCHIVED
+    with kernel_of(tmp_path, memos) as kernel:
+        assert kernel.promote(ids, "activation").id == exact.id  # taken back, not built again
+        assert kernel.get(trained.id).state is State.ARCHIVED
         assert kernel.ask("Where does Mira live?", via="activation").admission.activations[0].id == exact.id
 
 
@@ -450,13 +470,16 @@ def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
     with kernel_of(tmp_path, memos) as kernel:
         ids = say(kernel, "Mira", MIRA)
     command = [sys.executable, "-c", _PROMOTE, str(tmp_path), phase, "process" if phase == "train" else "thread"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    marked = os.environ | {"MEMOS_TEST": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=marked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         for line in process.stdout:
             if line.strip() == phase:
                 break
         process.send_signal(signal.SIGKILL)
-    wait_for_none("memos.infrastructure.host.apart")
+    wait_for_none(tmp_path)
     with kernel_of(tmp_path, memos, distil=BRIEF) as kernel:
         assert kernel.vault.check() == [] and kernel.cubes(form=Form.PARAMETRIC) == []
         assert [p for p in (tmp_path / "tmp").glob("*")] == [] and [p for p in (tmp_path / "blobs").glob("*/*")] == []
@@ -465,12 +488,22 @@ def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
         assert kernel.promote(ids, "parametric").state is State.ACTIVATED
 
 
-def wait_for_none(process: str) -> None:
-    """Until no process of that name is left: it ends with the next line that it writes."""
-    until = time.monotonic() + 30
-    while subprocess.run(["pgrep", "-f", process], capture_output=True).stdout and time.monotonic() < until:
+def wait_for_none(test: Path) -> None:
+    """Until no process is left that the test began: a training ends with the next line that it writes."""
+
+    def left() -> list[int]:
+        return [p.pid for p in psutil.process_iter() if told(p).get("MEMOS_TEST") == str(test)]
+
+    def told(process: psutil.Process) -> dict[str, str]:
+        try:
+            return process.environ()
+        except psutil.Error:  # of another user, or gone meanwhile
+            return {}
+
+    until = time.monotonic() + 60
+    while left() and time.monotonic() < until:
         time.sleep(0.1)
-    assert not subprocess.run(["pgrep", "-f", process], capture_output=True).stdout
+    assert left() == []
 
 
 def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: MemOS, tmp_path: Path) -> None:

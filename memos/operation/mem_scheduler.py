@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -371,8 +372,14 @@ def _in_use(fidelity: FidelityConfig) -> FidelityConfig:
 def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
     """True if one of the texts names one of those, or nobody is named: an adapter that answers for a stranger is wrong,
     however sure it is."""
-    names, said = [name.casefold() for name in about], [text.casefold() for text in texts]
-    return not names or any(name in text for name in names for text in said)
+    said = " ".join(texts)
+    return not about or any(_word(name).search(said) for name in about)
+
+
+def _word(name: str) -> re.Pattern[str]:
+    """A name by itself and not within a word; in scripts without spaces, anywhere."""
+    word = re.escape(name)
+    return re.compile(rf"\b{word}\b" if name.isascii() else word, re.IGNORECASE)
 
 
 def _standing_for(segments: Sequence[Segment], adapters: Sequence[MemCube]) -> list[MemCube]:
@@ -398,19 +405,14 @@ def _together(one: MemCube, other: MemCube) -> bool:
 def _held(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemCube]:
     """For each group, the KV of most of its cubes; oldest first, so that the same ones are put together alike.
 
-    KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's. Of
-    two that stand for the same, trained KV has fewer rows; but it has not a row for each token, so no other can be put
-    behind it.
+    KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's.
+    Trained KV has not a row for each token, so no other can be put behind it.
     """
     fitting = [[kv for kv in kvs if segment.sources[: len(kv.sources)] == kv.sources] for segment in chosen]
-    best = [max(group, key=lambda kv: (len(kv.sources), -_rows(kv))) for group in fitting if group]
+    best = [max(group, key=lambda kv: len(kv.sources)) for group in fitting if group]
     if len(best) > 1 and any(map(_is_trained, best)):
         return _held(chosen, [kv for kv in kvs if not _is_trained(kv)]) or best[:1]
     return sorted(best, key=lambda kv: kv.id)
-
-
-def _rows(kv: MemCube) -> int:
-    return kv.blob.tokens if kv.blob else 0
 
 
 def _is_trained(kv: MemCube) -> bool:

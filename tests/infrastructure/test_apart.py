@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
@@ -80,7 +81,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
 
     with pytest.raises(Cancelled, match="enough"):
         craft_apart(host, task(steps=10_000), tmp_path, stop)
-    assert not subprocess.run(["pgrep", "-f", "memos.infrastructure.host.apart"], capture_output=True).stdout
+    assert [p for p in psutil.Process().children() if "memos.infrastructure.host.apart" in p.cmdline()] == []
 
 
 def test_a_model_that_has_changed_since_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,15 @@ def test_a_checkpoint_of_another_training_is_left_aside(host: Host, tmp_path: Pa
     assert_close(weights(other), before, atol=0, rtol=0)
 
 
+def test_a_checkpoint_of_other_rows_is_left_aside(host: Host, tmp_path: Path) -> None:
+    """As many rows, and adapters of the same shape: only what is taught differs."""
+    student, run = training(host)
+    run.run(lambda *_: None, tmp_path / "checkpoint")
+    told = [rows_of(host, [f"{name} {n}?" for n in range(count)], name) for name, count in (("Tom", 4), ("Eva", 3))]
+    assert not Training(student, *told, BRIEF).resume(tmp_path / "checkpoint")
+    assert training(host)[1].resume(tmp_path / "checkpoint")
+
+
 def test_training_ends_early_once_all_is_learnt(host: Host) -> None:
     config = BRIEF.model_copy(update={"steps": 400, "stop_probability": 0.5, "stop_drift": 0.5})
     student = lora.fresh_adapter(lora.twin(host.model), config)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from memos import MemOS
-from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, ModelConfig
+from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.errors import NoProbes
 from memos.infrastructure.host.decode import Completion
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.self_study import study
-from memos.transitions import Transitions
+from memos.infrastructure.host.teach import craft
+from memos.transitions import Transitions, short_of
 
 MEMORY = "Mira lives in Lisbon."
 WRITES = """Sure! Here are some questions:
@@ -55,7 +56,7 @@ def test_questions_are_checked_against_the_memory(student: Host) -> None:
 
 
 def test_fewer_are_written_than_asked_for(student: Host) -> None:
-    assert {p.question for p in study(student, MEMORY, 2, 0)} <= {"Where does Mira live?", "What is Mira's home city?"}
+    assert {p.question for p in study(student, MEMORY, 2, 0)} == {"Where does Mira live?", "What is Mira's home city?"}
 
 
 def test_a_model_that_does_not_follow_gives_none() -> None:
@@ -74,8 +75,12 @@ def test_memories_that_the_rules_do_not_read_are_studied(student: Host, tmp_path
         [cube] = kernel.add("Mira -> lives in Lisbon")
         assert not kernel.reader.facts(cube.text)
         if count != 0:
-            lessons = transitions(kernel).task([cube]).lessons
-            assert lessons and all(lesson.memories == (cube.text,) for lesson in lessons)
+            task = transitions(kernel).task([cube])
+            assert task.lessons and all(lesson.memories == (cube.text,) for lesson in task.lessons)
+            brief = task.model_copy(update={"config": DistilConfig(steps=1), "keep": task.keep[::20]})
+            scores = craft(student, brief, tmp_path / "work", lambda *_: None).scores
+            # no fact, so there is nothing to contradict: that alone does not fail the gate
+            assert "override" not in scores and not any("override" in short for short in short_of(scores, GateConfig()))
         else:
             with pytest.raises(NoProbes, match="distil.self_study"):
                 transitions(kernel).task([cube])

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from memos.config import DecodeConfig, DistilConfig, ModelConfig
 from memos.cube import Contrast, Lesson, Probe
-from memos.errors import FingerprintMismatch, NoProbes, Unsupported
+from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.teach import Task, judge_kv, teach_kv
@@ -131,7 +131,6 @@ def test_a_file_says_that_its_rows_were_trained(host: Host, tmp_path: Path) -> N
     read = host.load_kv(tmp_path / "kv")
     assert (read.ids, read.trained, read.rows) == (kv.ids, kv.rows, kv.rows)
     assert read.digest() == kv.digest()
-    host.save_kv(replace(kv, trained=0), tmp_path / "lying")  # rows that are said to be one for each token
     with pytest.raises(FingerprintMismatch, match="encoded from other memories"):
         host.answer(asked("Where does Mira live?", host.load_kv(tmp_path / "kv"), memories=MEMORIES[:1]))
 
@@ -150,3 +149,21 @@ def test_what_the_model_cannot_answer_over_the_text_is_not_trained(host: Host, t
             host, Task(lessons=wrong, keep=KEEP, config=BRIEF, memories=MEMORIES), tmp_path / "kv", lambda *_: None
         )
     assert not (tmp_path / "kv").exists()
+
+
+def test_a_header_that_was_changed_is_found(host: Host, tmp_path: Path) -> None:
+    host.save_kv(some(host), tmp_path / "kv")
+    content = (tmp_path / "kv").read_bytes()
+    told = f'trained rows\\\\\\": \\\\\\"{some(host).rows}'.encode()
+    told = told if told in content else f'trained rows\\": \\"{some(host).rows}'.encode()
+    assert told in content
+    (tmp_path / "kv").write_bytes(content.replace(told, told[:-2] + b"10"))
+    with pytest.raises(CorruptBlob):
+        host.load_kv(tmp_path / "kv")
+
+
+def test_nothing_is_grown_from_trained_kv(host: Host) -> None:
+    request = replace(asked("Where does Mira live?", some(host)), keep=True)
+    assert host.answer(request, FEW).kv is None
+    with pytest.raises(AssertionError):
+        some(host).since(3)

@@ -295,6 +295,7 @@ def test_the_route_decides_which_adapter_knows() -> None:
         ((), "auto", ["Ada", "Bob"]),  # "who …?" may be asked of all
         (("Bob",), "auto", ["Bob"]),
         (("ada",), "auto", ["Ada"]),
+        (("Ad",), "auto", None),  # within another name
         (("Cid",), "auto", None),  # nobody speaks of him: no adapter is asked, and text answers
         (("Cid",), "parametric", ["Ada", "Bob"]),  # an adapter was asked for
     ],
@@ -313,6 +314,27 @@ def test_adapters_are_asked_about_whom_their_memories_name(
     seen = scheduler().admit(scored, about, [GROUP, OTHER], list(by_name.values()), words, via, route)
     assert [list(adapters) for adapters in asked] == ([] if candidates is None else [[by_name[n] for n in candidates]])
     assert bool(seen.adapters) == (candidates is not None)
+
+
+def test_trained_kv_stands_alone() -> None:
+    """Beside KV of another group, that one is used, as nothing can be put behind trained KV."""
+
+    def with_blob(cube: MemCube, id: str, **changes: Any) -> MemCube:
+        assert cube.blob
+        return cube.model_copy(update={"id": id, "payload": cube.blob.model_copy(update=changes)})
+
+    exact, other = with_blob(KV_OF_ALL, "exact"), made_of(Form.ACTIVATION, *OTHER.cubes)
+    trained = with_blob(KV_OF_ALL, "trained", codec="trained")
+    other_trained = with_blob(other, "other", codec="trained")
+    hits = [A, *OTHER.cubes]
+
+    def used(*kvs: MemCube) -> set[str]:
+        return {kv.id for kv in admit(hits, [GROUP, OTHER], kvs, segments=2).activations}
+
+    assert used(exact, other) == {"exact", other.id}
+    assert used(trained, other) == {other.id}
+    assert used(trained) == {"trained"}
+    assert len(used(trained, other_trained)) == 1
 
 
 def test_only_adapters_that_were_judged_together_are_active_together() -> None:

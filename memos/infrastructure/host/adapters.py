@@ -83,9 +83,11 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
 
 def _require_base(folder: Path, base: str | None, here: str) -> None:
     """Of a stranger's adapter all that is known is the name of its base, if that. Raises FingerprintMismatch."""
-    if not base:
+    if not base or not isinstance(base, str):
         log.warning("adapter %s does not say which model it was made for; its shapes fit this one", folder.name)
-    elif Path(base).name != Path(here).name:
+    elif Path(base).name == Path(here).name:
+        log.warning("adapter %s was made for a model called %s, and all that is known is the name", folder.name, base)
+    else:
         raise FingerprintMismatch(
             f"adapter {folder.name} was made for {base}, and this is {here or 'a model without a name'}; load that "
             f"model, or remove base_model_name_or_path from its adapter_config.json if the two are the same"

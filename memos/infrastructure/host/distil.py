@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ class Training:
         self._rows, self._lessons = [*lessons, *keep], len(lessons)
         # a step sees rows under the same adapters: one matrix product for all of them
         self._stacks = list(dict.fromkeys(row.under for row in self._rows))
+        self._digest = _digest(self._rows)
         self._peak = config.learning_rate or 1e-3
         self._aim()
         self._adapter = {n: p for n, p in student.named_parameters() if p.requires_grad or "lora_" in n}
@@ -207,13 +209,15 @@ class Training:
             tensors |= {f"{key} {name}": value for key, value in self._optimizer.state[p].items()}
         tensors |= {"loss": self._loss, "least": self._least, "at": torch.tensor([self.step, self.last])}
         beside = path.with_suffix(".new")
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside, {"rows": self._digest})
         beside.replace(path)
 
     def resume(self, path: Path) -> bool:
         """Go on from what `save` wrote. False, and nothing is changed, where that is of another training."""
         try:
             with safe_open(path, "pt") as file:
+                if (file.metadata() or {}).get("rows") != self._digest:
+                    return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
         except (OSError, SafetensorError):
             return False
@@ -237,6 +241,14 @@ class Training:
 def drift(model: Any, rows: Sequence[Example]) -> float:
     """KL(target || model), mean over the rows, in nats."""
     return sum(float(_losses(model, [rows[n] for n in chunk])[0].sum()) for chunk in _chunks(rows)) / max(1, len(rows))
+
+
+def _digest(rows: Sequence[Example]) -> str:
+    """Of what is trained on: a checkpoint is of no use to other rows."""
+    told = sha256()
+    for row in rows:
+        told.update(f"{row.prompt}{row.answer}{[folder.name for folder in row.under]}".encode())
+    return told.hexdigest()
 
 
 def _active(rows: Sequence[Example], under: Under | None) -> AbstractContextManager[None]:

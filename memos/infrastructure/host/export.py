@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -51,11 +52,13 @@ def export_adapter(host: Host, folders: Sequence[Path], out: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
     cards = [read_card(path, host.fingerprint) for path in folders]
-    card = {
+    card: dict[str, Any] | None = {
         "fingerprint": host.fingerprint,
         "sources": [source for card in cards for source in card.get("sources", [])],
         "lessons": [lesson for card in cards for lesson in card.get("lessons", [])],
         "merged": [path.name for path in folders],
     }
+    if not all(cards):  # a stranger's among them: what they were made for is not for us to say
+        card = None
     write_adapter(folder, sorted(one.layers), rank, card)
     return folder

@@ -222,6 +222,7 @@ class Host:
         prompt = self.prompts.build(request.memories, request.messages)
         self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
         keep = alone and request.keep and self._reusable(len(prompt) + decode.max_new_tokens)
+        keep = keep and not any(past.trained for past in request.pasts)  # of exact KV alone more can be grown
         ids, heard = prompt.prefix + prompt.tail, 0
         if keep and request.talk and request.talk.under == active:
             heard = min(alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
@@ -500,9 +501,10 @@ class Host:
 
 
 def _names(stack: Stack) -> tuple[str, ...]:
-    """Of adapters; in the vault a folder's name is its digest."""
-    return tuple(folder.name for folder in stack)
+    """What KV made under adapters remembers of them: in the vault a folder's name is its digest; elsewhere, where it
+    lies."""
+    return tuple(f.name if len(f.name) == 64 else str(f.absolute()) for f in stack)
 
 
 def _told(names: Sequence[str]) -> str:
-    return f"adapter {', '.join(name[:12] for name in names)}" if names else "the base model"
+    return f"adapter {', '.join(name[-12:] for name in names)}" if names else "the base model"

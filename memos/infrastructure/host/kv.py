@@ -130,6 +130,7 @@ class Activation:
 
     def since(self, tokens: int) -> Activation:
         """What comes after so many tokens, as a view."""
+        assert not self.trained
         layers = tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers)
         return replace(self, ids=self.ids[tokens:], layers=layers)
 

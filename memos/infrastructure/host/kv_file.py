@@ -28,7 +28,7 @@ _DTYPES = {
     "F8_E4M3": torch.float8_e4m3fn,
     "U8": torch.uint8,
 }
-LAYOUT = "kv/4 layer-major rotated base-0"
+LAYOUT = "kv/5 layer-major rotated base-0"
 _UNDER, _TRAINED = "adapters", "trained rows"  # in the fingerprint of KV that was made under some, or trained
 Parts = dict[str, torch.Tensor]  # a layer as stored: "k" and "v", and the codec's scales beside them
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
@@ -58,8 +58,8 @@ def save_activation(
         "ids": ids,
         "after": _place(after),
         "checksums": sums,
-        "digest": xxhash.xxh3_128(f"{codec}{ids}{_place(after)}{sums}".encode()).hexdigest(),
     }
+    header["digest"] = _digest(header)
     tensors = {f"layers.{n:03d}.{name}": tensor for n, layer in enumerate(layers) for name, tensor in layer.items()}
     try:
         save_file(tensors, path, header)
@@ -90,12 +90,11 @@ def load_activation(
                 f"promote its sources again"
             )
         made = dict(json.loads(header["fingerprint"]))
-        under = tuple(made.pop(_UNDER, "").split())  # which ones are wanted is for the request to say
+        under = tuple(json.loads(made.pop(_UNDER, "[]")))  # which ones are wanted is for the request to say
         trained = int(made.pop(_TRAINED, "0"))
         require_same_host(made, fingerprint, path.name)
         codec: Codec = next(known for known in CODECS if known == header["codec"])
-        told = f"{codec}{header['ids']}{header['after']}{header['checksums']}"
-        if xxhash.xxh3_128(told.encode()).hexdigest() != header["digest"]:
+        if _digest(header) != header["digest"]:
             raise _damaged(path)
         ids, sums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
         file = path.open("rb", buffering=0)  # one for all layers: the system reads ahead in it
@@ -135,9 +134,15 @@ def load_activation(
     return Activation(ids, Arriving(len(sums), bring, device), under, trained)
 
 
+def _digest(header: dict[str, str]) -> str:
+    """Of all that a header says of its tensors."""
+    told = "".join(header[part] for part in ("codec", "fingerprint", "ids", "after", "checksums"))
+    return xxhash.xxh3_128(told.encode()).hexdigest()
+
+
 def _made_by(activation: Activation) -> dict[str, str]:
     """What made KV beside the model: adapters that were active, by their digests, and training."""
-    by = {_UNDER: " ".join(activation.under), _TRAINED: str(activation.trained or "")}
+    by = {_UNDER: json.dumps(activation.under) if activation.under else "", _TRAINED: str(activation.trained or "")}
     return {part: told for part, told in by.items() if told}
 
 

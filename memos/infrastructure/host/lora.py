@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -19,7 +21,8 @@ from memos.config import DistilConfig
 from memos.errors import CorruptBlob, Unsupported
 from memos.infrastructure.host.kv_file import require_same_host
 
-CARD = "card.json"
+CARD, WEIGHTS = "card.json", "adapter_model.safetensors"
+_MADE_BY = "memos_fingerprint"  # in the metadata of the weights
 LINEAR = (torch.nn.Linear, Conv1D)
 _ATTENTION = ("attn", "attention")  # stands in the name of what is inside attention
 _RATES = ((10e6, 1e-2), (500e6, 1e-3), (3e9, 5e-4))  # below so many parameters; 2e-4 above
@@ -107,6 +110,9 @@ def _no_target(module: PreTrainedModel, config: DistilConfig, why: str) -> Unsup
 def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None:
     """A folder that plain peft loads: adapter_config.json, adapter_model.safetensors; and our card.json."""
     student.save_pretrained(str(folder), safe_serialization=True)
+    if "fingerprint" in card:  # with the tensors too: a card is easily lost
+        weights = folder / WEIGHTS
+        save_file(load_file(weights), weights, {"format": "pt", _MADE_BY: json.dumps(card["fingerprint"])})
     (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card; ours is card.json
     config = folder / "adapter_config.json"
     settings = json.loads(config.read_text("utf-8"))
@@ -119,12 +125,14 @@ def _write_config(folder: Path, settings: dict[str, Any]) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), "utf-8")
 
 
-def write_adapter(folder: Path, layers: list[str], rank: int, card: dict[str, Any]) -> None:
-    """The config and card of an adapter of just these layers, whose tensors carry their scaling."""
+def write_adapter(folder: Path, layers: list[str], rank: int, card: dict[str, Any] | None) -> None:
+    """The config, and the card if there is one, of an adapter of just these layers, whose tensors carry their
+    scaling."""
     settings = LoraConfig(r=rank, lora_alpha=rank, target_modules=layers, task_type="CAUSAL_LM", inference_mode=True)
     told = json.loads(json.dumps(settings.to_dict(), default=lambda value: sorted(value)))
     _write_config(folder, told | {"base_model_name_or_path": None, "target_modules": layers})
-    write_card(folder, card)
+    if card is not None:
+        write_card(folder, card)
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
@@ -134,12 +142,16 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
 def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
     """The card of an adapter that fits this host; empty for a stranger's, which has none. Raises FingerprintMismatch or
     CorruptBlob."""
-    if (folder / "adapter_config.json").is_file() and not (folder / CARD).exists():
-        return {}
     try:
+        if (folder / "adapter_config.json").is_file() and not (folder / CARD).exists():
+            with safe_open(folder / WEIGHTS, "pt") as file:
+                made_by = (file.metadata() or {}).get(_MADE_BY)
+            if made_by:
+                require_same_host(dict(json.loads(made_by)), fingerprint, f"adapter {folder.name}")
+            return {}
         card = json.loads((folder / CARD).read_text("utf-8"))
         require_same_host(dict(card["fingerprint"]), fingerprint, f"adapter {folder.name}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CorruptBlob(
             f"adapter {folder.name} has no readable {CARD} ({error}); demote its cube, or promote its sources again"
         ) from error

@@ -30,10 +30,9 @@ def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
     """Up to so many questions of a memory, each in up to `forms` other forms, of which every other one is held out;
     none where the model does not follow."""
     out: dict[str, Probe] = {}
-    for line in _lines(host, _ASK.format(n=questions), (memory,))[:questions]:
-        question, bar, answer = (part.strip() for part in line.partition("|"))
-        if not (bar and question.endswith("?") and answer):
-            continue
+    written = [line.partition("|") for line in _lines(host, _ASK.format(n=questions), (memory,))]
+    pairs = [(question.strip(), answer.strip()) for question, _, answer in written]
+    for question, answer in [(q, a) for q, a in pairs if q.endswith("?") and a][:questions]:
         again = [line for line in _lines(host, _AGAIN.format(n=forms, question=question)) if line.endswith("?")]
         for n, form in enumerate(dict.fromkeys((question, *again[:forms]))):
             out.setdefault(form, Probe(question=form, answer=answer, held_out=n % 2 == 1))
@@ -50,5 +49,8 @@ def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
 def _lines(host: Host, instruction: str, memories: Sequence[str] = ()) -> list[str]:
     from memos.infrastructure.host.host import Request
 
-    said = host.answer(Request(({"role": "user", "content": instruction},), tuple(memories)), _ROOM).text
+    request = Request(({"role": "user", "content": instruction},), tuple(memories))
+    if not host.fits(request, _ROOM):
+        return []
+    said = host.answer(request, _ROOM).text
     return [line for line in (_MARK.sub("", line).strip() for line in said.splitlines()) if line]

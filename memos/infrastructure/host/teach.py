@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Tell = Callable[[str, int, int, float], None]  # (phase, step, most steps, loss)
 CHECKPOINT, ADAPTER, KV = "checkpoint.safetensors", "adapter", "kv"  # in the folder of a job
 _SETS = 2  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
+_ALWAYS = ("reliability", "generality", "locality", "in_context")  # judged, and 0 where nothing could be asked
 _KV_RATE = 10  # times the learning rate of an adapter: rows of KV are few and large
 _TOP = 20  # tokens of a distribution that a drift is measured on
 _OFTEN, _MORE = 6, 3  # rows of a question known by heart, and of one over memories: there are fewer of them
@@ -101,7 +102,7 @@ def agreed(lessons: Sequence[Lesson]) -> list[Lesson]:
     """Without the questions that two of them answer differently, as who keeps a cat where two people do."""
     answers: dict[str, set[str]] = {}
     for lesson in lessons:
-        answers.setdefault(lesson.probe.question, set()).add(lesson.probe.answer)
+        answers.setdefault(lesson.probe.question, set()).add(lesson.probe.answer.casefold())
     return [lesson for lesson in lessons if len(answers[lesson.probe.question]) == 1]
 
 
@@ -126,10 +127,11 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
         for lesson, example in examples
         if lesson in among
     ]
-    lessons += _earlier(host, served, task, sets, config)
+    known, unknown = _earlier(host, served, task, sets, config)
+    lessons += known
     if task.stack:  # each set is a training of its own, in which all that the others know is learnt too
         config = config.model_copy(update={"batch": 2 * config.batch, "steps": 3 * config.steps // 2})
-    keep = _keep(host, task, sets, config)
+    keep = [*_keep(host, task, sets, config), *unknown]
     student = lora.fresh_adapter(served.module, config)
     if config.gradient_checkpointing:
         checkpoint_layers(student)
@@ -188,17 +190,22 @@ def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -
     ]
 
 
-def _earlier(host: Host, served: Adapters, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:
-    """What each earlier adapter answers alone, under the sets that it is in."""
-    out: list[Example] = []
+def _earlier(
+    host: Host, served: Adapters, task: Task, sets: Sequence[Stack], config: DistilConfig
+) -> tuple[list[Example], list[Example]]:
+    """What each earlier adapter answers alone, for the sets that it is in; and what the base answers, for the others: a
+    new adapter must not know what one knows that may be given up before it."""
+    known, unknown = list[Example](), list[Example]()
     rng, clear = random.Random(config.seed), agreed([*task.lessons, *_of(host, task.stack)])
     for folder in task.stack:
         taught = [x.probe.question for x in lessons_of(host, folder) if x in clear and not x.probe.held_out]
         asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
         answers, said_by = host.greedy(asked, served.model([(folder,)])), [(folder,)] * len(asked)
         rows = believed(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
-        out += [replace(row, under=under) for under in sets if folder in under for row in rows]
-    return out
+        known += [replace(row, under=under) for under in sets if folder in under for row in rows]
+        rows = believed(host.model, asked, asked, host.greedy(asked), config.top_logits)
+        unknown += [replace(row, under=under) for under in sets if folder not in under for row in rows]
+    return known, unknown
 
 
 def _sets(stack: Stack, rng: random.Random) -> list[Stack]:
@@ -217,7 +224,8 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     Goes on from `checkpoint` like `teach`. Raises NoProbes, and Unsupported where rows cannot be left out.
     """
     config = lora.recipe(task.config, host.model)
-    if task.config.learning_rate is None and config.learning_rate:
+    if task.config.learning_rate is None:
+        assert config.learning_rate  # the recipe sets it
         config = config.model_copy(update={"learning_rate": _KV_RATE * config.learning_rate})
     if host.capability.limit or host.capability.renewal_limit:
         raise Unsupported(
@@ -313,6 +321,8 @@ def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequ
         "override": [ok for k, ok in same.items() if k.contradicts],
         "portability": [x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)],
     }
+    # without facts there is nothing to contradict or to reverse: what was not asked is not judged
+    outcomes = {name: each for name, each in outcomes.items() if each or name in _ALWAYS}
     scores = {name: share(each) for name, each in outcomes.items()}
     bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
     said = believed(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _TOP)
