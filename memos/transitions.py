@@ -61,10 +61,10 @@ class Transitions:
         """
         if (known := self._known(form, sources)) is not None:
             return known
-        if form is Form.PARAMETRIC:
+        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
+        if trained:
             _require_agreement(sources)
         kind, order = f"promote to {form}", self._order(form, sources, beside)
-        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
         blob = None
         try:
@@ -325,7 +325,7 @@ def _require_agreement(sources: Sequence[MemCube]) -> None:
             other, at = said.setdefault(about, (fact.object, cube))
             if other.casefold() != fact.object.casefold():
                 raise Contradiction(
-                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: an adapter can hold one of them; "
+                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "
                     f"correct or delete one, then promote"
                 )
 
