@@ -106,6 +106,21 @@ class EmbedderConfig(Section):
     )
 
 
+class RetrievalConfig(Section):
+    """What the default policy ranks by: cosine + the weights below times the signals of
+    memos/operation/policies/policy.py. Chosen on dialogues, round, and with room to either side: docs/benchmarks.md."""
+
+    words: float = Field(1.0, ge=0, description="of the query's words, as a share, in the memory itself")
+    around: float = Field(1.0, ge=0, description="of the query's words in what was said just before and after it")
+    thread: float = Field(0.7, ge=0, description="of the query's words in the conversation that it was said in")
+    speaker: float = Field(0.09, ge=0, description="where the query names the one who said it")
+    question: float = Field(0.075, ge=0, description="taken off where the memory asks something itself")
+    length: float = Field(0.05, ge=0, description="of the logarithm of its length: longer ones say more")
+    exact_ms: float = Field(
+        2.0, ge=0, description="vectors are compared one by one where that takes no longer than this, else by a graph"
+    )
+
+
 class VaultConfig(Section):
     path: Path | None = Field(
         None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
@@ -120,9 +135,9 @@ class SchedulerConfig(Section):
     segments: int = Field(1, ge=1, description="topic groups admitted to a request")
     segment_tokens: int = Field(256, ge=16, description="a topic group longer than this is split in time")
     about_bonus: float = Field(
-        0.3, ge=0.0, description="added to the cosine of a memory whose subject the question names"
+        0.3, ge=0.0, description="added to the score of a memory whose subject the question names"
     )
-    min_score: float = Field(0.2, description="a memory ranked below this cosine (bonus included) is not admitted")
+    min_score: float = Field(0.2, description="a memory ranked below this score (bonus included) is not admitted")
     forget_score: float = Field(
         0.6, description="cosine from which a memory can be what `forget …` means; below, nothing is deleted"
     )
@@ -291,6 +306,7 @@ class Config(Section):
     fidelity: FidelityConfig = FidelityConfig()
     activation: ActivationConfig = ActivationConfig()
     embedder: EmbedderConfig = EmbedderConfig()
+    retrieval: RetrievalConfig = RetrievalConfig()
     vault: VaultConfig = VaultConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     distil: DistilConfig = DistilConfig()

@@ -125,6 +125,7 @@ class Header(Frozen):
     said: AwareDatetime | None = None  # when it was said, where the origin tells
     origin: str = "api"  # a file, "chat", "api", or the move that derived it
     speaker: str = ""
+    thread: str = ""  # the conversation it was said in; what was said around it there helps to find it
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
     kind: str = "fact"  # semantic type
     tags: tuple[str, ...] = ()

@@ -35,10 +35,12 @@ from memos.errors import (
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
+from memos.operation.catalog import View
 from memos.operation.mem_lifecycle import GONE, MemLifecycle
 from memos.operation.mem_operator import MemOperator
 from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Talk, Via, composable
 from memos.operation.policies.memos import MemosPolicy
+from memos.operation.policies.rankings import Score, ranking
 from memos.ops import (
     Add,
     Correct,
@@ -73,10 +75,11 @@ LIVE = tuple(state for state in State if state not in GONE)
 
 @dataclass(frozen=True)
 class Hit:
-    """A memory found, with its score."""
+    """A memory found, with its score, and the signals that the score was made of."""
 
     cube: MemCube
     score: float
+    why: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class MemOS:
         self.vault = MemVault(Path(vault or config.vault.path or DEFAULT_VAULT))
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault)
-        self.scheduler = MemScheduler(config.scheduler, MemosPolicy(config.scheduler))
+        self.scheduler = MemScheduler(config.scheduler, MemosPolicy(config.scheduler, config.retrieval))
         self.reader = MemReader()
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
 
@@ -160,7 +163,7 @@ class MemOS:
     def operator(self) -> MemOperator:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
 
-        return MemOperator(self.vault, Embedder(self.config.embedder))
+        return MemOperator(self.vault, Embedder(self.config.embedder), LIVE, self.config.retrieval.exact_ms)
 
     def close(self) -> None:
         self.vault.close()
@@ -308,16 +311,28 @@ class MemOS:
         """What the request will see: permitted, then found, then chosen under the budgets."""
         if via == "none":
             return Admission()
-        memories = (c for c in self.vault.cubes(states=LIVE) if c.header.kind != "turn")
-        readable = self.governance.readable(caller, memories)
-        texts = [c for c in readable if isinstance(c.payload, Text)]
-        ours = [c for c in readable if c.blob and c.blob.fingerprint == self.host.digest]
-        others = [c for c in readable if c.blob and c not in ours]
-        # made on another model: of no use to this one, and no fault, unless just that form is asked for
-        derived = [c for c in (ours if via == "auto" else ours + others) if adapters or c.form is not Form.PARAMETRIC]
-        hits = self._find(op.question, texts, self.config.scheduler.top_k)
+        view = self._view(caller)
+        found = self._find(op.question, self.config.scheduler.top_k, view, op.about)
+        texts = self.vault.at(self.operator.group_of([hit.cube.id for hit in found], view))
+        derived = [c for c in self.vault.derived(*(c.id for c in texts)) if self._stands_in(c, via, adapters)]
         return self.scheduler.admit(
-            hits, op.about, self._segments(texts), derived, self._tokens, via, self._route(op.question)
+            [(hit.cube, hit.score) for hit in found],
+            op.about,
+            self._segments(texts),
+            self.governance.visible(caller, derived),
+            self._tokens,
+            via,
+            self._route(op.question),
+        )
+
+    def _stands_in(self, cube: MemCube, via: Via, adapters: bool) -> bool:
+        """True for KV and adapters that may stand in for their memories. One made on another model is of no use to this
+        one, and no fault, unless just that form is asked for."""
+        return (
+            cube.blob is not None
+            and cube.header.kind != "turn"
+            and (via != "auto" or cube.blob.fingerprint == self.host.digest)
+            and (adapters or cube.form is not Form.PARAMETRIC)
         )
 
     def _route(self, question: str) -> Route | None:
@@ -368,38 +383,44 @@ class MemOS:
                 ops = self.reader.read_turns(content, "turns")
         return self._remember(ops, self._caller(user))
 
+    def keep(self, ops: Sequence[Add | Correct], *, user: str | None = None) -> list[MemCube]:
+        """Remember statements as they are, unread by the reader; a cube for each, in their order, once durable.
+
+        A statement that is there already, of the same speaker, time and thread, is not kept twice: its cube is.
+        """
+        caller = self._caller(user)
+        by_content = {_content(cube.text, cube.header): cube for cube in self._remember(ops, caller)}
+        return [by_content[_content(op.text, op)] for op in ops]
+
     def _remember(self, ops: Sequence[Add | Correct], caller: Namespace) -> list[MemCube]:
         for op in ops[:1]:
             self.governance.permit(caller, op)
         with self.vault.transaction():
-            known = {(c.text, c.header.said): c for c in self._known_texts(caller)}
+            said = self.vault.saying(op.text for op in ops)
+            known = {_content(c.text, c.header): c for c in said if c.namespace == caller and _is_known(c)}
             kept: dict[str, None] = {}
             for op in ops:
-                cube = known.get((op.text, op.said))
+                content = _content(op.text, op)
+                cube = known.get(content)
                 if cube is None:
-                    known[op.text, op.said] = cube = self.lifecycle.create(_plaintext(op, caller))
+                    known[content] = cube = self.lifecycle.create(_plaintext(op, caller))
                     if isinstance(op, Correct):
-                        self._supersede(cube, [c for c in known.values() if c.id != cube.id])
+                        self._supersede(cube)
                 elif set(op.probes) - set(_text(cube).probes):
                     payload = _text(cube).model_copy(update={"probes": op.probes})
-                    known[op.text, op.said] = self.lifecycle.edit(cube.id, payload)
+                    known[content] = self.lifecycle.edit(cube.id, payload)
                 kept[cube.id] = None
         self._release()
-        cubes = [self.vault.get(id) for id in kept]
-        self.operator.index([c for c in cubes if c.state in LIVE])
-        return cubes
+        self.operator.refresh()
+        return self.vault.at(kept)
 
-    def _known_texts(self, caller: Namespace) -> list[MemCube]:
-        """The caller's own statements: those in force, and those of a known time that were superseded since."""
-        texts = (c for c in self.vault.cubes(form=Form.PLAINTEXT) if isinstance(c.payload, Text))
-        return [c for c in texts if c.namespace == caller and (c.state in LIVE or c.header.said)]
-
-    def _supersede(self, by: MemCube, others: Iterable[MemCube]) -> None:
+    def _supersede(self, by: MemCube) -> None:
         """Archive earlier statements that say nothing but what the correction replaces; history keeps them."""
         replaced = {(f.subject.casefold(), f.relation) for f in _facts(by)}
-        for other in others:
+        subjects = {f.subject.casefold(): f.subject for f in _facts(by)}
+        for other in (c for s in subjects.values() for c in self.vault.cubes(segment=s, states=LIVE)):
             said = {(f.subject.casefold(), f.relation) for f in _facts(other)}
-            if said and said <= replaced and other.order < by.order and self.vault.get(other.id).state in LIVE:
+            if other.namespace == by.namespace and said and said <= replaced and other.order < by.order:
                 self.lifecycle.move(other.id, State.ARCHIVED, f"superseded by {by.id}")
 
     def get(self, id: str, *, user: str | None = None) -> MemCube:
@@ -412,7 +433,7 @@ class MemOS:
         statement = self.reader.statement(text, speaker=cube.header.speaker)
         payload = Text(text=statement.text, facts=statement.facts, probes=_text(cube).probes)
         edited = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
-        self.operator.index([edited])
+        self.operator.refresh()
         self._release()
         return edited
 
@@ -420,7 +441,7 @@ class MemOS:
         """Remove a cube with every form made from it; returns the ids that are gone."""
         cube = self._visible(Delete(id=id), id, user)
         gone = self.lifecycle.delete(cube.id)
-        self.operator.remove(gone)
+        self.operator.refresh()
         self._release()
         return gone
 
@@ -428,16 +449,20 @@ class MemOS:
         """Versions and moves of a cube in time order."""
         return self.lifecycle.history(self._visible(History(id=id), id, user).id)
 
-    def search(self, query: str, *, top_k: int | None = None, user: str | None = None) -> list[Hit]:
-        """The memories nearest to the query among those that the user may see, best first."""
+    def search(
+        self, query: str, *, top_k: int | None = None, user: str | None = None, policy: str = "memos"
+    ) -> list[Hit]:
+        """The memories that answer the query best among those that the user may see, best first.
+
+        policy: which one ranks. Raises InputError.
+        """
         caller = self._caller(user)
         if top_k is not None and top_k < 1:
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=self.reader.about(query))
         self.governance.permit(caller, op)
-        texts = self._texts(caller)
-        ranked = self.scheduler.policy.rank(self._find(op.query, texts, op.top_k), op.about)
-        return [Hit(cube, score) for cube, score in ranked]
+        score = ranking(policy, self.scheduler.policy.score)
+        return self._find(op.query, op.top_k, self._view(caller), op.about, score)
 
     def memories(self, *, user: str | None = None) -> list[MemCube]:
         """The memories in force that the user may see, as they were said."""
@@ -458,10 +483,16 @@ class MemOS:
         readable = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
         return [c for c in readable if isinstance(c.payload, Text)]
 
-    def _find(self, query: str, texts: Sequence[MemCube], k: int) -> list[tuple[MemCube, float]]:
-        self.operator.index(texts)  # what another process, or a process that died, kept without indexing
-        by_id = {c.id: c for c in texts}
-        return [(by_id[id], score) for id, score in self.operator.search(query, k, by_id)]
+    def _view(self, caller: Namespace) -> View:
+        """What the caller may see."""
+        view = View(caller, partial(self.governance.may_read, caller))
+        self.governance.narrowed(caller, *self.operator.in_view(view))
+        return view
+
+    def _find(self, query: str, k: int, view: View, about: Sequence[str] = (), score: Score | None = None) -> list[Hit]:
+        found = self.operator.search(query, k, view, score or self.scheduler.policy.score, about)
+        cubes = {c.id: c for c in self.vault.at(f.id for f in found)}  # one that is gone since is left out
+        return [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
 
     def _noted(self, cubes: Sequence[MemCube]) -> Reply:
         return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
@@ -471,10 +502,10 @@ class MemOS:
         self.governance.permit(caller, op)
         texts = self._texts(caller)
         meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
-        near = [] if op.facts else self._find(op.query, texts, 3)
-        meant = meant or [c for c, score in near if score >= self.config.scheduler.forget_score]
+        near = [] if op.facts else self._find(op.query, 3, self._view(caller))
+        meant = meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score]
         if len(meant) != 1:
-            which = " | ".join(f"{c.id} {c.text}" for c in meant or [c for c, _ in near])
+            which = " | ".join(f"{c.id} {c.text}" for c in meant or [hit.cube for hit in near])
             rule = "Nothing was deleted: one memory must be meant"
             return Reply(
                 f"{rule}; these are near, delete one by its id or say it more closely: {which}"
@@ -698,7 +729,13 @@ def _plaintext(op: Add, caller: Namespace) -> MemCube:
         namespace=caller,
         rights=Rights(owner=caller.user_id),
         header=Header(
-            created=_now(), said=op.said, origin=op.origin, speaker=op.speaker, segment=op.segment, kind=op.kind
+            created=_now(),
+            said=op.said,
+            origin=op.origin,
+            speaker=op.speaker,
+            thread=op.thread,
+            segment=op.segment,
+            kind=op.kind,
         ),
         payload=Text(text=op.text, facts=op.facts, probes=op.probes),
     )
@@ -711,6 +748,16 @@ def _text(cube: MemCube) -> Text:
             f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
         )
     return cube.payload
+
+
+def _content(text: str, told: Add | Header) -> tuple[object, ...]:
+    """What makes two statements the same."""
+    return text, told.said, told.speaker, told.thread
+
+
+def _is_known(cube: MemCube) -> bool:
+    """In force, or said at a known time and superseded since: saying it again makes no new memory."""
+    return isinstance(cube.payload, Text) and (cube.state in LIVE or cube.header.said is not None)
 
 
 def _facts(cube: MemCube) -> tuple[Fact, ...]:

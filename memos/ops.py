@@ -19,6 +19,7 @@ class Add(Frozen):
     speaker: str = ""
     said: datetime | None = None
     origin: str = "api"
+    thread: str = ""
     segment: str = ""
     kind: str = "fact"
     facts: tuple[Fact, ...] = ()

@@ -558,12 +558,13 @@ def test_no_kill_at_any_moment_leaves_an_orphan(memos: MemOS, tmp_path: Path) ->
     rng, done = random.Random(0), 0
     for n in range(int(os.environ.get("MEMOS_KILLS", "8"))):
         command = [sys.executable, "-c", _KILLED, str(tmp_path), ("thread", "process")[n % 2]]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        marked = {**os.environ, "MEMOS_TEST": str(tmp_path)}
+        with subprocess.Popen(command, cwd=ROOT, env=marked, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout and process.stdout.readline() == "begins\n"
             time.sleep(rng.uniform(0, 6 if n % 2 == 0 else 14))
             process.send_signal(signal.SIGKILL)
             done += "done" in process.stdout.read()
-        wait_for_none("memos.infrastructure.host.apart")
+        wait_for_none(tmp_path)
         with MemOS(vault=tmp_path) as kernel:
             assert kernel.vault.check() == []
             left = {job.id for job in kernel.jobs()}

@@ -47,9 +47,32 @@ SCHEMA = (
 UPGRADES = (
     # what was measured on a host, by its digest
     ("CREATE TABLE cards (host TEXT PRIMARY KEY, json TEXT NOT NULL, at TEXT NOT NULL)",),
+    # the order in which cubes last changed, and when one was last deleted: what an index reads to keep up
+    (
+        "CREATE TABLE changes (id TEXT PRIMARY KEY REFERENCES heads (id) ON DELETE CASCADE, n INTEGER NOT NULL)",
+        "CREATE INDEX changes_n ON changes (n)",
+        "INSERT INTO changes SELECT id, 1 FROM heads",
+        "CREATE TABLE clock (n INTEGER NOT NULL, deleted INTEGER NOT NULL)",
+        "INSERT INTO clock VALUES (1, 0)",
+        *(
+            f"""CREATE TRIGGER changes_{event.lower()} AFTER {event} ON heads BEGIN
+                UPDATE clock SET n = n + 1;
+                DELETE FROM changes WHERE id = new.id;
+                INSERT INTO changes SELECT new.id, n FROM clock; END"""
+            for event in ("INSERT", "UPDATE")
+        ),
+        "CREATE TRIGGER changes_delete AFTER DELETE ON heads BEGIN UPDATE clock SET n = n + 1, deleted = n + 1; END",
+        # finds a text that is there already
+        "CREATE INDEX versions_text ON versions (substr(json_extract(json, '$.payload.text'), 1, 64))",
+        "CREATE INDEX heads_segment ON heads (segment COLLATE NOCASE)",
+        # what else a vector was made of: "id:version id:version"
+        "ALTER TABLE vectors ADD COLUMN around TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX vectors_around ON vectors (around) WHERE around != ''",
+    ),
 )
 SCHEMA_VERSION = 1 + len(UPGRADES)
 PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 WAIT_S = 10.0  # for another process's write
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memos.cube import MemCube, Namespace
+from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied, NotFound
 from memos.infrastructure.mem_vault import MemVault, absent
 from memos.ops import Delete, Demote, Get, History, Operation, Promote, Update, action
@@ -47,10 +47,14 @@ class MemGovernance:
             return caller.user_id == cube.rights.owner and caller.covers(cube.namespace)
         return self._may_read(caller, cube, {})
 
+    def may_read(self, caller: Namespace, namespace: Namespace, rights: Rights) -> bool:
+        """The rule for all cubes of a namespace with these rights that are derived from no other; not audited."""
+        return caller.covers(namespace) or caller.user_id in rights.readers
+
     def _may_read(self, caller: Namespace, cube: MemCube, known: dict[str, bool]) -> bool:
         """known: what was found of other cubes, so that a long line of descent is walked once."""
         if cube.id not in known:
-            granted = caller.covers(cube.namespace) or caller.user_id in cube.rights.readers
+            granted = self.may_read(caller, cube.namespace, cube.rights)
             known[cube.id] = granted and all(self._may_read_source(caller, s.id, known) for s in cube.sources)
         return known[cube.id]
 
@@ -71,8 +75,12 @@ class MemGovernance:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
         given = list(cubes)
         kept = self.visible(caller, given)
-        self._vault.audit(str(caller), "read", f"{len(kept)} of {len(given)} cubes", True, "search narrowed")
+        self.narrowed(caller, len(kept), len(given))
         return kept
+
+    def narrowed(self, caller: Namespace, kept: int, given: int) -> None:
+        """Write down how many of how many memories a search may look at."""
+        self._vault.audit(str(caller), "read", f"{kept} of {given} cubes", True, "search narrowed")
 
 
 def _as_asked(op: Operation, id: str) -> str:

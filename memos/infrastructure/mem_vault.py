@@ -24,7 +24,7 @@ from memos.cube import Blob, Form, MemCube, Source, State, Usage
 from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
 from memos.infrastructure.audit_log import AuditLog, AuditRow
 from memos.infrastructure.blob_store import BlobStore
-from memos.infrastructure.database import Database, now
+from memos.infrastructure.database import IN, Database, now
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.job_list import Ending, Job, JobList
 from memos.infrastructure.vector_table import Vectors, VectorTable
@@ -37,7 +37,6 @@ _DERIVED = """WITH RECURSIVE tree (id) AS (
                 UNION SELECT s.derived_id FROM sources s JOIN tree ON s.source_id = tree.id)
               SELECT id FROM tree"""
 _TRANSITION = "INSERT INTO transitions (id, state, at, why) VALUES (?, ?, ?, ?)"
-_IN = "IN (SELECT value FROM json_each(?))"  # any number of ids in one parameter
 _SHORTEST_PREFIX = 6  # of an id, in place of the whole
 
 
@@ -155,15 +154,48 @@ class MemVault:
     def cubes(
         self, *, form: Form | None = None, states: Iterable[State] | None = None, segment: str | None = None
     ) -> list[MemCube]:
-        """Current cubes in canonical order; None leaves a filter out."""
+        """Current cubes in canonical order; None leaves a filter out. segment: in capital letters or not."""
         sql, values = _CURRENT, list[str]()
         if form is not None:
             sql, values = sql + "AND h.form = ? ", [*values, form]
         if segment is not None:
-            sql, values = sql + "AND h.segment = ? ", [*values, segment]
+            sql, values = sql + "AND h.segment = ? COLLATE NOCASE ", [*values, segment]
         if states is not None:
-            sql, values = sql + f"AND h.state {_IN} ", [*values, json.dumps(list(states))]
+            sql, values = sql + f"AND h.state {IN} ", [*values, json.dumps(list(states))]
         return _in_order(self._db.rows(sql, *values))
+
+    def at(self, ids: Iterable[str]) -> list[MemCube]:
+        """The current versions of these, in their order; one that is not there is left out."""
+        wanted = list(ids)
+        found = {cube.id: cube for cube in map(_cube, self._db.rows(_CURRENT + f"AND h.id {IN}", json.dumps(wanted)))}
+        return [found[id] for id in wanted if id in found]
+
+    def saying(self, texts: Iterable[str]) -> list[MemCube]:
+        """The cubes, of every state, whose current text is one of these, in canonical order."""
+        wanted = set(texts)
+        sql = _CURRENT + f"AND substr(json_extract(v.json, '$.payload.text'), 1, 64) {IN}"
+        return [
+            c for c in _in_order(self._db.rows(sql, json.dumps([text[:64] for text in wanted]))) if c.text in wanted
+        ]
+
+    def last_change(self) -> int:
+        """Grows with every change of a cube's version or state, in this process or another."""
+        return int(self._db.rows("SELECT n FROM clock")[0][0])
+
+    def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
+        """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
+        known = "SELECT id FROM changes WHERE n > ?"
+        sql = _CURRENT + f"AND h.form = ? AND h.state {IN} AND h.id IN ({known})"
+        cubes = [_cube(row) for row in self._db.rows(sql, Form.PLAINTEXT, json.dumps(list(states)), n)]
+        kept = {cube.id for cube in cubes}
+        return cubes, [id for (id,) in self._db.rows(known, n) if id not in kept]
+
+    def deleted_since(self, n: int, ids: Iterable[str]) -> list[str]:
+        """Those of `ids` that were deleted after `n`; nothing on disk remembers their names."""
+        if int(self._db.rows("SELECT deleted FROM clock")[0][0]) <= n:
+            return []
+        there = {id for (id,) in self._db.rows("SELECT id FROM heads")}
+        return [id for id in ids if id not in there]
 
     def versions(self, id: str) -> list[MemCube]:
         """All versions, oldest first."""
@@ -201,14 +233,14 @@ class MemVault:
         """Those of the blobs, by sha256, that belong to a cube in use."""
         sql = f"""SELECT json_extract(v.json, '$.payload.sha256') AS sha256 FROM versions v
                   JOIN heads h ON h.id = v.id AND h.version = v.version
-                  WHERE sha256 {_IN} AND h.state = ?"""
+                  WHERE sha256 {IN} AND h.state = ?"""
         return {sha256 for (sha256,) in self._db.rows(sql, json.dumps(list(blobs)), State.ACTIVATED)}
 
     def record_use(self, ids: Iterable[str], when: datetime) -> None:
         """Count one recall of each. A cube deleted while its answer was being decoded is passed over."""
         with self.transaction():
             self._db.write(
-                f"""INSERT INTO usage SELECT id, 1, ? FROM heads WHERE id {_IN}
+                f"""INSERT INTO usage SELECT id, 1, ? FROM heads WHERE id {IN}
                     ON CONFLICT (id) DO UPDATE SET recalls = recalls + 1, last = excluded.last""",
                 *(when.isoformat(), json.dumps(list(ids))),
             )
@@ -224,14 +256,15 @@ class MemVault:
             if left:
                 raise Conflict(f"{', '.join(left)} would outlive its sources; delete them together")
             self._jobs.abandon(known)
+            self._vectors.forget_around(known)
             names = json.dumps(known)
             self._db.write(
                 "INSERT INTO erasures (sha256) "
-                f"SELECT DISTINCT json_extract(json, '$.payload.sha256') FROM versions WHERE id {_IN}",
+                f"SELECT DISTINCT json_extract(json, '$.payload.sha256') FROM versions WHERE id {IN}",
                 names,
             )
-            self._db.write(f"DELETE FROM heads WHERE id {_IN}", names)  # and, by cascade, all but its versions
-            self._db.write(f"DELETE FROM versions WHERE id {_IN}", names)
+            self._db.write(f"DELETE FROM heads WHERE id {IN}", names)  # and, by cascade, all but its versions
+            self._db.write(f"DELETE FROM versions WHERE id {IN}", names)
 
     def _erase(self) -> None:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db."""
@@ -250,16 +283,17 @@ class MemVault:
 
     # vectors
 
-    def put_vectors(self, embedder: str, rows: Iterable[tuple[str, int, npt.NDArray[Any]]]) -> None:
-        """Keep a vector for each (id, version, vector); one of a version that is no longer current is passed over.
+    def put_vectors(self, embedder: str, rows: Iterable[tuple[str, int, str, npt.NDArray[Any]]]) -> None:
+        """Keep a vector for each (id, version, around, vector), around: "id:version" of what else it was made of.
 
+        One of a version that is no longer current, or made of a cube that was deleted since, is passed over.
         Raises InputError for a vector of another length than the embedder's others.
         """
         self._vectors.put(embedder, rows)
 
-    def vectors(self, embedder: str) -> tuple[list[str], Vectors]:
-        """Ids, and their vectors as [ids, width], of current versions; [0, 0] when there are none."""
-        return self._vectors.of(embedder)
+    def vectors(self, embedder: str, ids: Iterable[str]) -> dict[str, tuple[int, str, Vectors]]:
+        """(version, around, vector) of each of `ids` that has one."""
+        return self._vectors.of(embedder, ids)
 
     # blobs
 

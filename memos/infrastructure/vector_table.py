@@ -1,7 +1,11 @@
-"""A vector for each current version of a text and each embedder. Must not know how vectors are made or compared."""
+"""A vector for each current version of a text and each embedder, with what was around it.
+
+Must not know how vectors are made or compared.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.database import Database
+from memos.infrastructure.database import IN, Database
 
 Vectors = npt.NDArray[np.float32]
 
@@ -18,30 +22,37 @@ class VectorTable:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def put(self, embedder: str, rows: Iterable[tuple[str, int, npt.NDArray[Any]]]) -> None:
-        """Keep a vector for each (id, version, vector); one of a version that is no longer current is passed over.
+    def put(self, embedder: str, rows: Iterable[tuple[str, int, str, npt.NDArray[Any]]]) -> None:
+        """Keep a vector for each (id, version, around, vector); one of a version that is no longer current, or around
+        a memory that was deleted since, is passed over.
 
         Raises InputError for a vector of another length than the embedder's others.
         """
         with self._db.transaction():
             lengths = self._db.rows("SELECT length(vector) FROM vectors WHERE embedder = ? LIMIT 1", embedder)
             width = lengths[0][0] // 4 if lengths else None
-            for id, version, vector in rows:
+            for id, version, around, vector in rows:
                 width = vector.size if width is None else width
                 if vector.shape != (width,):
                     raise InputError(
                         f"the vector of cube {id} has shape {vector.shape}, those of {embedder} have ({width},); "
                         "name each embedder by what it is"
                     )
+                others = json.dumps([name.split(":")[0] for name in around.split()])
                 self._db.write(
-                    "INSERT OR REPLACE INTO vectors SELECT id, version, ?, ? FROM heads WHERE id = ? AND version = ?",
-                    *(embedder, vector.astype("<f4").tobytes(), id, version),
+                    """INSERT OR REPLACE INTO vectors (id, version, embedder, vector, around)
+                       SELECT id, version, ?, ?, ? FROM heads WHERE id = ? AND version = ? AND NOT EXISTS (
+                         SELECT 1 FROM json_each(?) e WHERE e.value NOT IN (SELECT id FROM heads))""",
+                    *(embedder, vector.astype("<f4").tobytes(), around, id, version, others),
                 )
 
-    def of(self, embedder: str) -> tuple[list[str], Vectors]:
-        """Ids, and their vectors as [ids, width], of current versions; [0, 0] when there are none."""
-        rows = self._db.rows("SELECT id, vector FROM vectors WHERE embedder = ? ORDER BY id", embedder)
-        if not rows:
-            return [], np.zeros((0, 0), np.float32)
-        flat = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").astype(np.float32)
-        return [id for id, _ in rows], flat.reshape(len(rows), -1)
+    def of(self, embedder: str, ids: Iterable[str]) -> dict[str, tuple[int, str, Vectors]]:
+        """(version, around, vector) of each of `ids` that has one."""
+        sql = f"SELECT id, version, around, vector FROM vectors WHERE embedder = ? AND id {IN}"
+        rows = self._db.rows(sql, embedder, json.dumps(list(ids)))
+        return {id: (version, around, np.frombuffer(vector, "<f4")) for id, version, around, vector in rows}
+
+    def forget_around(self, ids: Iterable[str]) -> None:
+        """Within a transaction: remove the vectors that were made of these, too."""
+        for id in ids:
+            self._db.write("DELETE FROM vectors WHERE around != '' AND instr(around, ?)", f"{id}:")

@@ -157,6 +157,23 @@ def bench_stack(
     _print(scores_table(report, "method", "n"))
 
 
+@bench.command("locomo")
+def bench_locomo(
+    data: Annotated[Path, typer.Option("--data", help="a file of LoCoMo's dialogues and questions")],
+    json: Json = None,
+    policy: Annotated[list[str] | None, typer.Option(help="what ranks; may be given again; default: all")] = None,
+) -> None:
+    """Which turns of long dialogues search finds for a question, by policy."""
+    from memos.bench import write_report
+    from memos.bench.locomo import POLICIES
+    from memos.bench.locomo import bench_locomo as measure
+    from memos.interface.report import locomo_table
+
+    with progress_bars() as show:
+        report = write_report("locomo", 0, "cpu", measure(data, policy or POLICIES, show), json)
+    _print(locomo_table(report))
+
+
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,

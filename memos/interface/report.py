@@ -181,3 +181,18 @@ def scores_table(report: dict[str, Any], *keys: str) -> Table:
         )
         table.add_row(*(str(row[key]) for key in keys), *cells)
     return table
+
+
+def locomo_table(report: dict[str, Any]) -> Table:
+    """How much of the evidence is found, by policy."""
+    figures = ("recall@1", "recall@5", "recall@10", "recall@20", "mrr", "ndcg@10")
+    categories = list(report["rows"][0]["by_category"])
+    title = (
+        f"{report['rows'][0]['questions']} questions, {report['turns']} turns of {report['data']}; by kind: recall@10"
+    )
+    table = _table(title, "policy", *figures, *categories, "ms")
+    for row in report["rows"]:
+        cells = [f"{row[name]:.3f}" for name in figures]
+        cells += [f"{row['by_category'][name]['recall@10']:.3f}" for name in categories]
+        table.add_row(row["policy"], *cells, f"{row['ms_per_query']:.1f}")
+    return table

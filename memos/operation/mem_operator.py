@@ -1,78 +1,279 @@
-"""Finds memories by meaning: keeps a vector for each text and ranks them. Knows no rights, states or budgets.
+"""Finds memories: by meaning, by words, and by what was said around them. Knows no rights, states or budgets.
 
-Who may see what arrives as `allowed`, and only those are ranked. Vectors are kept in the vault under the embedder's
-name, so that a restart embeds nothing; another embedder has another name, and its vectors are made beside the old.
+    query -> words and vector -> candidates of either index and their neighbours -> signals -> policy's score -> best
+
+Who may see what arrives as a `View` and narrows every index before anything is ranked. The vault is the truth: what it
+changed since the last call is read before each search, in this process or another. Vectors are kept there under the
+embedder's name, so that a restart embeds nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Protocol
 
 import numpy as np
 
-from memos.cube import MemCube
+from memos.cube import MemCube, State
 from memos.errors import InputError
 from memos.infrastructure.mem_vault import MemVault
+from memos.operation.catalog import Catalog, Mask, Rows, View
+from memos.operation.keyword_index import KeywordIndex, Matches
+from memos.operation.policies.policy import Floats, Signals
+from memos.operation.policies.rankings import Score, plain_rag
 from memos.operation.vector_index import VectorIndex
+from memos.operation.words import terms
+
+LONGEST = 20_000  # characters of a query that are looked at
+_ALL = 2048  # so few allowed rows are all candidates
+_BEST = 200  # else: rows that each index proposes
+_NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
+_CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
+_LONG = 40  # terms from which a text counts as long as any
+_VIEWS = 8  # whose counts are kept
 
 
 class TextEmbedder(Protocol):
-    """Texts -> unit vectors. `name` changes whenever the vectors would."""
+    """Texts -> unit vectors. `name` changes whenever the vectors would.
+
+    spans: of each text, where the part begins and ends that counts twice; the rest is its context.
+    """
 
     name: str
     dim: int
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray: ...
+    def embed(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """A memory found: its score, and the signals that it was given for."""
+
+    id: str
+    score: float
+    why: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a view looks at, counted once for all its searches between two changes."""
+
+    mask: Mask
+    rows: Rows
+    mean: float  # terms of a row
+    thread_lengths: Floats  # [threads]
+    threads: int
+    thread_mean: float
+
+
+@dataclass(frozen=True)
+class _Context:
+    """A text with what was said around it: where it stands therein, and versions of the others."""
+
+    text: str
+    span: tuple[int, int]
+    around: str
 
 
 class MemOperator:
-    """The index over the vault's texts."""
+    """The indexes over the vault's texts. Thread safe."""
 
-    def __init__(self, vault: MemVault, embedder: TextEmbedder) -> None:
-        self._vault, self._embedder = vault, embedder
-        self._index = VectorIndex(embedder.dim)
-        self._versions: dict[str, int] = {}  # of the cubes indexed since the start; the vault does not tell of earlier
-        ids, vectors = vault.vectors(embedder.name)
-        if ids:
-            self._index.add(ids, vectors)
+    def __init__(
+        self, vault: MemVault, embedder: TextEmbedder, states: Iterable[State] = tuple(State), exact_ms: float = 2.0
+    ) -> None:
+        """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer."""
+        self._vault, self._embedder, self._states, self._exact_ms = vault, embedder, tuple(states), exact_ms
+        self._lock = threading.RLock()
+        self._clear()
 
-    def index(self, cubes: Sequence[MemCube]) -> None:
-        """Make these cubes findable, each instead of its earlier version. Embeds only what has no vector yet.
+    def _clear(self) -> None:
+        self._catalog, self._words = Catalog(), KeywordIndex()
+        self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
+        self._texts: list[str] = []  # of each row, for its neighbours' contexts
+        self._seen: dict[View, _Seen] = {}
+        self._read = 0  # the vault's last change that is in here
 
-        The cubes must be in the vault already, their transaction landed: an index cannot be rolled back.
-        A cube without text has nothing to be found by.
-        """
-        self.remove(cube.id for cube in cubes if not cube.text)
-        missing = self._missing(cubes)
+    # keeping up with the vault
+
+    def refresh(self) -> None:
+        """Read what the vault changed since the last time, and embed what has no vector that holds."""
+        with self._lock:
+            if self._vault.last_change() == self._read:
+                return
+            if self._catalog.gone > len(self._catalog) // 2 + 1024:  # more holes than rows
+                self._clear()
+            read = self._vault.last_change()
+            changed, gone = self._vault.changed_since(self._read, self._states)
+            unsure: set[int] = set()
+            for id in (*gone, *self._vault.deleted_since(self._read, self._catalog.living)):
+                unsure |= self._drop(id)
+            for cube in sorted(changed, key=lambda cube: cube.order):
+                if cube.text and self._catalog.version(cube.id) < cube.version:
+                    unsure |= self._drop(cube.id) | self._add(cube)
+            self._embed([row for row in sorted(unsure) if self._catalog.lives(row)])
+            self._seen.clear()
+            self._read = read
+
+    def _add(self, cube: MemCube) -> set[int]:
+        """A row in every index; the rows whose context it changes, and its own."""
+        row = self._catalog.add(cube)
+        self._words.append([*terms(cube.header.speaker), *terms(cube.text)])
+        self._vectors.append(np.zeros(self._embedder.dim, np.float32))
+        self._texts.append(cube.text)
+        return {row, *chain.from_iterable(self._catalog.around(row))}
+
+    def _drop(self, id: str) -> set[int]:
+        """The rows whose context it was in."""
+        if id not in self._catalog:
+            return set()
+        near = set(chain.from_iterable(self._catalog.around(self._catalog.row(id))))
+        self._texts[self._catalog.row(id)] = ""
+        self._catalog.drop(id)
+        return near
+
+    def _embed(self, rows: Sequence[int]) -> None:
+        """A vector for each of these: the vault's, if it is of this version in this context, or a new one."""
+        contexts = {row: self._context(row) for row in rows}
+        ids = [self._catalog.ids[row] for row in rows]
+        stored = self._vault.vectors(self._embedder.name, ids)
+        missing = []
+        for row, id in zip(rows, ids, strict=True):
+            version, around, vector = stored.get(id, (0, "", None))
+            if vector is None or (version, around) != (self._catalog.version(id), contexts[row].around):
+                missing.append(row)
+            else:
+                self._vectors.replace(row, vector)
         if not missing:
             return
-        vectors = self._embedder.embed([cube.text for cube in missing])
-        rows = zip(missing, vectors, strict=True)
-        self._vault.put_vectors(self._embedder.name, ((cube.id, cube.version, vector) for cube, vector in rows))
-        self._index.add([cube.id for cube in missing], vectors)
-        self._versions |= {cube.id: cube.version for cube in missing}
+        wanted = [contexts[row] for row in missing]
+        made = self._embedder.embed([c.text for c in wanted], [c.span for c in wanted])
+        for row, vector in zip(missing, made, strict=True):
+            self._vectors.replace(row, vector)
+        kept = [
+            (self._catalog.ids[row], self._catalog.version(self._catalog.ids[row]), context.around, vector)
+            for row, context, vector in zip(missing, wanted, made, strict=True)
+        ]
+        self._vault.put_vectors(self._embedder.name, kept)
 
-    def remove(self, ids: Iterable[str]) -> None:
-        """Forget these; their stored vectors go with the vault's own `delete`."""
-        ids = list(ids)
-        self._index.remove(ids)
-        for id in ids:
-            self._versions.pop(id, None)
+    def _context(self, row: int) -> _Context:
+        before, after = self._catalog.around(row)
+        own = self._texts[row]
+        room, near = _CONTEXT - len(own), set[int]()
+        for other in chain.from_iterable(zip_longest(before, after)):  # the nearest first
+            if other is not None and room > len(self._texts[other]):
+                room -= len(self._texts[other]) + 1
+                near.add(other)
+        earlier = [self._texts[r] + " " for r in reversed(before) if r in near]
+        start = sum(map(len, earlier))
+        later = [" " + self._texts[r] for r in after if r in near]
+        ids = (self._catalog.ids[r] for r in sorted(near))
+        around = " ".join(f"{id}:{self._catalog.version(id)}" for id in ids)
+        return _Context("".join([*earlier, own, *later]), (start, start + len(own)), around)
 
-    def search(self, query: str, k: int, allowed: Collection[str]) -> list[tuple[str, float]]:
-        """The k of `allowed` that are nearest to `query`, as (id, cosine), best first. Raises InputError."""
+    # searching
+
+    def search(
+        self, query: str, k: int, view: View, score: Score = plain_rag, about: Sequence[str] = ()
+    ) -> list[Found]:
+        """The k memories in view that score best, best first; among equals, the older. Raises InputError.
+
+        about: subjects that the query is about.
+        """
         if not query.strip():
             raise InputError("the query is empty, and a search needs words to compare; say what to look for")
-        if k < 1 or not allowed:
-            return []
-        return self._index.search(self._embedder.embed([query])[0], k, allowed)
+        with self._lock:
+            self.refresh()
+            seen = self._look(view)
+            if k < 1 or not len(seen.rows):
+                return []
+            query = query[:LONGEST]
+            speakers, rest = self._speakers(query, seen)
+            vector = self._embedder.embed([rest])[0]
+            matches = self._words.matches(terms(query, query=True), seen.mask)
+            rows, signals = self._signals(vector, matches, speakers, about, seen)
+            scores = np.asarray(score(signals))
+            best = np.lexsort((rows, -scores))[:k]
+            return [Found(self._catalog.ids[rows[n]], float(scores[n]), signals.of(n)) for n in best.tolist()]
 
-    def _missing(self, cubes: Sequence[MemCube]) -> list[MemCube]:
-        """Those with text that have no vector of this version; of a cube given twice, its later version."""
-        newest = {cube.id: cube for cube in sorted(cubes, key=lambda cube: cube.version) if cube.text}
-        unsure = [cube for cube in newest.values() if cube.id in self._index and cube.id not in self._versions]
-        if unsure:  # loaded at the start; the vault has dropped its vector if the cube was edited since
-            stored = set(self._vault.vectors(self._embedder.name)[0])
-            self._versions |= {cube.id: cube.version for cube in unsure if cube.id in stored}
-        return [cube for cube in newest.values() if cube.version > self._versions.get(cube.id, 0)]
+    def in_view(self, view: View) -> tuple[int, int]:
+        """How many memories there are in view, and in all."""
+        with self._lock:
+            self.refresh()
+            return len(self._look(view).rows), len(self._catalog) - self._catalog.gone
+
+    def group_of(self, ids: Iterable[str], view: View) -> list[str]:
+        """The memories in view of the same topic groups as these."""
+        with self._lock:
+            rows = self._catalog.in_subject([self._catalog.row(id) for id in ids if id in self._catalog])
+            return [self._catalog.ids[row] for row in rows[self._look(view).mask[rows]].tolist()]
+
+    def _look(self, view: View) -> _Seen:
+        if view not in self._seen:
+            mask = self._catalog.allowed(view)
+            rows, lengths = np.flatnonzero(mask), self._words.lengths
+            by_thread = np.bincount(self._catalog.thread[rows], lengths[rows], minlength=1).astype(np.float32)
+            threads = max(1, int(np.count_nonzero(by_thread)))
+            mean = float(lengths[rows].mean()) if len(rows) else 0.0
+            while len(self._seen) >= _VIEWS:
+                del self._seen[next(iter(self._seen))]
+            self._seen[view] = _Seen(mask, rows, mean, by_thread, threads, float(by_thread.sum()) / threads)
+        return self._seen[view]
+
+    def _speakers(self, query: str, seen: _Seen) -> tuple[list[int], str]:
+        """Who of those in view is named, and the query without their names: they say little of what is looked for."""
+        rest, named = query, []
+        for code in self._catalog.named(query):
+            if np.any(seen.mask & (self._catalog.speaker == code)):
+                named.append(code)
+                rest = re.sub(rf"\b{re.escape(self._catalog.speakers.values[code])}(?:['’]s)?\b", "", rest, flags=re.I)
+        rest = " ".join(rest.split())
+        return named, rest if terms(rest) else query
+
+    def _signals(
+        self, vector: Floats, matches: Matches, speakers: Sequence[int], about: Sequence[str], seen: _Seen
+    ) -> tuple[Rows, Signals]:
+        """The candidates, and what speaks for each."""
+        catalog, n = self._catalog, len(self._catalog)
+        there, shares = matches.score(matches.rows, self._words.lengths, len(seen.rows), seen.mean)
+        words = np.zeros(n + 1, np.float32)  # one more, always 0: where -1 points to
+        words[there] = shares
+        rows = self._candidates(vector, words[:n], there, seen)
+        around, before, after = np.zeros(len(rows), np.float32), rows, rows
+        for earlier, later in _NEIGHBOURS:
+            before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
+            around += earlier * words[before] + later * words[after]
+        threads = np.zeros(len(seen.thread_lengths), np.float32)
+        which, share = matches.score(catalog.thread[matches.rows], seen.thread_lengths, seen.threads, seen.thread_mean)
+        threads[which] = share
+        subjects = [catalog.subjects.find(name.casefold()) for name in about]
+        length = np.log1p(np.minimum(self._words.lengths[rows], _LONG)) - 2
+        return rows, Signals(
+            near=self._vectors.compare(vector, rows),
+            words=words[rows],
+            around=around,
+            thread=threads[catalog.thread[rows]],
+            speaker=(catalog.speaker[rows] == speakers[0] if len(speakers) == 1 else np.zeros(len(rows))).astype("f4"),
+            subject=np.isin(catalog.subject[rows], subjects).astype(np.float32),
+            question=catalog.asks[rows].astype(np.float32),
+            length=length.astype(np.float32),
+            age=(time.time() - catalog.said[rows]).astype(np.float32),
+        )
+
+    def _candidates(self, vector: Floats, words: Floats, there: Rows, seen: _Seen) -> Rows:
+        """All rows in view where they are few; else the best of each index, and what was said around those."""
+        if len(seen.rows) <= _ALL:
+            return seen.rows
+        best = there[np.argpartition(-words[there], _BEST)[:_BEST]] if len(there) > _BEST else there
+        rows = np.concatenate([best, self._vectors.nearest(vector, _BEST, seen.mask)])
+        for step in (self._catalog.before, self._catalog.after):
+            at = rows
+            for _ in _NEIGHBOURS:
+                at = self._catalog.step(at, step)
+                rows = np.concatenate([rows, at[at >= 0]])
+        rows = np.unique(rows)
+        return rows[seen.mask[rows]]

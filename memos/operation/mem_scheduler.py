@@ -158,7 +158,7 @@ class MemScheduler:
         """
         if via == "none":
             return Admission()
-        ranked = self._groups(self.policy.rank(hits, about), segments)
+        ranked = self._groups(self.policy.rank(hits), segments)
         chosen = ranked[: self.config.segments]
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")

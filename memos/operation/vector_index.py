@@ -1,74 +1,114 @@
-"""Exact nearest vectors among those allowed. The only file that knows faiss; knows no texts, no cubes and no rights."""
+"""The nearest vectors among the rows that are allowed. The only file that knows faiss; knows no texts and no rights.
+
+Exact where looking at every allowed row is quick enough on this machine, which is measured; above that a graph (HNSW)
+proposes rows, and they are compared exactly.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterable, Sequence
+import time
+from typing import Any
 
-import faiss
+import faiss as _faiss
 import numpy as np
+import numpy.typing as npt
+
+from memos.operation.column import Column
+
+faiss: Any = _faiss  # its stubs do not know what its Python layer adds
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+_LINKS, _BUILD, _SEARCH = 32, 80, 96  # of the graph: neighbours of a node; rows looked at when adding, when searching
+_FEW = 1024  # rows that are always compared one by one
 
 
 class VectorIndex:
-    """Ids with one vector each, searched by inner product. Grows and shrinks in place; thread safe."""
+    """A unit vector for each row, compared by inner product."""
 
-    def __init__(self, dim: int) -> None:
-        self._dim = dim
-        self._lock = threading.RLock()  # faiss must not be searched while it changes
-        self._index = faiss.IndexIDMap(faiss.IndexFlatIP(dim))
-        self._rows: dict[str, int] = {}  # id -> faiss's number for it
-        self._ids: dict[int, str] = {}
-        self._next = 0  # numbers are never used twice, so a removed vector cannot come back under another id
+    def __init__(self, dim: int, exact_ms: float) -> None:
+        """exact_ms: rows are compared one by one where that takes no longer."""
+        self._dim, self._exact_ms = dim, exact_ms
+        self._vectors = Column(np.float32, dim)
+        self._graph: Any = None
+        self._row_of = Column(np.int64)  # of each node of the graph; a row that got a new vector has two
+        self._row_ms: float | None = None
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._vectors)
 
-    def __contains__(self, id: object) -> bool:
-        return id in self._rows
+    def append(self, vector: Floats) -> None:
+        """vector: [dim], of the next row."""
+        self._vectors.append(vector)
+        self._into_graph(len(self._vectors) - 1)
 
-    def add(self, ids: Sequence[str], vectors: np.ndarray) -> None:
-        """vectors: [len(ids), dim]. An id that is there already gets the new vector; of an id given twice, the last."""
-        if vectors.shape != (len(ids), self._dim):
-            raise ValueError(f"{len(ids)} ids need vectors of shape {(len(ids), self._dim)}, not {vectors.shape}")
-        last = {id: i for i, id in enumerate(ids)}
-        if not last:
-            return
-        with self._lock:
-            self.remove(last)
-            rows = np.arange(self._next, self._next + len(last), dtype=np.int64)
-            self._next += len(last)
-            self._index.add_with_ids(np.ascontiguousarray(vectors[list(last.values())], dtype=np.float32), rows)
-            for id, row in zip(last, rows.tolist(), strict=True):
-                self._rows[id], self._ids[row] = row, id
+    def replace(self, row: int, vector: Floats) -> None:
+        self._vectors.all[row] = vector
+        self._into_graph(row)
 
-    def remove(self, ids: Iterable[str]) -> None:
-        """Ids that are not there are passed over."""
-        with self._lock:
-            rows = [self._rows.pop(id) for id in set(ids) if id in self._rows]
-            if rows:
-                self._index.remove_ids(_selector(rows))
-            for row in rows:
-                del self._ids[row]
+    def _into_graph(self, row: int) -> None:
+        if self._graph is not None:
+            self._graph.add(self._vectors.all[row : row + 1])
+            self._row_of.append(row)
 
-    def search(self, vector: np.ndarray, k: int, allowed: Collection[str] | None = None) -> list[tuple[str, float]]:
-        """The k best (id, inner product) among `allowed` (None: all), best first.
+    def compare(self, query: Floats, rows: Rows) -> Floats:
+        """[rows]: inner product of `query` with each."""
+        found: Floats = self._vectors.all[rows] @ query
+        return found
 
-        faiss skips what is not allowed while it scans, so that it never takes one of the k places.
-        """
-        with self._lock:
-            rows = list(self._ids) if allowed is None else [self._rows[id] for id in set(allowed) if id in self._rows]
-            k = min(k, len(rows))
-            if k < 1:
-                return []
-            params = faiss.SearchParameters()
-            only = _selector(rows)  # a name of its own: faiss may keep no more than a pointer to it
-            if allowed is not None:
-                params.sel = only
-            query = np.ascontiguousarray(vector, dtype=np.float32).reshape(1, self._dim)
-            scores, found = self._index.search(query, k, params=params)
-            hits = [(self._ids[row], float(score)) for row, score in zip(found[0].tolist(), scores[0], strict=True)]
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))  # equal scores: by id, whatever the order of adding
+    def nearest(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
+        """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
+        rows = np.flatnonzero(allowed)
+        if len(rows) > k:
+            if self._is_quick(len(rows)):
+                rows = rows[_best(self._scan(query, rows), k)]
+            else:
+                rows = self._propose(query, 2 * k, allowed)
+                rows = rows[_best(self.compare(query, rows), k)]
+        return rows
+
+    def _scan(self, query: Floats, rows: Rows) -> Floats:
+        """Gathering rows costs more than multiplying them, so that where most are allowed all are multiplied."""
+        if 2 * len(rows) < len(self._vectors):
+            return self.compare(query, rows)
+        found: Floats = (self._vectors.all @ query)[rows]
+        return found
+
+    def _is_quick(self, rows: int) -> bool:
+        if rows <= _FEW:
+            return True
+        if self._row_ms is None:
+            sample, query = np.arange(_FEW), np.ones(self._dim, np.float32)
+            times = []
+            for _ in range(5):
+                began = time.perf_counter()
+                self.compare(query, sample)
+                times.append(time.perf_counter() - began)
+            self._row_ms = min(times) * 1e3 / _FEW
+        return rows * self._row_ms <= self._exact_ms
+
+    def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
+        if self._graph is None:
+            self.build()
+        assert self._graph is not None
+        nodes = np.packbits(allowed[self._row_of.all], bitorder="little")
+        only = faiss.IDSelectorBitmap(nodes)  # a name of its own: faiss keeps no more than a pointer to it
+        looked_at = int(max(_SEARCH, k) / max(0.1, allowed.mean()))  # the fewer are allowed, the more it takes
+        params = faiss.SearchParametersHNSW(efSearch=looked_at, sel=only)
+        _, found = self._graph.search(query.reshape(1, -1), k, params=params)
+        return np.unique(self._row_of.all[found[0][found[0] >= 0]])
+
+    def build(self) -> None:
+        """The graph over all rows: about a tenth of a millisecond for each."""
+        graph = faiss.IndexHNSWFlat(self._dim, _LINKS, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = _BUILD
+        graph.add(self._vectors.all)
+        self._row_of = Column(np.int64)
+        for row in range(len(self._vectors)):
+            self._row_of.append(row)
+        self._graph = graph
 
 
-def _selector(rows: list[int]) -> faiss.IDSelectorBatch:
-    return faiss.IDSelectorBatch(np.array(rows, dtype=np.int64))
+def _best(scores: Floats, k: int) -> npt.NDArray[np.int64]:
+    """Places of the k highest, highest first; equal ones in the order of rows."""
+    top = np.argpartition(-scores, k - 1)[:k] if len(scores) > k else np.arange(len(scores))
+    return top[np.lexsort((top, -scores[top]))]

@@ -270,13 +270,15 @@ def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
     secret, other = note("the code is 7341-LIMPET"), note()
     for cube in (secret, next_version(secret, "the code is 8812-LIMPET"), other):
         vault.put(cube)
-    vault.put_vectors("mini", [(secret.id, 2, np.full(4, 0.123, np.float32))])
+    vault.put_vectors("mini", [(secret.id, 2, "", np.full(4, 0.123, np.float32))])
+    vault.put_vectors("mini", [(other.id, 1, f"{secret.id}:2", np.full(4, 0.321, np.float32))])
     vault.record_use([secret.id], DAY)
     assert b"LIMPET" in bytes_on_disk(vault)
     vault.delete([secret.id])
     left = bytes_on_disk(vault)
     assert b"LIMPET" not in left
-    assert np.full(4, 0.123, np.float32).tobytes() not in left
+    for value in (0.123, 0.321):  # its own vector, and that of another which was made of it too
+        assert np.full(4, value, np.float32).tobytes() not in left
     assert secret.id.encode() not in left
     assert vault.cubes() == [other]
 
@@ -352,27 +354,48 @@ def test_vectors_are_those_of_current_versions(vault: MemVault) -> None:
     vault.put(edited)
     vault.put(plain)
     rows = {cube.id: np.arange(3, dtype=np.float32) + i for i, cube in enumerate((edited, plain))}
-    vault.put_vectors("mini", [(id, 1, vector) for id, vector in rows.items()])
+    vault.put_vectors("mini", [(id, 1, "", vector) for id, vector in rows.items()])
     vault.put(next_version(edited, "Ada lives in Rome."))
-    vault.put_vectors("mini", [(edited.id, 1, np.zeros(3)), ("deleted meanwhile", 1, np.zeros(3))])  # too late
-    ids, matrix = vault.vectors("mini")
-    assert ids == [plain.id]
-    assert matrix.dtype == np.float32
-    np.testing.assert_array_equal(matrix, [rows[plain.id]])
+    late = [(edited.id, 1, "", np.zeros(3)), ("deleted meanwhile", 1, "", np.zeros(3))]
+    vault.put_vectors("mini", [*late, (plain.id, 1, "deleted:1", np.zeros(3))])
+    [(id, (version, around, vector))] = vault.vectors("mini", rows).items()
+    assert (id, version, around, vector.dtype) == (plain.id, 1, "", np.float32)
+    np.testing.assert_array_equal(vector, rows[plain.id])
+    assert vault.vectors("maxi", rows) == vault.vectors("mini", []) == {}
 
 
-def test_no_vectors_is_an_empty_matrix(vault: MemVault) -> None:
-    ids, matrix = vault.vectors("mini")
-    assert (ids, matrix.shape) == ([], (0, 0))
+def test_what_changed_is_told_once_to_each_who_asks(vault: MemVault) -> None:
+    first, second = note("one"), note("two")
+    vault.put(first)
+    begun = vault.last_change()
+    assert vault.changed_since(begun, State) == ([], [])
+    vault.put(second)
+    vault.set_state(first.id, State.ARCHIVED, "test")
+    cubes, others = vault.changed_since(begun, {State.GENERATED})
+    assert ([c.id for c in cubes], others) == ([second.id], [first.id])
+    now = vault.last_change()
+    assert vault.deleted_since(now, [first.id]) == []
+    vault.delete([second.id])
+    assert vault.last_change() > now
+    assert vault.deleted_since(now, [first.id, second.id]) == [second.id]
+
+
+def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
+    long = "x" * 64
+    for cube in (one := note(long + "1"), note(long + "2"), gone := note(long + "1")):
+        vault.put(cube)
+    vault.set_state(gone.id, State.ARCHIVED, "test")
+    assert {c.id for c in vault.saying([long + "1", "else"])} == {one.id, gone.id}
+    assert [c.id for c in vault.at([gone.id, "absent", one.id])] == [gone.id, one.id]
 
 
 @pytest.mark.parametrize("vector", [np.zeros(4), np.zeros((1, 3))])
 def test_a_vector_of_another_width_is_refused(vault: MemVault, vector: np.ndarray) -> None:
     cube = note()
     vault.put(cube)
-    vault.put_vectors("mini", [(cube.id, 1, np.zeros(3))])
+    vault.put_vectors("mini", [(cube.id, 1, "", np.zeros(3))])
     with pytest.raises(InputError, match=cube.id):
-        vault.put_vectors("mini", [(cube.id, 1, vector)])
+        vault.put_vectors("mini", [(cube.id, 1, "", vector)])
 
 
 # blobs
@@ -612,7 +635,13 @@ def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     with MemVault(tmp_path / "vault") as vault:
         kept = vault.path
     with sqlite3.connect(kept / "vault.db") as db:
-        db.execute("DROP TABLE cards")
+        for name in ("cards", "clock", "changes"):
+            db.execute(f"DROP TABLE {name}")
+        for name in ("insert", "update", "delete"):
+            db.execute(f"DROP TRIGGER changes_{name}")
+        for name in ("versions_text", "heads_segment", "vectors_around"):
+            db.execute(f"DROP INDEX {name}")
+        db.execute("ALTER TABLE vectors DROP COLUMN around")
         db.execute("PRAGMA user_version = 1")
     db.close()
     with MemVault(kept) as vault:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
 import pytest
 
-from memos.config import FidelityConfig, SchedulerConfig
+from memos.config import FidelityConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
 from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Via, composable
 from memos.operation.policies.memos import MemosPolicy
+from memos.operation.policies.policy import Signals
 
 DAY = datetime(2025, 3, 1, tzinfo=timezone.utc)
 NOW = DAY + timedelta(days=100)
@@ -113,16 +116,23 @@ def test_the_last_recall_of_any_of_them_counts() -> None:
 # ranking
 
 
-def test_a_memory_of_the_subject_that_is_named_comes_first() -> None:
-    policy = scheduler(about_bonus=0.3, min_score=0.2).policy
-    far, near, weak = note("far", 1), note("near", 2, segment="Bob"), note("weak", 3, segment="Bob")
-    hits = [(far, 0.3), (near, 0.5), (weak, 0.1)]
-    assert [(c.id, s) for c, s in policy.rank(hits, ("ADA",))] == [("far", pytest.approx(0.6)), ("near", 0.5)]
-    assert [c.id for c, _ in policy.rank(hits, ())] == ["near", "far"]
+def test_the_best_come_first_and_too_weak_ones_not_at_all() -> None:
+    ranked = scheduler(min_score=0.2).policy.rank([(A, 0.3), (B, 0.5), (C, 0.1)])
+    assert [(c.id, score) for c, score in ranked] == [("b", 0.5), ("a", 0.3)]
 
 
 def test_of_two_as_near_the_earlier_comes_first() -> None:
-    assert [c.id for c, _ in scheduler().policy.rank([(C, 0.5), (A, 0.5), (B, 0.5)], ())] == ["a", "b", "c"]
+    assert [c.id for c, _ in scheduler().policy.rank([(C, 0.5), (A, 0.5), (B, 0.5)])] == ["a", "b", "c"]
+
+
+def test_each_signal_counts_by_its_weight() -> None:
+    names = [f.name for f in fields(Signals)]
+    weights = RetrievalConfig(words=2, around=3, thread=4, speaker=5, question=6, length=7)
+    policy = MemosPolicy(SchedulerConfig(about_bonus=8), weights)
+    each = np.eye(len(names), dtype=np.float32)  # for each signal, a candidate that has just that
+    scores = policy.score(Signals(**dict(zip(names, each, strict=True))))
+    expected = dict(near=1, words=2, around=3, thread=4, speaker=5, subject=8, question=-6, length=7, age=0)
+    assert dict(zip(names, scores.tolist(), strict=True)) == expected
 
 
 # topic groups

@@ -40,26 +40,42 @@ class Embedder:
         self.name = f"{Path(config.path).name}@{digest[:16]}"
         self.dim = _width(self._folder / "config.json")
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
+    def embed(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
+        """[len(texts), dim] float32, each row of length 1, in the order of `texts`.
+
+        spans: of each text, the characters [begin, end) of the part that is meant, the rest being what was said around
+        it. Its vector is then the middle between that of the whole and that of the part, read within the whole.
+        """
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            vectors[rows] = self._forward([texts[i] for i in rows])
+            vectors[rows] = self._forward([texts[i] for i in rows], [spans[i] for i in rows] if spans else None)
         return vectors
 
-    def _forward(self, texts: list[str]) -> np.ndarray:
+    def _forward(self, texts: list[str], spans: list[tuple[int, int]] | None) -> np.ndarray:
         import torch  # here and not above: see the top of the file
 
         tokenizer, model = self._loaded
-        batch = tokenizer(texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")
-        batch = batch.to(self._device)
+        batch = tokenizer(
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=self._max_tokens,
+            return_tensors="pt",
+            return_offsets_mapping=spans is not None,
+        ).to(self._device)
+        offsets = batch.pop("offset_mapping", None)  # [texts, tokens, 2]
         with torch.inference_mode():
             hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
-        mask = batch["attention_mask"].unsqueeze(-1).to(hidden.dtype)
-        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-        vectors: np.ndarray = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
+        whole = _mean(hidden, batch["attention_mask"])
+        if offsets is not None:
+            begin, end = torch.tensor(spans, device=offsets.device).unsqueeze(-1).unbind(1)  # [texts, 1] each
+            inside = (offsets[..., 0] >= begin) & (offsets[..., 1] <= end) & (offsets[..., 1] > offsets[..., 0])
+            apart = (end.squeeze(-1) - begin.squeeze(-1)) < torch.tensor([len(t) for t in texts], device=end.device)
+            part = _mean(hidden, inside & apart.unsqueeze(-1))  # 0 where there is nothing around it
+            whole = torch.nn.functional.normalize(whole + part, dim=-1)
+        vectors: np.ndarray = whole.cpu().numpy()
         return vectors
 
     @cached_property
@@ -90,6 +106,14 @@ class Embedder:
                 f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
             ) from error
         return tokenizer, model.to(self._device).eval()
+
+
+def _mean(hidden: Any, mask: Any) -> Any:
+    """[texts, dim]: direction of the mean over the tokens of a mask; 0 where there are none."""
+    import torch
+
+    mean = (hidden * mask.unsqueeze(-1).to(hidden.dtype)).sum(1)
+    return torch.nn.functional.normalize(mean, dim=-1)
 
 
 def _find(path: str) -> Path:

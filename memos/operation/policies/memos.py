@@ -1,4 +1,4 @@
-"""The default policy: rank by meaning and subject, admit whole topic groups, move by heat with hysteresis.
+"""The default policy: rank by meaning, words and what was said around; admit whole topic groups; move by heat.
 
 Pure decisions over values; knows no stores, no tensors, no rights.
 """
@@ -9,23 +9,34 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from memos.config import SchedulerConfig
+from memos.config import RetrievalConfig, SchedulerConfig
 from memos.cube import Form, MemCube
+from memos.operation.policies.policy import Floats, Signals
 
 
 class MemosPolicy:
     """MemOS's rules (2507.03724, section 5.2) with MemoryOS's heat (2506.06326, section 3.3)."""
 
-    def __init__(self, config: SchedulerConfig) -> None:
-        self._config = config
+    def __init__(self, config: SchedulerConfig, retrieval: RetrievalConfig = RetrievalConfig()) -> None:
+        self._config, self._retrieval = config, retrieval
 
-    def rank(self, hits: Sequence[tuple[MemCube, float]], about: Sequence[str]) -> list[tuple[MemCube, float]]:
-        """Best first: cosine, and a bonus where the question names the memory's subject; too weak ones left out."""
-        named = {name.casefold() for name in about}
-        scored = [
-            (cube, score + self._config.about_bonus * (cube.header.segment.casefold() in named)) for cube, score in hits
-        ]
-        return sorted((s for s in scored if s[1] >= self._config.min_score), key=lambda s: (-s[1], s[0].order))
+    def score(self, signals: Signals) -> Floats:
+        """Meaning and words on one scale, each from 0 to about 1; see RetrievalConfig."""
+        r = self._retrieval
+        return (
+            signals.near
+            + r.words * signals.words
+            + r.around * signals.around
+            + r.thread * signals.thread
+            + r.speaker * signals.speaker
+            - r.question * signals.question
+            + r.length * signals.length
+            + self._config.about_bonus * signals.subject
+        )
+
+    def rank(self, hits: Sequence[tuple[MemCube, float]]) -> list[tuple[MemCube, float]]:
+        """Best first, of equal ones the older; too weak ones left out."""
+        return sorted((h for h in hits if h[1] >= self._config.min_score), key=lambda h: (-h[1], h[0].order))
 
     def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
         """R · (α·N_visit + β·L_interaction + γ) of a topic group, with R = exp(-Δt/μ).

@@ -1,0 +1,41 @@
+"""What a policy decides, and what it is told. Knows no stores, no tensors, no rights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What speaks for each candidate of a search: one value for each, [candidates].
+
+    Shares of words are BM25 over the most that a text could reach with this query: 0 none of its words, 1 all of them,
+    each counted as much as it is rare.
+    """
+
+    near: Floats  # cosine of the query and the memory in its context
+    words: Floats  # share of the query's words in the memory
+    around: Floats  # the same of its neighbours in the conversation, the nearer the more
+    thread: Floats  # the same of the whole conversation
+    speaker: Floats  # 1 where the query names just the one who said it
+    subject: Floats  # 1 where the query is about its topic group
+    question: Floats  # 1 where it ends with a question itself
+    length: Floats  # log of its terms, 0 at about six of them
+    age: Floats  # seconds since it was said
+
+    def of(self, candidate: int) -> dict[str, float]:
+        return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
+
+
+class Ranking(Protocol):
+    """How a policy ranks."""
+
+    def score(self, signals: Signals) -> npt.NDArray[Any]:
+        """[candidates]: the higher, the better."""
+        ...
