@@ -107,9 +107,11 @@ class EmbedderConfig(Section):
 
 
 class RetrievalConfig(Section):
-    """What the default policy ranks by: cosine + the weights below times the signals of
-    memos/operation/policies/policy.py. Chosen on dialogues, round, and with room to either side: docs/benchmarks.md."""
+    """What the default policy ranks by: the weights below times the signals of memos/operation/policies/policy.py.
+    Round numbers, chosen on dialogues where others near them do as well: docs/benchmarks.md."""
 
+    near: float = Field(0.5, ge=0, description="of the cosine of the query and the memory in its context")
+    tokens: float = Field(1.0, ge=0, description="of the mean cosine of the query's tokens with their nearest ones")
     words: float = Field(1.0, ge=0, description="of the query's words, as a share, in the memory itself")
     around: float = Field(1.0, ge=0, description="of the query's words in what was said just before and after it")
     thread: float = Field(0.7, ge=0, description="of the query's words in the conversation that it was said in")

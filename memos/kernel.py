@@ -314,26 +314,23 @@ class MemOS:
         view = self._view(caller)
         found = self._find(op.question, self.config.scheduler.top_k, view, op.about)
         texts = self.vault.at(self.operator.group_of([hit.cube.id for hit in found], view))
-        derived = [c for c in self.vault.derived(*(c.id for c in texts)) if self._stands_in(c, via, adapters)]
+        made = self.governance.visible(caller, self.vault.derived(*(c.id for c in texts)))
         return self.scheduler.admit(
             [(hit.cube, hit.score) for hit in found],
             op.about,
             self._segments(texts),
-            self.governance.visible(caller, derived),
+            self._standing_in(made, via, adapters),
             self._tokens,
             via,
             self._route(op.question),
         )
 
-    def _stands_in(self, cube: MemCube, via: Via, adapters: bool) -> bool:
-        """True for KV and adapters that may stand in for their memories. One made on another model is of no use to this
-        one, and no fault, unless just that form is asked for."""
-        return (
-            cube.blob is not None
-            and cube.header.kind != "turn"
-            and (via != "auto" or cube.blob.fingerprint == self.host.digest)
-            and (adapters or cube.form is not Form.PARAMETRIC)
-        )
+    def _standing_in(self, derived: Sequence[MemCube], via: Via, adapters: bool) -> list[MemCube]:
+        """The KV and adapters that may stand in for their memories. One made on another model is of no use to this one,
+        and no fault, unless just that form is asked for."""
+        useful = [c for c in derived if c.header.kind != "turn" and (adapters or c.form is not Form.PARAMETRIC)]
+        ours = [c for c in useful if c.blob and c.blob.fingerprint == self.host.digest]
+        return ours if via == "auto" else [*ours, *(c for c in useful if c not in ours)]
 
     def _route(self, question: str) -> Route | None:
         """How adapters are chosen between, if not by retrieval alone."""

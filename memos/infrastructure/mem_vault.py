@@ -18,8 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy.typing as npt
-
 from memos.cube import Blob, Form, MemCube, Source, State, Usage
 from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
 from memos.infrastructure.audit_log import AuditLog, AuditRow
@@ -27,7 +25,7 @@ from memos.infrastructure.blob_store import BlobStore
 from memos.infrastructure.database import IN, Database, now
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.job_list import Ending, Job, JobList
-from memos.infrastructure.vector_table import Vectors, VectorTable
+from memos.infrastructure.vector_table import Coarse, VectorRow, Vectors, VectorTable
 
 _CUBE = """SELECT v.json, h.state, u.recalls, u.last FROM heads h JOIN versions v ON v.id = h.id
            LEFT JOIN usage u ON u.id = h.id """
@@ -283,17 +281,18 @@ class MemVault:
 
     # vectors
 
-    def put_vectors(self, embedder: str, rows: Iterable[tuple[str, int, str, npt.NDArray[Any]]]) -> None:
-        """Keep a vector for each (id, version, around, vector), around: "id:version" of what else it was made of.
-
-        One of a version that is no longer current, or made of a cube that was deleted since, is passed over.
-        Raises InputError for a vector of another length than the embedder's others.
-        """
+    def put_vectors(self, embedder: str, rows: Iterable[VectorRow]) -> None:
+        """Keep what an embedder read; a row of a version that is no longer current, or made of a cube that was deleted
+        since, is passed over. Raises InputError for another width than the embedder's others."""
         self._vectors.put(embedder, rows)
 
     def vectors(self, embedder: str, ids: Iterable[str]) -> dict[str, tuple[int, str, Vectors]]:
         """(version, around, vector) of each of `ids` that has one."""
         return self._vectors.of(embedder, ids)
+
+    def token_vectors(self, embedder: str, ids: Iterable[str]) -> dict[str, Coarse]:
+        """[tokens, width] int8 of each of `ids` that has them."""
+        return self._vectors.tokens(embedder, ids)
 
     # blobs
 

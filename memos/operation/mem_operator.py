@@ -15,13 +15,15 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from memos.cube import MemCube, State
 from memos.errors import InputError
 from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vector_table import VectorRow
 from memos.operation.catalog import Catalog, Mask, Rows, View
 from memos.operation.keyword_index import KeywordIndex, Matches
 from memos.operation.policies.policy import Floats, Signals
@@ -34,20 +36,24 @@ _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 200  # else: rows that each index proposes
 _NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
 _CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
+_COMPARED = 50  # of the best: those whose tokens are compared with the query's
 _LONG = 40  # terms from which a text counts as long as any
 _VIEWS = 8  # whose counts are kept
 
 
 class TextEmbedder(Protocol):
-    """Texts -> unit vectors. `name` changes whenever the vectors would.
+    """Texts -> for each a unit vector, [dim], and one of each token, [tokens, dim] int8. `name` changes whenever the
+    vectors would.
 
-    spans: of each text, where the part begins and ends that counts twice; the rest is its context.
+    spans: of each text, where the part begins and ends that is meant; the rest is its context.
     """
 
     name: str
     dim: int
 
-    def embed(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> np.ndarray: ...
+    def read(
+        self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]: ...
 
 
 @dataclass(frozen=True)
@@ -151,13 +157,12 @@ class MemOperator:
         if not missing:
             return
         wanted = [contexts[row] for row in missing]
-        made = self._embedder.embed([c.text for c in wanted], [c.span for c in wanted])
-        for row, vector in zip(missing, made, strict=True):
+        made = self._embedder.read([c.text for c in wanted], [c.span for c in wanted])
+        kept = []
+        for row, context, (vector, tokens) in zip(missing, wanted, made, strict=True):
             self._vectors.replace(row, vector)
-        kept = [
-            (self._catalog.ids[row], self._catalog.version(self._catalog.ids[row]), context.around, vector)
-            for row, context, vector in zip(missing, wanted, made, strict=True)
-        ]
+            id = self._catalog.ids[row]
+            kept.append(VectorRow(id, self._catalog.version(id), context.around, vector, tokens))
         self._vault.put_vectors(self._embedder.name, kept)
 
     def _context(self, row: int) -> _Context:
@@ -193,12 +198,26 @@ class MemOperator:
                 return []
             query = query[:LONGEST]
             speakers, rest = self._speakers(query, seen)
-            vector = self._embedder.embed([rest])[0]
+            [(vector, tokens)] = self._embedder.read([rest])
             matches = self._words.matches(terms(query, query=True), seen.mask)
             rows, signals = self._signals(vector, matches, speakers, about, seen)
-            scores = np.asarray(score(signals))
-            best = np.lexsort((rows, -scores))[:k]
+            best = _best(score(signals), rows, max(k, _COMPARED))
+            rows, signals = rows[best], signals.at(best, self._compare(tokens, rows[best]))
+            scores = score(signals)
+            best = _best(scores, rows, k)
             return [Found(self._catalog.ids[rows[n]], float(scores[n]), signals.of(n)) for n in best.tolist()]
+
+    def _compare(self, query: np.ndarray, rows: Rows) -> Floats:
+        """[rows]: mean over the query's tokens of the cosine with the nearest token of each memory (Khattab and
+        Zaharia 2020, ColBERT's late interaction, over the embedder's own states)."""
+        stored = self._vault.token_vectors(self._embedder.name, (self._catalog.ids[row] for row in rows))
+        tokens = [stored.get(self._catalog.ids[row], np.zeros((0, self._embedder.dim), np.int8)) for row in rows]
+        ends = np.cumsum([len(of) + 1 for of in tokens])  # one more for each, of length 0: the least there is
+        blank = np.zeros((1, self._embedder.dim), np.int8)
+        every = _directions(np.concatenate([part for of in tokens for part in (of, blank)]))
+        near = every @ _directions(query).T  # [tokens of all, tokens of the query]
+        found: Floats = np.maximum.reduceat(near, np.concatenate([[0], ends[:-1]]), axis=0).mean(1)
+        return found
 
     def in_view(self, view: View) -> tuple[int, int]:
         """How many memories there are in view, and in all."""
@@ -252,8 +271,10 @@ class MemOperator:
         threads[which] = share
         subjects = [catalog.subjects.find(name.casefold()) for name in about]
         length = np.log1p(np.minimum(self._words.lengths[rows], _LONG)) - 2
+        near = self._vectors.compare(vector, rows)
         return rows, Signals(
-            near=self._vectors.compare(vector, rows),
+            near=near,
+            tokens=near,
             words=words[rows],
             around=around,
             thread=threads[catalog.thread[rows]],
@@ -277,3 +298,16 @@ class MemOperator:
                 rows = np.concatenate([rows, at[at >= 0]])
         rows = np.unique(rows)
         return rows[seen.mask[rows]]
+
+
+def _best(scores: npt.NDArray[Any], rows: Rows, k: int) -> Rows:
+    """Places of the k highest scores, best first; among equals the earlier row."""
+    best: Rows = np.lexsort((rows, -np.asarray(scores)))[:k]
+    return best
+
+
+def _directions(coarse: npt.NDArray[np.int8]) -> Floats:
+    """Each row with length 1; one of zeros stays so."""
+    fine = coarse.astype(np.float32)
+    out: Floats = fine / np.maximum(np.linalg.norm(fine, axis=1, keepdims=True), 1e-9)
+    return out

@@ -21,6 +21,7 @@ from memos.errors import Conflict, CorruptBlob, InputError, NotFound, VaultError
 from memos.infrastructure.blob_store import digest
 from memos.infrastructure.database import SCHEMA_VERSION
 from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vector_table import VectorRow
 
 ROOT = Path(__file__).parents[2]
 DAY = datetime(2025, 1, 1, tzinfo=timezone.utc)
@@ -270,8 +271,8 @@ def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
     secret, other = note("the code is 7341-LIMPET"), note()
     for cube in (secret, next_version(secret, "the code is 8812-LIMPET"), other):
         vault.put(cube)
-    vault.put_vectors("mini", [(secret.id, 2, "", np.full(4, 0.123, np.float32))])
-    vault.put_vectors("mini", [(other.id, 1, f"{secret.id}:2", np.full(4, 0.321, np.float32))])
+    vault.put_vectors("mini", [read(secret.id, np.full(4, 0.123), version=2)])
+    vault.put_vectors("mini", [read(other.id, np.full(4, 0.321), around=f"{secret.id}:2")])
     vault.record_use([secret.id], DAY)
     assert b"LIMPET" in bytes_on_disk(vault)
     vault.delete([secret.id])
@@ -349,18 +350,24 @@ def test_a_source_is_not_deleted_from_under_a_derived_cube(vault: MemVault) -> N
 # vectors
 
 
+def read(id: str, vector: np.ndarray, version: int = 1, around: str = "") -> VectorRow:
+    tokens = np.ones((2, vector.shape[-1]), np.int8)
+    return VectorRow(id, version, around, vector.astype(np.float32), tokens)
+
+
 def test_vectors_are_those_of_current_versions(vault: MemVault) -> None:
     edited, plain = note(), note()
     vault.put(edited)
     vault.put(plain)
     rows = {cube.id: np.arange(3, dtype=np.float32) + i for i, cube in enumerate((edited, plain))}
-    vault.put_vectors("mini", [(id, 1, "", vector) for id, vector in rows.items()])
+    vault.put_vectors("mini", [read(id, vector) for id, vector in rows.items()])
     vault.put(next_version(edited, "Ada lives in Rome."))
-    late = [(edited.id, 1, "", np.zeros(3)), ("deleted meanwhile", 1, "", np.zeros(3))]
-    vault.put_vectors("mini", [*late, (plain.id, 1, "deleted:1", np.zeros(3))])
+    late = [read(edited.id, np.zeros(3)), read("deleted meanwhile", np.zeros(3))]
+    vault.put_vectors("mini", [*late, read(plain.id, np.zeros(3), around="deleted:1")])
     [(id, (version, around, vector))] = vault.vectors("mini", rows).items()
     assert (id, version, around, vector.dtype) == (plain.id, 1, "", np.float32)
     np.testing.assert_array_equal(vector, rows[plain.id])
+    np.testing.assert_array_equal(vault.token_vectors("mini", rows)[plain.id], np.ones((2, 3)))
     assert vault.vectors("maxi", rows) == vault.vectors("mini", []) == {}
 
 
@@ -393,9 +400,9 @@ def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
 def test_a_vector_of_another_width_is_refused(vault: MemVault, vector: np.ndarray) -> None:
     cube = note()
     vault.put(cube)
-    vault.put_vectors("mini", [(cube.id, 1, "", np.zeros(3))])
+    vault.put_vectors("mini", [read(cube.id, np.zeros(3))])
     with pytest.raises(InputError, match=cube.id):
-        vault.put_vectors("mini", [(cube.id, 1, "", vector)])
+        vault.put_vectors("mini", [read(cube.id, vector)])
 
 
 # blobs
@@ -641,7 +648,8 @@ def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
             db.execute(f"DROP TRIGGER changes_{name}")
         for name in ("versions_text", "heads_segment", "vectors_around"):
             db.execute(f"DROP INDEX {name}")
-        db.execute("ALTER TABLE vectors DROP COLUMN around")
+        for name in ("around", "tokens"):
+            db.execute(f"ALTER TABLE vectors DROP COLUMN {name}")
         db.execute("PRAGMA user_version = 1")
     db.close()
     with MemVault(kept) as vault:

@@ -32,14 +32,17 @@ class WordEmbedder:
         self.name = name
         self.embedded: list[str] = []
 
-    def embed(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
+    def read(
+        self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         self.embedded += texts
-        parts = [text[begin:end] for text, (begin, end) in zip(texts, spans or [], strict=False)]
-        return self._sums(texts) + (0 if spans is None else self._sums(parts))
+        of = spans or [(0, len(text)) for text in texts]
+        return [self._reading(text, text[begin:end]) for text, (begin, end) in zip(texts, of, strict=True)]
 
-    def _sums(self, texts: Sequence[str]) -> np.ndarray:
-        sums = np.stack([sum(map(self._word, text.lower().split()), np.zeros(self.dim)) for text in texts])
-        return (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
+    def _reading(self, whole: str, part: str) -> tuple[np.ndarray, np.ndarray]:
+        words = np.stack([self._word(word) for word in part.lower().split()])
+        vector = sum(map(self._word, whole.lower().split()), np.zeros(self.dim)) + words.sum(0)
+        return (vector / np.linalg.norm(vector)).astype(np.float32), np.round(words * 30).astype(np.int8)
 
     def _word(self, word: str) -> np.ndarray:
         return np.random.default_rng(zlib.crc32(f"{self.name} {word}".encode())).normal(size=self.dim)

@@ -28,6 +28,9 @@ _MAX_TOKENS = 256  # where the model's folder does not say
 _WAY_OUT = f"set embedder.path to {DEFAULT}, to a folder with config.json and model.safetensors, or to a hub name"
 
 
+Reading = tuple[np.ndarray, np.ndarray]
+
+
 class Embedder:
     """A mean-pooling sentence encoder. `name` is the key of vectors that it made: other weights, other name."""
 
@@ -40,20 +43,28 @@ class Embedder:
         self.name = f"{Path(config.path).name}@{digest[:16]}"
         self.dim = _width(self._folder / "config.json")
 
-    def embed(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> np.ndarray:
-        """[len(texts), dim] float32, each row of length 1, in the order of `texts`.
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
+        read = self.read(texts)
+        return np.stack([vector for vector, _ in read]) if read else np.zeros((0, self.dim), np.float32)
+
+    def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
+        """A reading of each text: its vector, [dim] float32 of length 1, and one of each token, [tokens, dim] int8, of
+        which the direction counts.
 
         spans: of each text, the characters [begin, end) of the part that is meant, the rest being what was said around
-        it. Its vector is then the middle between that of the whole and that of the part, read within the whole.
+        it. The vector is then the middle between that of the whole and that of the part, read within the whole; the
+        tokens are those of the part.
         """
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        of = list(spans) if spans is not None else [(0, len(text)) for text in texts]
+        found: dict[int, Reading] = {}
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            vectors[rows] = self._forward([texts[i] for i in rows], [spans[i] for i in rows] if spans else None)
-        return vectors
+            found |= zip(rows, self._forward([texts[i] for i in rows], [of[i] for i in rows]), strict=True)
+        return [found[i] for i in range(len(texts))]
 
-    def _forward(self, texts: list[str], spans: list[tuple[int, int]] | None) -> np.ndarray:
+    def _forward(self, texts: list[str], spans: list[tuple[int, int]]) -> list[Reading]:
         import torch  # here and not above: see the top of the file
 
         tokenizer, model = self._loaded
@@ -63,20 +74,19 @@ class Embedder:
             truncation=True,
             max_length=self._max_tokens,
             return_tensors="pt",
-            return_offsets_mapping=spans is not None,
+            return_offsets_mapping=True,
         ).to(self._device)
-        offsets = batch.pop("offset_mapping", None)  # [texts, tokens, 2]
+        starts, ends = batch.pop("offset_mapping").unbind(-1)  # [texts, tokens] each; both 0 for special tokens
+        begin, end = torch.tensor(spans, device=self._device).unsqueeze(-1).unbind(1)  # [texts, 1] each
         with torch.inference_mode():
             hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
-        whole = _mean(hidden, batch["attention_mask"])
-        if offsets is not None:
-            begin, end = torch.tensor(spans, device=offsets.device).unsqueeze(-1).unbind(1)  # [texts, 1] each
-            inside = (offsets[..., 0] >= begin) & (offsets[..., 1] <= end) & (offsets[..., 1] > offsets[..., 0])
-            apart = (end.squeeze(-1) - begin.squeeze(-1)) < torch.tensor([len(t) for t in texts], device=end.device)
-            part = _mean(hidden, inside & apart.unsqueeze(-1))  # 0 where there is nothing around it
-            whole = torch.nn.functional.normalize(whole + part, dim=-1)
-        vectors: np.ndarray = whole.cpu().numpy()
-        return vectors
+        inside = (starts >= begin) & (ends <= end) & (ends > starts)
+        among = (end - begin).squeeze(-1) < torch.tensor([len(text) for text in texts], device=self._device)
+        vectors = _mean(hidden, batch["attention_mask"])
+        vectors[among] = torch.nn.functional.normalize((vectors + _mean(hidden, inside))[among], dim=-1)
+        largest = hidden.abs().amax(-1, keepdim=True).clamp(min=1e-9)
+        coarse = (hidden * (127 / largest)).round().to(torch.int8)
+        return [(v.cpu().numpy(), c[at].cpu().numpy()) for v, c, at in zip(vectors, coarse, inside, strict=True)]
 
     @cached_property
     def _max_tokens(self) -> int:

@@ -24,7 +24,8 @@ class MemosPolicy:
         """Meaning and words on one scale, each from 0 to about 1; see RetrievalConfig."""
         r = self._retrieval
         return (
-            signals.near
+            r.near * signals.near
+            + r.tokens * signals.tokens
             + r.words * signals.words
             + r.around * signals.around
             + r.thread * signals.thread

@@ -20,6 +20,8 @@ class Signals:
     """
 
     near: Floats  # cosine of the query and the memory in its context
+    tokens: Floats  # mean cosine of the query's tokens, each with the one of the memory that is nearest to it; `near`
+    # as long as these were not compared
     words: Floats  # share of the query's words in the memory
     around: Floats  # the same of its neighbours in the conversation, the nearer the more
     thread: Floats  # the same of the whole conversation
@@ -28,6 +30,11 @@ class Signals:
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
     age: Floats  # seconds since it was said
+
+    def at(self, candidates: npt.NDArray[np.int64], tokens: Floats) -> Signals:
+        """Those of some candidates, whose tokens were compared."""
+        kept = {f.name: getattr(self, f.name)[candidates] for f in fields(self)}
+        return Signals(**kept | {"tokens": tokens})
 
     def of(self, candidate: int) -> dict[str, float]:
         return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
