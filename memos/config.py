@@ -139,7 +139,7 @@ class SchedulerConfig(Section):
     about_bonus: float = Field(
         0.3, ge=0.0, description="added to the score of a memory whose subject the question names"
     )
-    min_score: float = Field(0.2, description="a memory ranked below this score (bonus included) is not admitted")
+    min_score: float = Field(0.4, description="a memory ranked below this score (bonus included) is not admitted")
     forget_score: float = Field(
         0.6, description="cosine from which a memory can be what `forget …` means; below, nothing is deleted"
     )

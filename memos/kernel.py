@@ -447,11 +447,20 @@ class MemOS:
         return self.lifecycle.history(self._visible(History(id=id), id, user).id)
 
     def search(
-        self, query: str, *, top_k: int | None = None, user: str | None = None, policy: str = "memos"
+        self,
+        query: str,
+        *,
+        top_k: int | None = None,
+        kinds: Iterable[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        user: str | None = None,
+        policy: str = "memos",
     ) -> list[Hit]:
         """The memories that answer the query best among those that the user may see, best first.
 
-        policy: which one ranks. Raises InputError.
+        kinds: of memories (Header.kind); since, until: when they were said, UTC where no zone is given. policy: which
+        one ranks. Raises InputError.
         """
         caller = self._caller(user)
         if top_k is not None and top_k < 1:
@@ -459,7 +468,8 @@ class MemOS:
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=self.reader.about(query))
         self.governance.permit(caller, op)
         score = ranking(policy, self.scheduler.policy.score)
-        return self._find(op.query, op.top_k, self._view(caller), op.about, score)
+        limits = (None if kinds is None else frozenset(kinds), _in_zone(since), _in_zone(until))
+        return self._find(op.query, op.top_k, self._view(caller, *limits), op.about, score)
 
     def memories(self, *, user: str | None = None) -> list[MemCube]:
         """The memories in force that the user may see, as they were said."""
@@ -480,9 +490,9 @@ class MemOS:
         readable = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=LIVE))
         return [c for c in readable if isinstance(c.payload, Text)]
 
-    def _view(self, caller: Namespace) -> View:
-        """What the caller may see."""
-        view = View(caller, partial(self.governance.may_read, caller))
+    def _view(self, caller: Namespace, *limits: Any) -> View:
+        """What the caller may see. limits: see `View`."""
+        view = View(caller, partial(self.governance.may_read, caller), *limits)
         self.governance.narrowed(caller, *self.operator.in_view(view))
         return view
 
@@ -765,6 +775,10 @@ def _fits(wanted: Fact, said: Fact) -> bool:
     """True if a fact with blanks describes another."""
     pairs = ((wanted.subject, said.subject), (wanted.relation, said.relation), (wanted.object, said.object))
     return all(not asked or asked.casefold() == there.casefold() for asked, there in pairs)
+
+
+def _in_zone(when: datetime | None) -> datetime | None:
+    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
 def _now() -> datetime:

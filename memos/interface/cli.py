@@ -1,4 +1,4 @@
-"""The command line: `memos run`, `chat`, `ls`, `show`, and what the other cli_ files add. A thin door.
+"""The command line: `memos run`, `memos chat`, and what the other cli_ files add. A thin door.
 
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from memos.errors import EmptyMemory, InputError, MemosError
+from memos.errors import InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
-from memos.interface.cli_forms import User, Vault, forms, opened
+from memos.interface.cli_forms import User, forms
+from memos.interface.cli_memories import memories
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
-    from memos.cube import MemCube
     from memos.kernel import MemOS, Reply
 
 
@@ -49,6 +49,7 @@ app.add_typer(bench, name="bench")
 app.command()(calibrate)
 app.command()(doctor)
 app.add_typer(forms)
+app.add_typer(memories)
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 
 
@@ -163,59 +164,6 @@ def _used(reply: Reply) -> str:
     every = reply.prompt_tokens + reply.past_tokens
     cost = f"; {reply.prompt_tokens} of {every} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
     return f"  [{'; '.join(parts) or 'no memory used'}{cost if every else ''}]"
-
-
-@app.command("ls")
-def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
-    """List the memories of a vault."""
-    from rich.console import Console
-    from rich.table import Table
-
-    with opened(vault) as kernel:
-        cubes = kernel.cubes(user=user)
-    if not cubes:
-        raise EmptyMemory(
-            f"the vault {vault} holds no memories of {user or 'this user'}; "
-            f"add some with `memos chat` or an ingest step"
-        )
-    table = Table(box=None)
-    for name in ("id", "form", "state", "segment", "recalls", "content"):
-        free = name in ("segment", "content")
-        table.add_column(name, no_wrap=not free, overflow="fold", min_width=12 if name == "content" else None)
-    for cube in cubes:
-        table.add_row(
-            cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
-        )
-    Console().print(table)
-
-
-@app.command()
-def show(
-    id: Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")],
-    vault: Vault = Path("memos-data"),
-    user: User = None,
-) -> None:
-    """Show one memory: what it says or holds, where it comes from, and its life."""
-    with opened(vault) as kernel:
-        cube = kernel.get(id, user=user)
-        events = kernel.history(id, user=user)
-    print(cube.model_dump_json(indent=1))
-    for event in events:
-        what = f"version {event['version']}" if event["event"] == "version" else f"{event['state']}: {event['why']}"
-        print(f"{event['at']}  {what}")
-
-
-def _content(cube: MemCube) -> str:
-    from memos.cube import Blob, Turn
-    from memos.interface.report import size
-
-    match cube.payload:
-        case Blob(bytes=n):
-            return f"{size(n)} from {len(cube.sources)} memories"
-        case Turn(question=question, answer=answer):
-            return f"{question} | {answer}"
-        case _:
-            return cube.text
 
 
 def main() -> None:

@@ -1,0 +1,98 @@
+"""`memos ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know no ranking."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.errors import EmptyMemory
+from memos.interface.cli_forms import User, Vault, opened
+
+if TYPE_CHECKING:
+    from memos.cube import MemCube
+
+memories = typer.Typer()
+
+
+@memories.command("ls")
+def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
+    """List the memories of a vault."""
+    from rich.console import Console
+    from rich.table import Table
+
+    with opened(vault) as kernel:
+        cubes = kernel.cubes(user=user)
+    if not cubes:
+        raise EmptyMemory(
+            f"the vault {vault} holds no memories of {user or 'this user'}; "
+            f"add some with `memos chat` or an ingest step"
+        )
+    table = Table(box=None)
+    for name in ("id", "form", "state", "segment", "recalls", "content"):
+        free = name in ("segment", "content")
+        table.add_column(name, no_wrap=not free, overflow="fold", min_width=12 if name == "content" else None)
+    for cube in cubes:
+        table.add_row(
+            cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
+        )
+    Console().print(table)
+
+
+@memories.command()
+def show(
+    id: Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")],
+    vault: Vault = Path("memos-data"),
+    user: User = None,
+) -> None:
+    """Show one memory: what it says or holds, where it comes from, and its life."""
+    with opened(vault) as kernel:
+        cube = kernel.get(id, user=user)
+        events = kernel.history(id, user=user)
+    print(cube.model_dump_json(indent=1))
+    for event in events:
+        what = f"version {event['version']}" if event["event"] == "version" else f"{event['state']}: {event['why']}"
+        print(f"{event['at']}  {what}")
+
+
+@memories.command()
+def search(
+    query: Annotated[str, typer.Argument(help="what to look for")],
+    vault: Vault = Path("memos-data"),
+    user: User = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="most memories; default: scheduler.top_k")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="fact, event, ...; may be given again")] = None,
+    since: Annotated[datetime | None, typer.Option(help="said at this time or later (UTC)")] = None,
+    until: Annotated[datetime | None, typer.Option(help="said at this time or before (UTC)")] = None,
+    policy: Annotated[str, typer.Option(help="what ranks")] = "memos",
+    explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+) -> None:
+    """Find memories, the best first."""
+    with opened(vault) as kernel:
+        hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
+    for hit in hits:
+        if as_json:
+            print(json.dumps({"id": hit.cube.id, "memory": hit.cube.text, "score": hit.score, "why": hit.why}))
+            continue
+        print(f"{hit.score:6.3f}  {hit.cube.id}  {hit.cube.text}")
+        if explain:
+            print("        " + ", ".join(f"{name} {value:g}" for name, value in hit.why.items() if value))
+    if not hits and not as_json:
+        print(f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is")
+
+
+def _content(cube: MemCube) -> str:
+    from memos.cube import Blob, Turn
+    from memos.interface.report import size
+
+    match cube.payload:
+        case Blob(bytes=n):
+            return f"{size(n)} from {len(cube.sources)} memories"
+        case Turn(question=question, answer=answer):
+            return f"{question} | {answer}"
+        case _:
+            return cube.text
