@@ -311,12 +311,19 @@ class MemOS:
         """What the request will see: permitted, then found, then chosen under the budgets."""
         if via == "none":
             return Admission()
-        view = self._view(caller)
-        found = self._find(op.question, self.config.scheduler.top_k, view, op.about)
-        texts = self.vault.at(self.operator.group_of([hit.cube.id for hit in found], view))
-        made = self.governance.visible(caller, self.vault.derived(*(c.id for c in texts)))
+        found = self._find(op.question, self.config.scheduler.top_k, self._view(caller), op.about)
+        return self.decide(op, found, caller, via, adapters)
+
+    def decide(
+        self, op: Recall, found: Sequence[Hit], caller: Namespace, via: Via = "auto", adapters: bool = True
+    ) -> Admission:
+        """What of the memories found the request sees, with their topic groups, and in which form."""
+        hits = [(hit.cube, hit.score) for hit in found]
+        near = self.scheduler.looked_at(hits, self.vault.derived(*(hit.cube.id for hit in found)))
+        texts = self.vault.at(self.operator.group_of(near, View(caller, partial(self.governance.may_read, caller))))
+        made = self.governance.visible(caller, self.vault.derived(*(c.id for c in texts)), seen=texts)
         return self.scheduler.admit(
-            [(hit.cube, hit.score) for hit in found],
+            hits,
             op.about,
             self._segments(texts),
             self._standing_in(made, via, adapters),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -14,13 +15,26 @@ from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose
 from memos.bench.kv_io import bench_kv_io
+from memos.bench.locomo import bench_locomo
+from memos.bench.scheduler import bench_scheduler
+from memos.bench.search import bench_search
 from memos.bench.ttft import bench_ttft
 from memos.config import DistilConfig, ModelConfig
+from memos.errors import InputError
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.teach import least_share
 from memos.interface.mem_reader import MemReader
-from memos.interface.report import adapters_table, choice_table, kv_io_table, levels_table, scores_table, ttft_table
+from memos.interface.report import (
+    adapters_table,
+    choice_table,
+    kv_io_table,
+    levels_table,
+    locomo_table,
+    rows_table,
+    scores_table,
+    ttft_table,
+)
 
 SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
 
@@ -142,3 +156,73 @@ def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path:
     with opened() as kernel:
         assert kernel.serving.costs.model_dump() == card["costs"]
         assert kernel.serving.levels()[0].model_dump() == card["chosen"]
+
+
+DIALOGUE = [
+    {
+        "sample_id": "talk-1",
+        "conversation": {
+            "speaker_a": "Ann",
+            "speaker_b": "Bob",
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": "D1:1", "text": "Hi Bob, what did you do at the weekend?"},
+                {
+                    "speaker": "Bob",
+                    "dia_id": "D1:2",
+                    "text": "We sailed to the island.",
+                    "blip_caption": "a boat",
+                },
+                {"speaker": "Ann", "dia_id": "D1:3", "text": "I stayed at home and baked bread."},
+            ],
+            "session_2_date_time": "12:06 am on 1 June, 2023",
+            "session_2": [{"speaker": "Ann", "dia_id": "D2:1", "text": "My cat is called Miso."}],
+            "session_3_date_time": "12:06 am on 2 June, 2023",
+        },
+        "qa": [
+            {"question": "Where did Bob sail to?", "evidence": ["D1:2"], "category": 4, "answer": "an island"},
+            {"question": "What is Ann's pet?", "evidence": ["D2:1; D:1:03"], "category": 1, "answer": "a cat"},
+            {"question": "Why?", "evidence": ["D9:9"], "category": 3, "answer": "nobody knows"},
+        ],
+    }
+]
+
+
+def test_evidence_is_searched_for_by_each_policy(tmp_path: Path) -> None:
+    file = tmp_path / "talks.json"
+    file.write_text(json.dumps(DIALOGUE))
+    show = Shown()
+    report = bench_locomo(file, ["memos", "recency"], show) | SURROUNDED
+    ours, latest = report["rows"]
+    assert (report["turns"], ours["questions"]) == (4, 2)
+    assert ours["recall@1"] == 0.75 and ours["recall@5"] == ours["mrr"] == 1  # one of two turns fits one place
+    assert ours["by_category"]["multi-hop"]["recall@1"] == 0.5
+    assert latest["mrr"] == pytest.approx((1 / 3 + 1) / 2)  # Bob's turn is the third from the end, the cat's the last
+    assert ours["ndcg@10"] > latest["ndcg@10"]
+    assert show.seen[-1] == ("recency", 1, 1)
+    assert locomo_table(report).row_count == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "cannot be read"), ("{", "not of LoCoMo's form"), ("[{}]", "not of LoCoMo's form"), ("[]", "no question")],
+)
+def test_what_is_no_file_of_dialogues_is_refused(tmp_path: Path, content: str | None, says: str) -> None:
+    file = tmp_path / "talks.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(InputError, match=says):
+        bench_locomo(file, ["memos"], Shown())
+
+
+def test_a_search_is_timed_beside_its_embedding_and_held_against_an_exact_one() -> None:
+    report = bench_search([400], 5, 0, Shown()) | SURROUNDED | {"bench": "search"}
+    assert [row["readable"] for row in report["rows"]] == [1.0, 0.1, 0.001]
+    assert all(0 < row["ms_p50"] <= row["ms_p95"] and row["of_exact"] == 1 for row in report["rows"])
+    assert rows_table(report).row_count == 3
+
+
+def test_decisions_are_timed_warm_and_cold() -> None:
+    report = bench_scheduler([300], "memos-small", 20, 0, Shown())
+    assert 0 < report["decision_ms_p50"] <= report["decision_ms_p95"] and report["cold_ms_p50"] > 0
+    assert sum(report["forms"].values()) == 60 and set(report["forms"]) <= {"plaintext", "activation", "parametric"}

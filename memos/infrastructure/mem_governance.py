@@ -66,9 +66,9 @@ class MemGovernance:
         except NotFound:  # deleted since the cube was listed, and the cube with it
             return False
 
-    def visible(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
-        """Those that `caller` may read, in the order given; not audited."""
-        known: dict[str, bool] = {}
+    def visible(self, caller: Namespace, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
+        """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
+        known = {cube.id: True for cube in seen}
         return [cube for cube in cubes if self._may_read(caller, cube, known)]
 
     def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:

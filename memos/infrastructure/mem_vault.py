@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -431,8 +432,16 @@ def _names_missing(cube: MemCube, source: Source) -> str:
 
 def _cube(row: Iterable[Any]) -> MemCube:
     content, state, recalls, last = row
-    usage = Usage(recalls=recalls, last_recalled=datetime.fromisoformat(last)) if recalls else Usage()
-    return MemCube.model_validate_json(content).model_copy(update={"state": State(state), "usage": usage})
+    cube = _parsed(content)
+    if recalls:
+        usage = Usage(recalls=recalls, last_recalled=datetime.fromisoformat(last))
+        return cube.model_copy(update={"state": State(state), "usage": usage})
+    return cube if state == cube.state else cube.model_copy(update={"state": State(state)})
+
+
+@lru_cache(maxsize=1 << 13)  # the cubes of busy topic groups are read with every request
+def _parsed(content: str) -> MemCube:
+    return MemCube.model_validate_json(content)
 
 
 def _in_order(rows: list[tuple[Any, ...]]) -> list[MemCube]:

@@ -174,6 +174,42 @@ def bench_locomo(
     _print(locomo_table(report))
 
 
+@bench.command("search")
+def bench_search(
+    json: Json = None,
+    cubes: Annotated[list[int] | None, typer.Option("--cubes", min=100, help="memories; may be given again")] = None,
+    queries: Annotated[int, typer.Option(min=2, help="of each user")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """How long a search takes beside the embedding of its query, and how exact it is, by the number of memories."""
+    from memos.bench import write_report
+    from memos.bench.search import bench_search as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        report = write_report("search", seed, "cpu", measure(cubes or [100_000], queries, seed, show), json)
+    _print(rows_table(report))
+
+
+@bench.command("scheduler")
+def bench_scheduler(
+    json: Json = None,
+    cubes: Annotated[list[int] | None, typer.Option("--cubes", min=100, help="memories; may be given again")] = None,
+    requests: Annotated[int, typer.Option(min=2, help="decisions that are timed")] = 500,
+    model: Model = "memos-small",
+    seed: Seed = 0,
+) -> None:
+    """How long it takes to decide what a request sees, by the number of memories."""
+    from memos.bench import write_report
+    from memos.bench.scheduler import bench_scheduler as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(cubes or [100_000], model, requests, seed, show)
+        report = write_report("scheduler", seed, "cpu", figures, json)
+    _print(rows_table(report))
+
+
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,

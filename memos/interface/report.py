@@ -196,3 +196,12 @@ def locomo_table(report: dict[str, Any]) -> Table:
         cells += [f"{row['by_category'][name]['recall@10']:.3f}" for name in categories]
         table.add_row(row["policy"], *cells, f"{row['ms_per_query']:.1f}")
     return table
+
+
+def rows_table(report: dict[str, Any]) -> Table:
+    """The rows of a benchmark as they are."""
+    shown = [name for name, value in report["rows"][0].items() if isinstance(value, (int, float, str))]
+    table = _table(f"{report['bench']} on {report['device']}", *shown)
+    for row in report["rows"]:
+        table.add_row(*(f"{v:,.3f}" if isinstance(v := row[name], float) else f"{v:,}" for name in shown))
+    return table

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -73,6 +73,7 @@ class Catalog:
         self._thread, self._before, self._after = (Column(np.int64) for _ in range(3))
         self._threads: dict[Hashable, int] = {}
         self._members: list[list[tuple[tuple[datetime, str], int]]] = []  # of each thread, in order
+        self._groups: list[list[int]] = []  # rows of each subject
         self._verdicts: dict[Hashable, list[bool]] = {}
 
     def __len__(self) -> int:
@@ -146,7 +147,10 @@ class Catalog:
         self._scope.append(scope)
         self._kind.append(self.kinds.of(header.kind))
         self._speaker.append(self.speakers.of(header.speaker.casefold()))
-        self._subject.append(self.subjects.of(header.segment.casefold()))
+        self._subject.append(subject := self.subjects.of(header.segment.casefold()))
+        if subject == len(self._groups):
+            self._groups.append([])
+        self._groups[subject].append(row)
         self._said.append((header.said or header.created).timestamp())
         self._enter(row, (scope, header.thread) if header.thread else None, cube.order)
         return row
@@ -218,6 +222,7 @@ class Catalog:
         """The rows that these lead to; -1 stays -1."""
         return np.where(rows >= 0, to[rows], -1)
 
-    def in_subject(self, rows: Sequence[int]) -> Rows:
+    def in_groups(self, rows: Iterable[int]) -> Rows:
         """All rows of the topic groups of these rows."""
-        return np.flatnonzero(np.isin(self.subject, np.unique(self.subject[list(rows)])) & self._alive.all)
+        groups = dict.fromkeys(self.subject[list(rows)].tolist())
+        return np.array([row for group in groups for row in self._groups[group]], np.int64)

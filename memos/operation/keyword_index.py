@@ -41,17 +41,19 @@ class Matches:
         groups: [entries], the group of each entry. lengths: of each group that may occur, in terms; total: how many
         groups there are, and mean: their mean length.
         """
-        key, inverse = np.unique(groups * self.terms + self.term, return_inverse=True)
-        count = np.bincount(inverse, self.count)
-        group, term = np.divmod(key, self.terms)
+        key = self.term * len(lengths) + groups
+        order = np.argsort(key, kind="stable")  # nearly in order already, which this kind of sort makes use of
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        if not len(first):
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        count = np.add.reduceat(self.count[order], first)
+        term, group = np.divmod(key[order][first], len(lengths))
         found = np.bincount(term, minlength=self.terms)
         weight = np.log1p((total - found + 0.5) / (found + 0.5))
         norm = K1 * (1 - B + B * lengths[group] / max(mean, 1e-9))
-        part = weight[term] * count / (count + norm)
-        start = np.flatnonzero(np.diff(group, prepend=-1))
-        if not len(start):
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        return group[start], (np.add.reduceat(part, start) / max(weight.sum(), 1e-9)).astype(np.float32)
+        scores = np.bincount(group, weight[term] * count / (count + norm)) / max(weight.sum(), 1e-9)
+        there = np.flatnonzero(scores)
+        return there, scores[there].astype(np.float32)
 
 
 class KeywordIndex:

@@ -33,7 +33,7 @@ from memos.operation.words import terms
 
 LONGEST = 20_000  # characters of a query that are looked at
 _ALL = 2048  # so few allowed rows are all candidates
-_BEST = 200  # else: rows that each index proposes
+_BEST = 100  # else: rows that each index proposes
 _NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
 _CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
 _COMPARED = 50  # of the best: those whose tokens are compared with the query's
@@ -228,7 +228,7 @@ class MemOperator:
     def group_of(self, ids: Iterable[str], view: View) -> list[str]:
         """The memories in view of the same topic groups as these."""
         with self._lock:
-            rows = self._catalog.in_subject([self._catalog.row(id) for id in ids if id in self._catalog])
+            rows = self._catalog.in_groups([self._catalog.row(id) for id in ids if id in self._catalog])
             return [self._catalog.ids[row] for row in rows[self._look(view).mask[rows]].tolist()]
 
     def _look(self, view: View) -> _Seen:
@@ -309,5 +309,5 @@ def _best(scores: npt.NDArray[Any], rows: Rows, k: int) -> Rows:
 def _directions(coarse: npt.NDArray[np.int8]) -> Floats:
     """Each row with length 1; one of zeros stays so."""
     fine = coarse.astype(np.float32)
-    out: Floats = fine / np.maximum(np.linalg.norm(fine, axis=1, keepdims=True), 1e-9)
-    return out
+    fine /= np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)[:, None]
+    return fine

@@ -195,6 +195,14 @@ class MemScheduler:
         inside = tuple(cube for source, cube in every.items() if source in known)
         return Admission(tuple(admitted), tuple(kvs), adapters, inside)
 
+    def looked_at(self, hits: Sequence[tuple[MemCube, float]], derived: Sequence[MemCube]) -> list[str]:
+        """Those of the hits whose topic groups may be admitted: of as many groups as there is room for, and those that
+        an adapter of `derived` knows, which may answer instead. Only these groups are read."""
+        ranked = [cube for cube, _ in self.policy.rank(hits)]
+        keys = list(dict.fromkeys(cube.header.segment.casefold() for cube in ranked))[: self.config.segments]
+        known = {source.id for d in derived if d.form is Form.PARAMETRIC for source in d.sources}
+        return [cube.id for cube in ranked if cube.header.segment.casefold() in keys or cube.id in known]
+
     def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
         """The groups of the best-ranked memories, best first."""
         home = {cube.id: segment for segment in segments for cube in segment.cubes}
