@@ -166,6 +166,8 @@ class MemOS:
         return MemOperator(self.vault, Embedder(self.config.embedder), LIVE, self.config.retrieval.exact_ms)
 
     def close(self) -> None:
+        if "operator" in self.__dict__:
+            self.operator.close()
         self.vault.close()
 
     def __enter__(self) -> MemOS:
@@ -415,7 +417,7 @@ class MemOS:
                     known[content] = self.lifecycle.edit(cube.id, payload)
                 kept[cube.id] = None
         self._release()
-        self.operator.refresh()
+        self.operator.refresh_soon()
         return self.vault.at(kept)
 
     def _supersede(self, by: MemCube) -> None:
@@ -437,7 +439,7 @@ class MemOS:
         statement = self.reader.statement(text, speaker=cube.header.speaker)
         payload = Text(text=statement.text, facts=statement.facts, probes=_text(cube).probes)
         edited = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
-        self.operator.refresh()
+        self.operator.refresh_soon()
         self._release()
         return edited
 
@@ -445,7 +447,7 @@ class MemOS:
         """Remove a cube with every form made from it; returns the ids that are gone."""
         cube = self._visible(Delete(id=id), id, user)
         gone = self.lifecycle.delete(cube.id)
-        self.operator.refresh()
+        self.operator.refresh_soon()
         self._release()
         return gone
 

@@ -9,10 +9,12 @@ embedder's name, so that a restart embeds nothing.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, Protocol
@@ -21,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.cube import MemCube, State
-from memos.errors import InputError
+from memos.errors import InputError, MemosError
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
 from memos.operation.catalog import Catalog, Mask, Rows, View
@@ -31,6 +33,7 @@ from memos.operation.policies.rankings import Score, plain_rag
 from memos.operation.vector_index import VectorIndex
 from memos.operation.words import terms
 
+log = logging.getLogger("memos")
 LONGEST = 20_000  # characters of a query that are looked at
 _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 100  # else: rows that each index proposes
@@ -94,7 +97,9 @@ class MemOperator:
     ) -> None:
         """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer."""
         self._vault, self._embedder, self._states, self._exact_ms = vault, embedder, tuple(states), exact_ms
-        self._lock = threading.RLock()
+        self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
+        self._worker: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -105,6 +110,28 @@ class MemOperator:
         self._read = 0  # the vault's last change that is in here
 
     # keeping up with the vault
+
+    def refresh_soon(self) -> None:
+        """Read what changed in the background: whoever writes does not wait for the embedder. A search that comes
+        before it is done waits for the rest, so that what was written is found."""
+        with self._lock_of_worker:
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, "memos-index")
+            if self._pending is None or self._pending.done():
+                self._pending = self._worker.submit(self._try_refresh)
+
+    def _try_refresh(self) -> None:
+        try:
+            self.refresh()
+        except MemosError as error:  # the next search meets it again, and tells who asked
+            log.debug("indexing is put off: %s", error)
+
+    def close(self) -> None:
+        """Wait for what goes on in the background."""
+        with self._lock_of_worker:
+            if self._worker is not None:
+                self._worker.shutdown()
+                self._worker = None
 
     def refresh(self) -> None:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from memos.cube import Form, Header, MemCube, Namespace, Rights, State, Text
-from memos.errors import InputError
+from memos.errors import HostError, InputError
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.catalog import View
 from memos.operation.mem_operator import Found, MemOperator
@@ -149,6 +151,39 @@ def test_another_embedder_makes_vectors_of_its_own(vault: MemVault, embedder: Wo
     other = WordEmbedder("words@2")
     assert ids(MemOperator(vault, other).search("tea", 1, ALL)) == ["a"]
     assert other.embedded == ["ann drinks tea", "tea"]
+
+
+def test_a_writer_does_not_wait_and_a_search_does(vault: MemVault, embedder: WordEmbedder) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(WordEmbedder):
+        def read(self, *args: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            begun.set()
+            assert go_on.wait(10)
+            return super().read(*args)
+
+    operator = MemOperator(vault, Slow(), LIVE)
+    keep(vault, cube("a", "ann drinks tea"))
+    operator.refresh_soon()
+    assert begun.wait(10)
+    keep(vault, cube("b", "tea tea tea"))
+    operator.refresh_soon()
+    go_on.set()
+    assert sorted(ids(operator.search("tea", 2, ALL))) == ["a", "b"]
+    operator.close()
+
+
+def test_what_fails_in_the_background_is_told_to_who_searches(vault: MemVault) -> None:
+    class Broken(WordEmbedder):
+        def read(self, *args: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            raise HostError("no embedder today")
+
+    operator = MemOperator(vault, Broken(), LIVE)
+    keep(vault, cube("a", "tea"))
+    operator.refresh_soon()
+    operator.close()
+    with pytest.raises(HostError, match="today"):
+        operator.search("tea", 1, ALL)
 
 
 def test_many_holes_are_closed(vault: MemVault, operator: MemOperator) -> None:
