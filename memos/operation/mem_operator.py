@@ -133,6 +133,14 @@ class MemOperator:
                 self._worker.shutdown()
                 self._worker = None
 
+    def settle(self) -> None:
+        """Wait until nothing goes on in the background: searches are as fast as they get."""
+        with self._lock_of_worker:
+            pending = self._pending
+        if pending is not None:
+            pending.result()
+        self._vectors.settle()
+
     def refresh(self) -> None:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""
         with self._lock:

@@ -6,7 +6,10 @@ proposes rows, and they are compared exactly.
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import faiss as _faiss
@@ -30,6 +33,8 @@ class VectorIndex:
         self._dim, self._exact_ms = dim, exact_ms
         self._vectors = Column(np.float32, dim)
         self._graph: Any = None
+        self._building: Future[tuple[Any, int]] | None = None
+        self._since: list[int] = []  # rows that got a vector since the building began
         self._row_of = Column(np.int64)  # of each node of the graph; a row that got a new vector has two
         self._row_ms: float | None = None
 
@@ -49,6 +54,8 @@ class VectorIndex:
         if self._graph is not None:
             self._graph.add(self._vectors.all[row : row + 1])
             self._row_of.append(row)
+        elif self._building is not None:
+            self._since.append(row)
 
     def compare(self, query: Floats, rows: Rows) -> Floats:
         """[rows]: inner product of `query` with each."""
@@ -59,7 +66,7 @@ class VectorIndex:
         """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
         rows = np.flatnonzero(allowed)
         if len(rows) > k:
-            if self._is_quick(len(rows)):
+            if self._is_quick(len(rows)) or not self._has_graph():
                 rows = rows[_best(self._scan(query, rows), k)]
             else:
                 rows = self._propose(query, 2 * k, allowed)
@@ -87,9 +94,6 @@ class VectorIndex:
         return rows * self._row_ms <= self._exact_ms
 
     def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
-        if self._graph is None:
-            self.build()
-        assert self._graph is not None
         nodes = np.packbits(allowed[self._row_of.all], bitorder="little")
         only = faiss.IDSelectorBitmap(nodes)  # a name of its own: faiss keeps no more than a pointer to it
         looked_at = int(max(_SEARCH, k) / max(0.1, allowed.mean()))  # the fewer are allowed, the more it takes
@@ -97,15 +101,36 @@ class VectorIndex:
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
         return np.unique(self._row_of.all[found[0][found[0] >= 0]])
 
-    def build(self) -> None:
-        """The graph over all rows: about a tenth of a millisecond for each."""
-        graph = faiss.IndexHNSWFlat(self._dim, _LINKS, faiss.METRIC_INNER_PRODUCT)
+    def _has_graph(self) -> bool:
+        """The graph is built in the background, about a tenth of a millisecond for each row; until then rows are
+        compared one by one."""
+        if self._graph is None and self._building is None:
+            self._building, self._since = Future(), []
+            work = partial(_build, self._building, self._vectors.all)
+            threading.Thread(target=work, name="memos-graph", daemon=True).start()
+        if self._building is not None and self._building.done():
+            self._graph, rows = self._building.result()
+            self._building, self._row_of = None, Column(np.int64)
+            for row in range(rows):
+                self._row_of.append(row)
+            for row in self._since:
+                self._into_graph(row)
+        return self._graph is not None
+
+    def settle(self) -> None:
+        """Wait for a graph that is being built."""
+        if self._building is not None:
+            self._building.result()
+
+
+def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
+    try:
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = _BUILD
-        graph.add(self._vectors.all)
-        self._row_of = Column(np.int64)
-        for row in range(len(self._vectors)):
-            self._row_of.append(row)
-        self._graph = graph
+        graph.add(vectors)
+        done.set_result((graph, len(vectors)))
+    except BaseException as error:  # whatever it was: the next search must hear of it, as no one else listens
+        done.set_exception(error)
 
 
 def _best(scores: Floats, k: int) -> npt.NDArray[np.int64]:

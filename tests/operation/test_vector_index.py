@@ -21,6 +21,8 @@ def index_of(vectors: np.ndarray, exact_ms: float = EXACT) -> VectorIndex:
     index = VectorIndex(vectors.shape[1], exact_ms)
     for vector in vectors:
         index.append(vector)
+    index.nearest(vectors[0], 1, np.ones(len(vectors), bool))  # sees that a graph is needed
+    index.settle()
     return index
 
 
@@ -62,3 +64,17 @@ def test_a_row_that_got_another_vector_is_found_by_it() -> None:
 
 def test_nothing_allowed_is_nothing_found() -> None:
     assert index_of(units(5)).nearest(units(1)[0], 3, np.zeros(5, bool)).tolist() == []
+
+
+def test_until_the_graph_is_there_each_row_is_compared_and_none_is_lost() -> None:
+    vectors, late = units(6000), units(2, seed=5)
+    index, everything = VectorIndex(16, GRAPH), np.ones(6001, bool)
+    for vector in vectors:
+        index.append(vector)
+    assert index.nearest(vectors[9], 1, everything[:6000]).tolist() == [9]  # begins to build
+    index.append(late[0])
+    index.replace(3, late[1])
+    index.settle()
+    assert index.nearest(late[0], 1, everything).tolist() == [6000]
+    assert index.nearest(late[1], 1, everything).tolist() == [3]
+    assert 3 not in index.nearest(vectors[3], 3, everything)
