@@ -42,6 +42,7 @@ _CONTEXT = 1000  # characters of a text and its neighbours that are embedded tog
 _COMPARED = 50  # of the best: those whose tokens are compared with the query's
 _LONG = 40  # terms from which a text counts as long as any
 _VIEWS = 8  # whose counts are kept
+_AT_ONCE = 128  # texts that are embedded before they are kept
 
 
 class TextEmbedder(Protocol):
@@ -100,6 +101,7 @@ class MemOperator:
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
+        self._closing = False
         self._clear()
 
     def _clear(self) -> None:
@@ -107,6 +109,7 @@ class MemOperator:
         self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
         self._texts: list[str] = []  # of each row, for its neighbours' contexts
         self._seen: dict[View, _Seen] = {}
+        self._unread = set[int]()  # rows without a vector that is known to hold
         self._read = 0  # the vault's last change that is in here
 
     # keeping up with the vault
@@ -127,7 +130,9 @@ class MemOperator:
             log.debug("indexing is put off: %s", error)
 
     def close(self) -> None:
-        """Wait for what goes on in the background."""
+        """Wait for what goes on in the background, no longer than it takes to keep what is being embedded: the rest is
+        embedded when the vault is opened the next time."""
+        self._closing = True
         with self._lock_of_worker:
             if self._worker is not None:
                 self._worker.shutdown()
@@ -150,14 +155,13 @@ class MemOperator:
                 self._clear()
             read = self._vault.last_change()
             changed, gone = self._vault.changed_since(self._read, self._states)
-            unsure: set[int] = set()
+            self._seen.clear()
             for id in (*gone, *self._vault.deleted_since(self._read, self._catalog.living)):
-                unsure |= self._drop(id)
+                self._unread |= self._drop(id)
             for cube in sorted(changed, key=lambda cube: cube.order):
                 if cube.text and self._catalog.version(cube.id) < cube.version:
-                    unsure |= self._drop(cube.id) | self._add(cube)
-            self._embed([row for row in sorted(unsure) if self._catalog.lives(row)])
-            self._seen.clear()
+                    self._unread |= self._drop(cube.id) | self._add(cube)
+            self._embed()
             self._read = read
 
     def _add(self, cube: MemCube) -> set[int]:
@@ -177,8 +181,13 @@ class MemOperator:
         self._catalog.drop(id)
         return near
 
-    def _embed(self, rows: Sequence[int]) -> None:
-        """A vector for each of these: the vault's, if it is of this version in this context, or a new one."""
+    def _embed(self) -> None:
+        """A vector for each row that has none: the vault's, if it is of this version in this context, or a new one.
+
+        Cut short, it goes on from there the next time.
+        """
+        self._unread = {row for row in self._unread if self._catalog.lives(row)}
+        rows = sorted(self._unread)
         contexts = {row: self._context(row) for row in rows}
         ids = [self._catalog.ids[row] for row in rows]
         stored = self._vault.vectors(self._embedder.name, ids)
@@ -189,16 +198,22 @@ class MemOperator:
                 missing.append(row)
             else:
                 self._vectors.replace(row, vector)
-        if not missing:
-            return
-        wanted = [contexts[row] for row in missing]
-        made = self._embedder.read([c.text for c in wanted], [c.span for c in wanted])
-        kept = []
-        for row, context, (vector, tokens) in zip(missing, wanted, made, strict=True):
-            self._vectors.replace(row, vector)
-            id = self._catalog.ids[row]
-            kept.append(VectorRow(id, self._catalog.version(id), context.around, vector, tokens))
-        self._vault.put_vectors(self._embedder.name, kept)
+                self._unread.discard(row)
+        for start in range(0, len(missing), _AT_ONCE):
+            if self._closing:
+                return
+            part = missing[start : start + _AT_ONCE]
+            wanted = [contexts[row] for row in part]
+            made = self._embedder.read([c.text for c in wanted], [c.span for c in wanted])
+            kept = []
+            for row, context, (vector, tokens) in zip(part, wanted, made, strict=True):
+                self._vectors.replace(row, vector)
+                id = self._catalog.ids[row]
+                kept.append(VectorRow(id, self._catalog.version(id), context.around, vector, tokens))
+            self._vault.put_vectors(self._embedder.name, kept)
+            self._unread.difference_update(part)
+            if len(missing) > _AT_ONCE:
+                log.info("indexed %d of %d memories", start + len(part), len(missing))
 
     def _context(self, row: int) -> _Context:
         before, after = self._catalog.around(row)

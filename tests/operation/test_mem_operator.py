@@ -175,15 +175,37 @@ def test_a_writer_does_not_wait_and_a_search_does(vault: MemVault, embedder: Wor
 
 def test_what_fails_in_the_background_is_told_to_who_searches(vault: MemVault) -> None:
     class Broken(WordEmbedder):
-        def read(self, *args: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-            raise HostError("no embedder today")
+        works = False
 
-    operator = MemOperator(vault, Broken(), LIVE)
+        def read(self, *args: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            if not self.works:
+                raise HostError("no embedder today")
+            return super().read(*args)
+
+    embedder = Broken()
+    operator = MemOperator(vault, embedder, LIVE)
     keep(vault, cube("a", "tea"))
     operator.refresh_soon()
-    operator.close()
+    operator.settle()
     with pytest.raises(HostError, match="today"):
         operator.search("tea", 1, ALL)
+    embedder.works = True
+    assert operator.search("tea", 1, ALL)[0].why["near"] == pytest.approx(1, abs=1e-3)
+
+
+def test_embedding_that_is_cut_short_goes_on_from_there(vault: MemVault, embedder: WordEmbedder) -> None:
+    class CutShort(WordEmbedder):
+        def read(self, texts: Sequence[str], *spans: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            if self.embedded:
+                raise KeyboardInterrupt
+            return super().read(texts, *spans)
+
+    keep(vault, *(cube(f"c{i}", f"thing {i}") for i in range(300)))
+    first = CutShort()
+    with pytest.raises(KeyboardInterrupt):
+        MemOperator(vault, first, LIVE).refresh()
+    MemOperator(vault, embedder, LIVE).refresh()
+    assert first.embedded and len(first.embedded) + len(embedder.embedded) == 300
 
 
 def test_many_holes_are_closed(vault: MemVault, operator: MemOperator) -> None:
