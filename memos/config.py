@@ -116,6 +116,8 @@ class RetrievalConfig(Section):
     around: float = Field(1.0, ge=0, description="of the query's words in what was said just before and after it")
     thread: float = Field(0.7, ge=0, description="of the query's words in the conversation that it was said in")
     speaker: float = Field(0.09, ge=0, description="where the query names the one who said it")
+    linked: float = Field(0.2, ge=0, description="over the number of facts between it and what the query is about")
+    hops: int = Field(2, ge=0, description="most facts on that way")
     question: float = Field(0.075, ge=0, description="taken off where the memory asks something itself")
     length: float = Field(0.05, ge=0, description="of the logarithm of its length: longer ones say more")
     exact_ms: float = Field(

@@ -163,7 +163,8 @@ class MemOS:
     def operator(self) -> MemOperator:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
 
-        return MemOperator(self.vault, Embedder(self.config.embedder), LIVE, self.config.retrieval.exact_ms)
+        retrieval = self.config.retrieval
+        return MemOperator(self.vault, Embedder(self.config.embedder), LIVE, retrieval.exact_ms, retrieval.hops)
 
     def close(self) -> None:
         if "operator" in self.__dict__:

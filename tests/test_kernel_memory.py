@@ -317,3 +317,19 @@ def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube
         assert reopened.jobs("running") == []
+
+
+def test_a_fact_leads_to_the_next(tmp_path: Path) -> None:
+    said = (
+        "Mira's sister is Eva.",
+        "Eva lives in Oslo.",
+        "Tom lives in Rome.",
+        "Kim lives in Paris.",
+        "Tom has a dog.",
+    )
+    with MemOS(vault=tmp_path / "linked") as kernel:
+        for text in said:
+            kernel.add(text)
+        found = kernel.search("Where does Mira's sister live?", top_k=2)
+    assert {hit.cube.text for hit in found} == set(said[:2])
+    assert [hit.why["linked"] for hit in sorted(found, key=lambda hit: hit.cube.id)] == [1, 0.5]

@@ -22,11 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from memos.cube import MemCube, State
+from memos.cube import MemCube, State, Text
 from memos.errors import InputError, MemosError
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
 from memos.operation.catalog import Catalog, Mask, Rows, View
+from memos.operation.entity_graph import EntityGraph
 from memos.operation.keyword_index import KeywordIndex, Matches
 from memos.operation.policies.policy import Floats, Signals
 from memos.operation.policies.rankings import Score, plain_rag
@@ -94,10 +95,17 @@ class MemOperator:
     """The indexes over the vault's texts. Thread safe."""
 
     def __init__(
-        self, vault: MemVault, embedder: TextEmbedder, states: Iterable[State] = tuple(State), exact_ms: float = 2.0
+        self,
+        vault: MemVault,
+        embedder: TextEmbedder,
+        states: Iterable[State] = tuple(State),
+        exact_ms: float = 2.0,
+        hops: int = 2,
     ) -> None:
-        """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer."""
-        self._vault, self._embedder, self._states, self._exact_ms = vault, embedder, tuple(states), exact_ms
+        """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer.
+        hops: facts that are followed from what a query is about."""
+        self._vault, self._embedder, self._states = vault, embedder, tuple(states)
+        self._exact_ms, self._hops = exact_ms, hops
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
@@ -105,7 +113,7 @@ class MemOperator:
         self._clear()
 
     def _clear(self) -> None:
-        self._catalog, self._words = Catalog(), KeywordIndex()
+        self._catalog, self._words, self._graph = Catalog(), KeywordIndex(), EntityGraph()
         self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
         self._texts: list[str] = []  # of each row, for its neighbours' contexts
         self._seen: dict[View, _Seen] = {}
@@ -170,6 +178,7 @@ class MemOperator:
         self._words.append([*terms(cube.header.speaker), *terms(cube.text)])
         self._vectors.append(np.zeros(self._embedder.dim, np.float32))
         self._texts.append(cube.text)
+        self._graph.add(row, cube.payload.facts if isinstance(cube.payload, Text) else ())
         return {row, *chain.from_iterable(self._catalog.around(row))}
 
     def _drop(self, id: str) -> set[int]:
@@ -311,7 +320,8 @@ class MemOperator:
         there, shares = matches.score(matches.rows, self._words.lengths, len(seen.rows), seen.mean)
         words = np.zeros(n + 1, np.float32)  # one more, always 0: where -1 points to
         words[there] = shares
-        rows = self._candidates(vector, words[:n], there, seen)
+        linked = self._graph.linked(about, self._hops, seen.mask)
+        rows = self._candidates(vector, words[:n], there, linked, seen)
         around, before, after = np.zeros(len(rows), np.float32), rows, rows
         for earlier, later in _NEIGHBOURS:
             before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
@@ -330,17 +340,19 @@ class MemOperator:
             thread=threads[catalog.thread[rows]],
             speaker=(catalog.speaker[rows] == speakers[0] if len(speakers) == 1 else np.zeros(len(rows))).astype("f4"),
             subject=np.isin(catalog.subject[rows], subjects).astype(np.float32),
+            linked=np.array([1 / linked[row] if row in linked else 0 for row in rows.tolist()], np.float32),
             question=catalog.asks[rows].astype(np.float32),
             length=length.astype(np.float32),
             age=(time.time() - catalog.said[rows]).astype(np.float32),
         )
 
-    def _candidates(self, vector: Floats, words: Floats, there: Rows, seen: _Seen) -> Rows:
+    def _candidates(self, vector: Floats, words: Floats, there: Rows, linked: Iterable[int], seen: _Seen) -> Rows:
         """All rows in view where they are few; else the best of each index, and what was said around those."""
         if len(seen.rows) <= _ALL:
             return seen.rows
         best = there[np.argpartition(-words[there], _BEST)[:_BEST]] if len(there) > _BEST else there
-        rows = np.concatenate([best, self._vectors.nearest(vector, _BEST, seen.mask)])
+        near = self._vectors.nearest(vector, _BEST, seen.mask)
+        rows = np.concatenate([best, near, np.fromiter(linked, np.int64)])
         for step in (self._catalog.before, self._catalog.after):
             at = rows
             for _ in _NEIGHBOURS:

@@ -30,6 +30,7 @@ class MemosPolicy:
             + r.around * signals.around
             + r.thread * signals.thread
             + r.speaker * signals.speaker
+            + r.linked * signals.linked
             - r.question * signals.question
             + r.length * signals.length
             + self._config.about_bonus * signals.subject

@@ -27,6 +27,7 @@ class Signals:
     thread: Floats  # the same of the whole conversation
     speaker: Floats  # 1 where the query names just the one who said it
     subject: Floats  # 1 where the query is about its topic group
+    linked: Floats  # 1 over the number of facts between it and what the query is about; 0 where that is out of reach
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
     age: Floats  # seconds since it was said
