@@ -120,6 +120,10 @@ class RetrievalConfig(Section):
     hops: int = Field(2, ge=0, description="most facts on that way")
     question: float = Field(0.075, ge=0, description="taken off where the memory asks something itself")
     length: float = Field(0.05, ge=0, description="of the logarithm of its length: longer ones say more")
+    reranker: str | None = Field(
+        None, description="folder of a cross-encoder that reads the best candidates beside the query"
+    )
+    answers: float = Field(1.0, ge=0, description="of what the reranker says, where there is one")
     exact_ms: float = Field(
         2.0, ge=0, description="vectors are compared one by one where that takes no longer than this, else by a graph"
     )

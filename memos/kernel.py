@@ -162,9 +162,12 @@ class MemOS:
     @cached_property
     def operator(self) -> MemOperator:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
+        from memos.infrastructure.host.reranker import Reranker
 
         retrieval = self.config.retrieval
-        return MemOperator(self.vault, Embedder(self.config.embedder), LIVE, retrieval.exact_ms, retrieval.hops)
+        rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
+        embedder = Embedder(self.config.embedder)
+        return MemOperator(self.vault, embedder, LIVE, retrieval.exact_ms, retrieval.hops, rerank)
 
     def close(self) -> None:
         if "operator" in self.__dict__:

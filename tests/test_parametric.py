@@ -489,7 +489,7 @@ def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
 
 
 def wait_for_none(test: Path) -> None:
-    """Until no process is left that the test began: a training ends with the next line that it writes."""
+    """Until no process is left that the test began: a training ends with the process that asked for it."""
 
     def left() -> list[int]:
         return [p.pid for p in psutil.process_iter() if told(p).get("MEMOS_TEST") == str(test)]

@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -35,6 +35,7 @@ from memos.operation.vector_index import VectorIndex
 from memos.operation.words import terms
 
 log = logging.getLogger("memos")
+Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1
 LONGEST = 20_000  # characters of a query that are looked at
 _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 100  # else: rows that each index proposes
@@ -101,11 +102,12 @@ class MemOperator:
         states: Iterable[State] = tuple(State),
         exact_ms: float = 2.0,
         hops: int = 2,
+        rerank: Rerank | None = None,
     ) -> None:
         """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer.
-        hops: facts that are followed from what a query is about."""
+        hops: facts that are followed from what a query is about. rerank: reads the best candidates beside the query."""
         self._vault, self._embedder, self._states = vault, embedder, tuple(states)
-        self._exact_ms, self._hops = exact_ms, hops
+        self._exact_ms, self._hops, self._rerank = exact_ms, hops, rerank
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
@@ -261,7 +263,11 @@ class MemOperator:
             matches = self._words.matches(terms(query, query=True), seen.mask)
             rows, signals = self._signals(vector, matches, speakers, about, seen)
             best = _best(score(signals), rows, max(k, _COMPARED))
-            rows, signals = rows[best], signals.at(best, self._compare(tokens, rows[best]))
+            rows = rows[best]
+            answers = np.zeros(len(rows), np.float32)
+            if self._rerank:
+                answers = self._rerank(query, [self._texts[row] for row in rows])
+            signals = signals.at(best, tokens=self._compare(tokens, rows), answers=answers)
             scores = score(signals)
             best = _best(scores, rows, k)
             return [Found(self._catalog.ids[rows[n]], float(scores[n]), signals.of(n)) for n in best.tolist()]
@@ -341,6 +347,7 @@ class MemOperator:
             speaker=(catalog.speaker[rows] == speakers[0] if len(speakers) == 1 else np.zeros(len(rows))).astype("f4"),
             subject=np.isin(catalog.subject[rows], subjects).astype(np.float32),
             linked=np.array([1 / linked[row] if row in linked else 0 for row in rows.tolist()], np.float32),
+            answers=np.zeros(len(rows), np.float32),
             question=catalog.asks[rows].astype(np.float32),
             length=length.astype(np.float32),
             age=(time.time() - catalog.said[rows]).astype(np.float32),

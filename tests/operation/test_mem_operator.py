@@ -300,6 +300,20 @@ def test_candidates_of_a_large_store_are_those_of_either_index_and_their_neighbo
     assert set(ids(found)[:2]) == {"harp0", "harp1"}
 
 
+def test_a_reranker_reads_the_best_beside_the_query(vault: MemVault, embedder: WordEmbedder) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def rerank(query: str, texts: Sequence[str]) -> np.ndarray:
+        asked.append((query, list(texts)))
+        return np.array([float("milk" in text) for text in texts], np.float32)
+
+    keep(vault, cube("a", "ann drinks tea"), cube("b", "bob drinks milk"))
+    operator = MemOperator(vault, embedder, LIVE, rerank=rerank)
+    found = operator.search("ann drinks", 2, ALL, lambda signals: signals.near + 2 * signals.answers)
+    assert (ids(found), found[0].why["answers"]) == (["b", "a"], 1)
+    assert asked == [("ann drinks", ["ann drinks tea", "bob drinks milk"])]
+
+
 # wrong input
 
 

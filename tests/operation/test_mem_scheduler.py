@@ -128,14 +128,13 @@ def test_of_two_as_near_the_earlier_comes_first() -> None:
 def test_each_signal_counts_by_its_weight() -> None:
     names = [f.name for f in fields(Signals)]
     weights = RetrievalConfig(
-        near=9, tokens=10, words=2, around=3, thread=4, speaker=5, linked=11, question=6, length=7
+        near=9, tokens=10, words=2, around=3, thread=4, speaker=5, linked=11, answers=12, question=6, length=7
     )
     policy = MemosPolicy(SchedulerConfig(about_bonus=8), weights)
     each = np.eye(len(names), dtype=np.float32)  # for each signal, a candidate that has just that
     scores = policy.score(Signals(**dict(zip(names, each, strict=True))))
-    expected = dict(
-        near=9, tokens=10, words=2, around=3, thread=4, speaker=5, subject=8, linked=11, question=-6, length=7, age=0
-    )
+    expected = dict(near=9, tokens=10, words=2, around=3, thread=4, speaker=5, subject=8, linked=11, answers=12)
+    expected |= dict(question=-6, length=7, age=0)
     assert dict(zip(names, scores.tolist(), strict=True)) == expected
 
 

@@ -5,7 +5,7 @@
     tell(...)                                    <-         {"phase", "step", "of", "loss"}, a line each
     Crafted, or the error raised again           <-         {"crafted"} or {"error", "message"}
 
-If this process dies, that one ends with the next line that it writes.
+Its input stays open as long as this process lives: when it ends, that one ends at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
         assert there.stdin and there.stdout
         try:
             with contextlib.suppress(BrokenPipeError):  # it died at once: its end tells why
-                there.stdin.write(json.dumps(order))
-                there.stdin.close()
+                there.stdin.write(json.dumps(order) + "\n")
+                there.stdin.flush()
             for line in there.stdout:
                 said = json.loads(line)
                 if "crafted" in said:
@@ -90,7 +91,8 @@ def main() -> None:
         say(phase=phase, step=step, of=of, loss=loss)
 
     try:
-        order = json.load(sys.stdin)
+        order = json.loads(sys.stdin.readline())
+        threading.Thread(target=_end_with_the_other, daemon=True).start()
         os.nice(_POLITE)
         tell("load", 0, 0, 0.0)
         host = Host.load(ModelConfig.model_validate(order["model"]))
@@ -103,6 +105,13 @@ def main() -> None:
         say(error=type(error).__name__, message=str(error))
     except MemoryError:
         say(error="NoRoom", message="memory ran out in training; promote fewer memories at once, or lower distil.batch")
+
+
+def _end_with_the_other() -> None:
+    """Nobody is left who could use what is made here, and it must not write where the next one does."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class MemosPolicy:
             + r.thread * signals.thread
             + r.speaker * signals.speaker
             + r.linked * signals.linked
+            + r.answers * signals.answers
             - r.question * signals.question
             + r.length * signals.length
             + self._config.about_bonus * signals.subject

@@ -28,14 +28,14 @@ class Signals:
     speaker: Floats  # 1 where the query names just the one who said it
     subject: Floats  # 1 where the query is about its topic group
     linked: Floats  # 1 over the number of facts between it and what the query is about; 0 where that is out of reach
+    answers: Floats  # what a cross-encoder says, from 0 to 1; 0 without one, and for what it did not see
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
     age: Floats  # seconds since it was said
 
-    def at(self, candidates: npt.NDArray[np.int64], tokens: Floats) -> Signals:
-        """Those of some candidates, whose tokens were compared."""
-        kept = {f.name: getattr(self, f.name)[candidates] for f in fields(self)}
-        return Signals(**kept | {"tokens": tokens})
+    def at(self, candidates: npt.NDArray[np.int64], **seen: Floats) -> Signals:
+        """Those of some candidates, with what was seen of these alone."""
+        return Signals(**{f.name: getattr(self, f.name)[candidates] for f in fields(self)} | seen)
 
     def of(self, candidate: int) -> dict[str, float]:
         return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
