@@ -44,6 +44,7 @@ _CONTEXT = 1000  # characters of a text and its neighbours that are embedded tog
 _COMPARED = 50  # of the best: those whose tokens are compared with the query's
 _LONG = 40  # terms from which a text counts as long as any
 _VIEWS = 8  # whose counts are kept
+_PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
 _AT_ONCE = 128  # texts that are embedded before they are kept
 
 
@@ -111,7 +112,7 @@ class MemOperator:
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
-        self._closing = False
+        self._closing = threading.Event()
         self._clear()
 
     def _clear(self) -> None:
@@ -134,6 +135,7 @@ class MemOperator:
                 self._pending = self._worker.submit(self._try_refresh)
 
     def _try_refresh(self) -> None:
+        self._closing.wait(_PAUSE_S)
         try:
             self.refresh()
         except MemosError as error:  # the next search meets it again, and tells who asked
@@ -142,7 +144,7 @@ class MemOperator:
     def close(self) -> None:
         """Wait for what goes on in the background, no longer than it takes to keep what is being embedded: the rest is
         embedded when the vault is opened the next time."""
-        self._closing = True
+        self._closing.set()
         with self._lock_of_worker:
             if self._worker is not None:
                 self._worker.shutdown()
@@ -211,7 +213,7 @@ class MemOperator:
                 self._vectors.replace(row, vector)
                 self._unread.discard(row)
         for start in range(0, len(missing), _AT_ONCE):
-            if self._closing:
+            if self._closing.is_set():
                 return
             part = missing[start : start + _AT_ONCE]
             wanted = [contexts[row] for row in part]
