@@ -427,8 +427,7 @@ class MemOS:
     def _supersede(self, by: MemCube) -> None:
         """Archive earlier statements that say nothing but what the correction replaces; history keeps them."""
         replaced = {(f.subject.casefold(), f.relation) for f in _facts(by)}
-        subjects = {f.subject.casefold(): f.subject for f in _facts(by)}
-        for other in (c for s in subjects.values() for c in self.vault.cubes(segment=s, states=LIVE)):
+        for other in self.vault.cubes(form=Form.PLAINTEXT, states=LIVE):  # all: a fact may stand in any topic group
             said = {(f.subject.casefold(), f.relation) for f in _facts(other)}
             if other.namespace == by.namespace and said and said <= replaced and other.order < by.order:
                 self.lifecycle.move(other.id, State.ARCHIVED, f"superseded by {by.id}")
@@ -511,7 +510,8 @@ class MemOS:
 
     def _find(self, query: str, k: int, view: View, about: Sequence[str] = (), score: Score | None = None) -> list[Hit]:
         found = self.operator.search(query, k, view, score or self.scheduler.policy.score, about)
-        cubes = {c.id: c for c in self.vault.at(f.id for f in found)}  # one that is gone since is left out
+        at = self.vault.at(f.id for f in found)  # one that is gone since is left out
+        cubes = {c.id: c for c in at if c.state in LIVE}
         return [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
 
     def _noted(self, cubes: Sequence[MemCube]) -> Reply:
@@ -750,7 +750,7 @@ def _plaintext(op: Add, caller: Namespace) -> MemCube:
         rights=Rights(owner=caller.user_id),
         header=Header(
             created=_now(),
-            said=op.said,
+            said=_in_zone(op.said),
             origin=op.origin,
             speaker=op.speaker,
             thread=op.thread,
@@ -772,7 +772,7 @@ def _text(cube: MemCube) -> Text:
 
 def _content(text: str, told: Add | Header) -> tuple[object, ...]:
     """What makes two statements the same."""
-    return text, told.said, told.speaker, told.thread
+    return text, _in_zone(told.said), told.speaker, told.thread
 
 
 def _is_known(cube: MemCube) -> bool:

@@ -67,6 +67,7 @@ UPGRADES = (
         "CREATE INDEX heads_segment ON heads (segment COLLATE NOCASE)",
         # what else a vector was made of: "id:version id:version"
         "ALTER TABLE vectors ADD COLUMN around TEXT NOT NULL DEFAULT ''",
+        "DELETE FROM vectors",  # they are made anew, with those of their tokens
         # of its tokens, [tokens, width] int8
         "ALTER TABLE vectors ADD COLUMN tokens BLOB NOT NULL DEFAULT x''",
         "CREATE INDEX vectors_around ON vectors (around) WHERE around != ''",

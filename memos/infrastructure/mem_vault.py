@@ -256,6 +256,7 @@ class MemVault:
                 raise Conflict(f"{', '.join(left)} would outlive its sources; delete them together")
             self._jobs.abandon(known)
             self._vectors.forget_around(known)
+            _parsed.cache_clear()
             names = json.dumps(known)
             self._db.write(
                 "INSERT INTO erasures (sha256) "

@@ -23,6 +23,7 @@ from memos.operation.words import asks
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 AROUND = 2  # turns before and after one that belong to its context
+_GROUP, _NEAR = 512, 32  # rows of the largest group that is told whole; else how many on either side
 _VIEWS = 256  # callers whose verdicts are remembered
 
 
@@ -222,7 +223,19 @@ class Catalog:
         """The rows that these lead to; -1 stays -1."""
         return np.where(rows >= 0, to[rows], -1)
 
+    def of_group(self, name: str) -> list[int]:
+        """The rows of a topic group, in the order of their adding."""
+        code = self.subjects.find(name.casefold())
+        return self._groups[code] if code >= 0 else []
+
     def in_groups(self, rows: Iterable[int]) -> Rows:
-        """All rows of the topic groups of these rows."""
-        groups = dict.fromkeys(self.subject[list(rows)].tolist())
-        return np.array([row for group in groups for row in self._groups[group]], np.int64)
+        """The rows of the topic groups of these rows; of a group beyond all measure, such as that of memories without
+        one, those that were added shortly before and after."""
+        found: dict[int, None] = {}
+        for row in rows:
+            group = self._groups[self.subject[row]]
+            if len(group) > _GROUP:
+                at = bisect.bisect_left(group, row)
+                group = group[max(0, at - _NEAR) : at + _NEAR + 1]
+            found |= dict.fromkeys(group)
+        return np.array(list(found), np.int64)

@@ -43,5 +43,6 @@ class EntityGraph:
         return found
 
     def _few(self, name: str, allowed: npt.NDArray[np.bool_]) -> list[int]:
-        rows = [row for row in self._rows.get(name, []) if allowed[row]]
-        return rows if len(rows) <= _HUB else []
+        rows = np.array(self._rows.get(name, ()), np.int64)
+        rows = rows[allowed[rows]]
+        return rows.tolist() if len(rows) <= _HUB else []

@@ -78,6 +78,7 @@ class _Seen:
 
     mask: Mask
     rows: Rows
+    latest: Rows
     mean: float  # terms of a row
     thread_lengths: Floats  # [threads]
     threads: int
@@ -112,7 +113,7 @@ class MemOperator:
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
-        self._closing = threading.Event()
+        self._closing, self._is_loaded = threading.Event(), False
         self._clear()
 
     def _clear(self) -> None:
@@ -127,7 +128,15 @@ class MemOperator:
 
     def refresh_soon(self) -> None:
         """Read what changed in the background: whoever writes does not wait for the embedder. A search that comes
-        before it is done waits for the rest, so that what was written is found."""
+        before it is done waits for the rest, so that what was written is found.
+
+        The first time it is read here: the embedder is loaded then, and imports of large libraries from two threads at
+        once meet half-made modules.
+        """
+        if not self._is_loaded:
+            self.refresh()
+            self._is_loaded = True
+            return
         with self._lock_of_worker:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "memos-index")
@@ -168,11 +177,15 @@ class MemOperator:
             read = self._vault.last_change()
             changed, gone = self._vault.changed_since(self._read, self._states)
             self._seen.clear()
-            for id in (*gone, *self._vault.deleted_since(self._read, self._catalog.living)):
-                self._unread |= self._drop(id)
-            for cube in sorted(changed, key=lambda cube: cube.order):
-                if cube.text and self._catalog.version(cube.id) < cube.version:
-                    self._unread |= self._drop(cube.id) | self._add(cube)
+            try:
+                for id in (*gone, *self._vault.deleted_since(self._read, self._catalog.living)):
+                    self._unread |= self._drop(id)
+                for cube in sorted(changed, key=lambda cube: cube.order):
+                    if cube.text and self._catalog.version(cube.id) < cube.version:
+                        self._unread |= self._drop(cube.id) | self._add(cube)
+            except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
+                self._clear()
+                raise
             self._embed()
             self._read = read
 
@@ -277,6 +290,8 @@ class MemOperator:
     def _compare(self, query: np.ndarray, rows: Rows) -> Floats:
         """[rows]: mean over the query's tokens of the cosine with the nearest token of each memory (Khattab and
         Zaharia 2020, ColBERT's late interaction, over the embedder's own states)."""
+        if not len(query):  # of characters that the embedder does not read
+            return np.zeros(len(rows), np.float32)
         stored = self._vault.token_vectors(self._embedder.name, (self._catalog.ids[row] for row in rows))
         tokens = [stored.get(self._catalog.ids[row], np.zeros((0, self._embedder.dim), np.int8)) for row in rows]
         ends = np.cumsum([len(of) + 1 for of in tokens])  # one more for each, of length 0: the least there is
@@ -307,7 +322,8 @@ class MemOperator:
             mean = float(lengths[rows].mean()) if len(rows) else 0.0
             while len(self._seen) >= _VIEWS:
                 del self._seen[next(iter(self._seen))]
-            self._seen[view] = _Seen(mask, rows, mean, by_thread, threads, float(by_thread.sum()) / threads)
+            latest = rows[np.argsort(-self._catalog.said[rows], kind="stable")[:_BEST]]
+            self._seen[view] = _Seen(mask, rows, latest, mean, by_thread, threads, float(by_thread.sum()) / threads)
         return self._seen[view]
 
     def _speakers(self, query: str, seen: _Seen) -> tuple[list[int], str]:
@@ -329,7 +345,7 @@ class MemOperator:
         words = np.zeros(n + 1, np.float32)  # one more, always 0: where -1 points to
         words[there] = shares
         linked = self._graph.linked(about, self._hops, seen.mask)
-        rows = self._candidates(vector, words[:n], there, linked, seen)
+        rows = self._candidates(vector, words[:n], there, linked, about, seen)
         around, before, after = np.zeros(len(rows), np.float32), rows, rows
         for earlier, later in _NEIGHBOURS:
             before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
@@ -355,13 +371,16 @@ class MemOperator:
             age=(time.time() - catalog.said[rows]).astype(np.float32),
         )
 
-    def _candidates(self, vector: Floats, words: Floats, there: Rows, linked: Iterable[int], seen: _Seen) -> Rows:
-        """All rows in view where they are few; else the best of each index, and what was said around those."""
+    def _candidates(
+        self, vector: Floats, words: Floats, there: Rows, linked: Iterable[int], about: Sequence[str], seen: _Seen
+    ) -> Rows:
+        """All rows in view where they are few; else the best of each index, the latest, and what was said around."""
         if len(seen.rows) <= _ALL:
             return seen.rows
         best = there[np.argpartition(-words[there], _BEST)[:_BEST]] if len(there) > _BEST else there
         near = self._vectors.nearest(vector, _BEST, seen.mask)
-        rows = np.concatenate([best, near, np.fromiter(linked, np.int64)])
+        spoken_of = [row for name in about for row in self._catalog.of_group(name)[-_BEST:]]
+        rows = np.concatenate([best, near, seen.latest, np.fromiter((*linked, *spoken_of), np.int64)])
         for step in (self._catalog.before, self._catalog.after):
             at = rows
             for _ in _NEIGHBOURS:

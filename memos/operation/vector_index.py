@@ -6,6 +6,7 @@ proposes rows, and they are compared exactly.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import Future
@@ -23,6 +24,8 @@ Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 _LINKS, _BUILD, _SEARCH = 32, 80, 96  # of the graph: neighbours of a node; rows looked at when adding, when searching
 _FEW = 1024  # rows that are always compared one by one
+_FEW_OF_ALL = 0.1  # and such a share of all
+log = logging.getLogger("memos")
 
 
 class VectorIndex:
@@ -35,16 +38,19 @@ class VectorIndex:
         self._graph: Any = None
         self._building: Future[tuple[Any, int]] | None = None
         self._since: list[int] = []  # rows that got a vector since the building began
-        self._row_of = Column(np.int64)  # of each node of the graph; a row that got a new vector has two
+        self._worth_building = 0  # rows
+        self._row_of, self._holds = Column(np.int64), Column(bool)  # of each node: its row, and if it is its last
+        self._node_of: dict[int, int] = {}
         self._row_ms: float | None = None
 
     def __len__(self) -> int:
         return len(self._vectors)
 
     def append(self, vector: Floats) -> None:
-        """vector: [dim], of the next row."""
+        """vector: [dim], of the next row; 0 as long as there is none, and then it is in no graph."""
         self._vectors.append(vector)
-        self._into_graph(len(self._vectors) - 1)
+        if vector.any():
+            self._into_graph(len(self._vectors) - 1)
 
     def replace(self, row: int, vector: Floats) -> None:
         self._vectors.all[row] = vector
@@ -53,7 +59,13 @@ class VectorIndex:
     def _into_graph(self, row: int) -> None:
         if self._graph is not None:
             self._graph.add(self._vectors.all[row : row + 1])
+            if row in self._node_of:
+                self._holds.all[self._node_of[row]] = False
+            self._node_of[row] = len(self._row_of)
             self._row_of.append(row)
+            self._holds.append(True)
+            if len(self._row_of) > 2 * len(self._vectors):  # more nodes that hold no longer than others
+                self._graph = None
         elif self._building is not None:
             self._since.append(row)
 
@@ -66,11 +78,13 @@ class VectorIndex:
         """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
         rows = np.flatnonzero(allowed)
         if len(rows) > k:
-            if self._is_quick(len(rows)) or not self._has_graph():
-                rows = rows[_best(self._scan(query, rows), k)]
-            else:
-                rows = self._propose(query, 2 * k, allowed)
-                rows = rows[_best(self.compare(query, rows), k)]
+            # where few are allowed, a graph leads mostly to others
+            few = len(rows) < _FEW_OF_ALL * len(self._vectors) or self._is_quick(len(rows))
+            near = rows if few or not self._has_graph() else self._propose(query, 2 * k, allowed)
+            if len(near) < k:
+                near = rows
+            scores = self._scan(query, near) if near is rows else self.compare(query, near)
+            rows = near[_best(scores, k)]
         return rows
 
     def _scan(self, query: Floats, rows: Rows) -> Floats:
@@ -94,33 +108,42 @@ class VectorIndex:
         return rows * self._row_ms <= self._exact_ms
 
     def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
-        nodes = np.packbits(allowed[self._row_of.all], bitorder="little")
+        nodes = np.packbits(allowed[self._row_of.all] & self._holds.all, bitorder="little")
         only = faiss.IDSelectorBitmap(nodes)  # a name of its own: faiss keeps no more than a pointer to it
-        looked_at = int(max(_SEARCH, k) / max(0.1, allowed.mean()))  # the fewer are allowed, the more it takes
+        looked_at = int(max(_SEARCH, k) / max(_FEW_OF_ALL, allowed.mean()))  # the fewer are allowed, the more it takes
         params = faiss.SearchParametersHNSW(efSearch=looked_at, sel=only)
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
-        return np.unique(self._row_of.all[found[0][found[0] >= 0]])
+        rows: Rows = self._row_of.all[found[0][found[0] >= 0]]
+        return rows
 
     def _has_graph(self) -> bool:
         """The graph is built in the background, about a tenth of a millisecond for each row; until then rows are
-        compared one by one."""
-        if self._graph is None and self._building is None:
+        compared one by one, and so they are where there is no memory for it."""
+        if self._graph is None and self._building is None and len(self._vectors) >= self._worth_building:
             self._building, self._since = Future(), []
             work = partial(_build, self._building, self._vectors.all)
             threading.Thread(target=work, name="memos-graph", daemon=True).start()
         if self._building is not None and self._building.done():
-            self._graph, rows = self._building.result()
-            self._building, self._row_of = None, Column(np.int64)
-            for row in range(rows):
-                self._row_of.append(row)
-            for row in self._since:
-                self._into_graph(row)
+            built, self._building = self._building, None
+            if error := built.exception():
+                log.warning("no graph over %d vectors (%s); they are compared one by one", len(self._vectors), error)
+                self._worth_building = 2 * len(self._vectors)
+            else:
+                self._graph, rows = built.result()
+                self._row_of, self._holds, self._node_of = Column(np.int64), Column(bool), {}
+                for row in range(rows):
+                    self._node_of[row] = row
+                    self._row_of.append(row)
+                    self._holds.append(True)
+                for row in self._since:
+                    self._into_graph(row)
         return self._graph is not None
 
     def settle(self) -> None:
         """Wait for a graph that is being built."""
-        if self._building is not None:
-            self._building.result()
+        building = self._building
+        if building is not None:
+            building.exception()
 
 
 def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
@@ -129,7 +152,7 @@ def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
         graph.hnsw.efConstruction = _BUILD
         graph.add(vectors)
         done.set_result((graph, len(vectors)))
-    except BaseException as error:  # whatever it was: the next search must hear of it, as no one else listens
+    except BaseException as error:  # whatever it was: searches do without, and tell
         done.set_exception(error)
 
 

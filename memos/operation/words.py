@@ -16,7 +16,7 @@ import Stemmer
 _HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _RUN = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+")
 _HAN_FIRST = re.compile(f"[{_HAN}]")
-_ASIDE = re.compile(r"\s*[\[(（][^\])）]*[\])）]\s*$")  # what stands in brackets at the end
+_ASIDE = re.compile(r"[\[(（][^\])）]*[\])）]\s*$")  # what stands in brackets at the end
 # what carries grammar and no matter, of English
 STOP = frozenset(
     """a about above after again against all also am an and any are as at be because been before being below between
@@ -26,6 +26,7 @@ STOP = frozenset(
     their theirs them themselves then there these they this those through to too under until up ve very was we were
     what when where which while who whom whose why will with would you your yours yourself yourselves""".split()
 )
+_END = 300  # characters of a text that are looked at for that
 _stemmer, _lock = Stemmer.Stemmer("english"), threading.Lock()
 
 
@@ -47,7 +48,7 @@ def terms(text: str, query: bool = False) -> list[str]:
 
 def asks(text: str) -> bool:
     """True if a text ends with a question."""
-    return _ASIDE.sub("", text).rstrip().endswith(("?", "？"))
+    return _ASIDE.sub("", text.rstrip()[-_END:]).rstrip().endswith(("?", "？"))
 
 
 @lru_cache(maxsize=1 << 17)

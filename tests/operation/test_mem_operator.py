@@ -163,6 +163,7 @@ def test_a_writer_does_not_wait_and_a_search_does(vault: MemVault, embedder: Wor
             return super().read(*args)
 
     operator = MemOperator(vault, Slow(), LIVE)
+    operator.refresh_soon()  # the first time it is done here
     keep(vault, cube("a", "ann drinks tea"))
     operator.refresh_soon()
     assert begun.wait(10)
@@ -184,6 +185,7 @@ def test_what_fails_in_the_background_is_told_to_who_searches(vault: MemVault) -
 
     embedder = Broken()
     operator = MemOperator(vault, embedder, LIVE)
+    operator.refresh_soon()
     keep(vault, cube("a", "tea"))
     operator.refresh_soon()
     operator.settle()

@@ -86,7 +86,11 @@ class Embedder:
         vectors[among] = torch.nn.functional.normalize((vectors + _mean(hidden, inside))[among], dim=-1)
         largest = hidden.abs().amax(-1, keepdim=True).clamp(min=1e-9)
         coarse = (hidden * (127 / largest)).round().to(torch.int8)
-        return [(v.cpu().numpy(), c[at].cpu().numpy()) for v, c, at in zip(vectors, coarse, inside, strict=True)]
+        readings = [(v.cpu().numpy(), c[at].cpu().numpy()) for v, c, at in zip(vectors, coarse, inside, strict=True)]
+        for n in (among & (ends.amax(1) < end.squeeze(-1))).nonzero().flatten().tolist():
+            part = texts[n][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
+            [readings[n]] = self._forward([part], [(0, len(part))])
+        return readings
 
     @cached_property
     def _max_tokens(self) -> int:
