@@ -130,23 +130,29 @@ class MemOperator:
         """Read what changed in the background: whoever writes does not wait for the embedder. A search that comes
         before it is done waits for the rest, so that what was written is found.
 
-        The first time it is read here: the embedder is loaded then, and imports of large libraries from two threads at
-        once meet half-made modules.
+        The first time it is done here, and the embedder loaded: large libraries that two threads import at once meet
+        each other's half-made modules.
         """
         if not self._is_loaded:
-            self.refresh()
             self._is_loaded = True
-            return
+            return self._quietly(self._load)
         with self._lock_of_worker:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "memos-index")
             if self._pending is None or self._pending.done():
-                self._pending = self._worker.submit(self._try_refresh)
+                self._pending = self._worker.submit(self._quietly, self._refresh_later)
 
-    def _try_refresh(self) -> None:
+    def _load(self) -> None:
+        self._embedder.read(["ready"])
+        self.refresh()
+
+    def _refresh_later(self) -> None:
         self._closing.wait(_PAUSE_S)
+        self.refresh()
+
+    def _quietly(self, work: Callable[[], None]) -> None:
         try:
-            self.refresh()
+            work()
         except MemosError as error:  # the next search meets it again, and tells who asked
             log.debug("indexing is put off: %s", error)
 
