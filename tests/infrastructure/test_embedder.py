@@ -143,3 +143,25 @@ def test_broken_weights_of_a_folder_are_told(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"not tensors")
     with pytest.raises(ModelNotFound, match="does not load as an encoder"):
         Embedder(EmbedderConfig(path=str(folder))).embed(["hello"])
+
+
+# a text within what was said around it
+
+
+def test_a_text_alone_is_read_as_ever_and_one_among_others_lies_between(minilm: Embedder) -> None:
+    text, before = "She sold it last week.", "My sister had an old red car. "
+    [(alone, tokens)] = minilm.read([text], [(0, len(text))])
+    assert_allclose(alone, minilm.embed([text])[0], atol=1e-6)
+    [(among, within)] = minilm.read([before + text], [(len(before), len(before + text))])
+    assert tokens.shape == within.shape == (6, 384) and tokens.dtype == np.int8
+    whole, [asked] = minilm.embed([before + text])[0], minilm.embed(["Who had a car?"])
+    assert among @ asked > alone @ asked
+    assert min(among @ whole, among @ alone) > alone @ whole
+    assert_allclose(np.linalg.norm(among), 1, atol=1e-5)
+
+
+def test_a_text_that_its_context_would_push_out_is_read_alone(minilm: Embedder) -> None:
+    text, before = "My sister sold her car.", "天气很好。" * 80 + " "
+    [(vector, tokens), _] = minilm.read([before + text, "other"], [(len(before), len(before + text)), (0, 5)])
+    assert_allclose(vector, minilm.embed([text])[0], atol=1e-5)
+    assert len(tokens) == 6

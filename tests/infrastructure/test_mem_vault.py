@@ -641,6 +641,8 @@ def test_a_card_is_kept_for_each_host(tmp_path: Path) -> None:
 def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     with MemVault(tmp_path / "vault") as vault:
         kept = vault.path
+        vault.put(cube := note())
+        vault.put_vectors("mini", [read(cube.id, np.ones(3))])
     with sqlite3.connect(kept / "vault.db") as db:
         for name in ("cards", "clock", "changes"):
             db.execute(f"DROP TABLE {name}")
@@ -653,6 +655,9 @@ def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
         db.execute("PRAGMA user_version = 1")
     db.close()
     with MemVault(kept) as vault:
+        assert vault.cubes() == [cube]
+        assert vault.changed_since(0, State) == ([cube], [])  # an index reads it, and makes vectors with tokens
+        assert vault.vectors("mini", [cube.id]) == {}
         vault.keep_card("a", {})
         assert vault.card("a") == {}
     with sqlite3.connect(kept / "vault.db") as db:

@@ -17,7 +17,7 @@ from memos.errors import HostError, InputError
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.catalog import View
 from memos.operation.mem_operator import Found, MemOperator
-from memos.operation.policies.rankings import keywords
+from memos.operation.policies.rankings import keywords, recency
 
 LIVE = (State.GENERATED, State.ACTIVATED)
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
@@ -317,7 +317,47 @@ def test_a_reranker_reads_the_best_beside_the_query(vault: MemVault, embedder: W
     assert asked == [("ann drinks", ["ann drinks tea", "bob drinks milk"])]
 
 
+@pytest.mark.parametrize("at", ["_words", "_vectors"])
+def test_a_row_that_was_cut_short_shifts_no_other(
+    vault: MemVault, operator: MemOperator, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    keep(vault, cube("a", "ann drinks tea"))
+    operator.refresh()
+    keep(vault, cube("b", "bob drinks milk"), cube("c", "cid plays chess"))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(getattr(operator, at), "append", interrupted)
+        operator.refresh()
+    assert ids(operator.search("cid plays chess", 1, ALL)) == ["c"]
+    assert operator.in_view(ALL) == (3, 3)
+
+
+def test_the_latest_are_candidates_of_a_large_store(vault: MemVault, operator: MemOperator) -> None:
+    keep(vault, *(cube(f"c{i:04}", f"number {i}", minute=i) for i in range(2300)))
+    assert ids(operator.search("number 7", 2, ALL, recency)) == ["c2299", "c2298"]
+
+
+def test_of_a_group_beyond_all_measure_only_what_is_near_is_told(vault: MemVault, operator: MemOperator) -> None:
+    keep(vault, *(cube(f"c{i:03}", f"number {i}", minute=i) for i in range(600)))
+    operator.refresh()
+    assert operator.group_of(["c300"], ALL) == [f"c{i}" for i in range(268, 333)]
+
+
 # wrong input
+
+
+def test_a_query_that_the_embedder_cannot_read_finds_without_it(vault: MemVault, embedder: WordEmbedder) -> None:
+    class Blind(WordEmbedder):
+        def read(self, texts: Sequence[str], *spans: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            seen = super().read(texts, *spans)
+            return seen if texts != ["\u200b"] else [(seen[0][0], np.zeros((0, self.dim), np.int8))]
+
+    keep(vault, cube("a", "tea"))
+    [found] = MemOperator(vault, Blind(), LIVE).search("\u200b", 1, ALL)
+    assert found.why["tokens"] == 0
 
 
 @pytest.mark.parametrize("query", ["", " \n"])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memos.operation import vector_index
 from memos.operation.vector_index import VectorIndex
 
 EXACT, GRAPH = 1e9, 0.0  # milliseconds that comparing one by one may take
@@ -60,6 +61,42 @@ def test_a_row_that_got_another_vector_is_found_by_it() -> None:
     assert 7 not in index.nearest(vectors[7], 5, everything)
     assert index.nearest(-vectors[7], 1, everything).tolist() == [7]
     assert index.nearest(units(1, seed=9)[0], 1, everything).tolist() == [3000]
+
+
+def test_few_rows_in_clusters_are_all_found() -> None:
+    """A graph leads past them: what is allowed is compared one by one where it is a small share."""
+    vectors = units(6000)
+    allowed = np.argsort(vectors @ vectors[0]) < 0
+    allowed[np.argsort(-(vectors @ vectors[0]))[1000:1300]] = True
+    exact, graph = index_of(vectors), index_of(vectors, GRAPH)
+    for query in units(10, seed=3):
+        assert graph.nearest(query, 100, allowed).tolist() == exact.nearest(query, 100, allowed).tolist()
+
+
+def test_rows_that_got_many_vectors_do_not_crowd_out_others() -> None:
+    vectors = units(3000)
+    index, exact, everything = index_of(vectors, GRAPH), index_of(vectors), np.ones(3000, bool)
+    for seed in range(20):
+        for row, vector in enumerate(units(100, seed=seed)):
+            index.replace(row, vector)
+            exact.replace(row, vector)
+    found = [index.nearest(q, 50, everything) for q in units(10, seed=5)]
+    wanted = [exact.nearest(q, 50, everything) for q in units(10, seed=5)]
+    assert sum(len(np.intersect1d(a, b)) for a, b in zip(found, wanted, strict=True)) >= 0.95 * 500
+
+
+def test_without_memory_for_a_graph_each_row_is_compared(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("full")
+
+    monkeypatch.setattr(vector_index.faiss, "IndexHNSWFlat", full)
+    vectors = units(3000)
+    index = index_of(vectors, GRAPH)
+    assert index.nearest(vectors[7], 1, np.ones(3000, bool)).tolist() == [7]
+    assert index.nearest(vectors[8], 1, np.ones(3000, bool)).tolist() == [8]
+    assert caplog.text.count("compared one by one") == 1
 
 
 def test_nothing_allowed_is_nothing_found() -> None:
