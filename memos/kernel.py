@@ -406,7 +406,7 @@ class MemOS:
         for op in ops[:1]:
             self.governance.permit(caller, op)
         with self.vault.transaction():
-            said = self.vault.saying(op.text for op in ops)
+            said = self.vault.saying((op.text for op in ops), caller.user_id)
             known = {_content(c.text, c.header): c for c in said if c.namespace == caller and _is_known(c)}
             kept: dict[str, None] = {}
             for op in ops:

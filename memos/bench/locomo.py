@@ -135,7 +135,7 @@ def _conversation(sample: dict[str, Any]) -> Conversation:
     questions = []
     for item in sample["qa"]:
         # a few names are malformed: two in one string, or a colon too many
-        named = [f"D{s}:{int(t)}" for text in item["evidence"] for s, t in re.findall(r"D:?(\d+):(\d+)", text)]
+        named = [f"D{s}:{int(t)}" for text in item.get("evidence", []) for s, t in re.findall(r"D:?(\d+):(\d+)", text)]
         if evidence := tuple(dict.fromkeys(name for name in named if name in turns)):
             questions.append(Question(item["question"], evidence, CATEGORIES[item["category"]]))
     return Conversation(sample["sample_id"], turns, tuple(questions))

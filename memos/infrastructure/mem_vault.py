@@ -169,12 +169,14 @@ class MemVault:
         found = {cube.id: cube for cube in map(_cube, self._db.rows(_CURRENT + f"AND h.id {IN}", json.dumps(wanted)))}
         return [found[id] for id in wanted if id in found]
 
-    def saying(self, texts: Iterable[str]) -> list[MemCube]:
-        """The cubes, of every state, whose current text is one of these, in canonical order."""
+    def saying(self, texts: Iterable[str], user_id: str) -> list[MemCube]:
+        """The cubes of a user, of every state, whose current text is one of these, in canonical order."""
         wanted = set(texts)
-        sql = _CURRENT + f"AND substr(json_extract(v.json, '$.payload.text'), 1, 64) {IN}"
+        sql = _CURRENT + f"AND substr(json_extract(v.json, '$.payload.text'), 1, 64) {IN} AND h.user_id = ?"
         return [
-            c for c in _in_order(self._db.rows(sql, json.dumps([text[:64] for text in wanted]))) if c.text in wanted
+            c
+            for c in _in_order(self._db.rows(sql, json.dumps([text[:64] for text in wanted]), user_id))
+            if c.text in wanted
         ]
 
     def last_change(self) -> int:

@@ -392,7 +392,9 @@ def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
     for cube in (one := note(long + "1"), note(long + "2"), gone := note(long + "1")):
         vault.put(cube)
     vault.set_state(gone.id, State.ARCHIVED, "test")
-    assert {c.id for c in vault.saying([long + "1", "else"])} == {one.id, gone.id}
+    user = one.namespace.user_id
+    assert {c.id for c in vault.saying([long + "1", "else"], user)} == {one.id, gone.id}
+    assert vault.saying([long + "1"], "somebody else") == []
     assert [c.id for c in vault.at([gone.id, "absent", one.id])] == [gone.id, one.id]
 
 
