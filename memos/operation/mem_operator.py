@@ -147,8 +147,8 @@ class MemOperator:
         self.refresh()
 
     def _refresh_later(self) -> None:
-        self._closing.wait(_PAUSE_S)
-        self.refresh()
+        while self._vault.last_change() != self._read and not self._closing.wait(_PAUSE_S):
+            self.refresh()
 
     def _quietly(self, work: Callable[[], None]) -> None:
         try:
