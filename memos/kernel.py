@@ -317,7 +317,7 @@ class MemOS:
         """What the request will see: permitted, then found, then chosen under the budgets."""
         if via == "none":
             return Admission()
-        found = self._find(op.question, self.config.scheduler.top_k, self._view(caller), op.about)
+        found = self._find(op.question, self.config.scheduler.top_k, caller, op.about)
         return self.decide(op, found, caller, via, adapters)
 
     def decide(
@@ -326,7 +326,7 @@ class MemOS:
         """What of the memories found the request sees, with their topic groups, and in which form."""
         hits = [(hit.cube, hit.score) for hit in found]
         near = self.scheduler.looked_at(hits, self.vault.derived(*(hit.cube.id for hit in found)))
-        texts = self.vault.at(self.operator.group_of(near, View(caller, partial(self.governance.may_read, caller))))
+        texts = self.vault.at(self.operator.group_of(near, self._view(caller)))
         made = self.governance.visible(caller, self.vault.derived(*(c.id for c in texts)), seen=texts)
         return self.scheduler.admit(
             hits,
@@ -408,14 +408,18 @@ class MemOS:
         with self.vault.transaction():
             said = self.vault.saying((op.text for op in ops), caller.user_id)
             known = {_content(c.text, c.header): c for c in said if c.namespace == caller and _is_known(c)}
+            corrects = any(isinstance(op, Correct) for op in ops)
+            in_force = self.vault.cubes(form=Form.PLAINTEXT, states=LIVE) if corrects else []
+            mine = [c for c in in_force if c.namespace == caller]
             kept: dict[str, None] = {}
             for op in ops:
                 content = _content(op.text, op)
                 cube = known.get(content)
                 if cube is None:
                     known[content] = cube = self.lifecycle.create(_plaintext(op, caller))
+                    mine.append(cube)
                     if isinstance(op, Correct):
-                        self._supersede(cube)
+                        mine = self._supersede(cube, mine)
                 elif set(op.probes) - set(_text(cube).probes):
                     payload = _text(cube).model_copy(update={"probes": op.probes})
                     known[content] = self.lifecycle.edit(cube.id, payload)
@@ -424,13 +428,19 @@ class MemOS:
         self.operator.refresh_soon()
         return self.vault.at(kept)
 
-    def _supersede(self, by: MemCube) -> None:
-        """Archive earlier statements that say nothing but what the correction replaces; history keeps them."""
-        replaced = {(f.subject.casefold(), f.relation) for f in _facts(by)}
-        for other in self.vault.cubes(form=Form.PLAINTEXT, states=LIVE):  # all: a fact may stand in any topic group
+    def _supersede(self, by: MemCube, others: Sequence[MemCube]) -> list[MemCube]:
+        """Archive earlier statements that say nothing but what the correction replaces; history keeps them.
+
+        Returns the others.
+        """
+        replaced, left = {(f.subject.casefold(), f.relation) for f in _facts(by)}, list[MemCube]()
+        for other in others:
             said = {(f.subject.casefold(), f.relation) for f in _facts(other)}
-            if other.namespace == by.namespace and said and said <= replaced and other.order < by.order:
+            if said and said <= replaced and other.order < by.order:
                 self.lifecycle.move(other.id, State.ARCHIVED, f"superseded by {by.id}")
+            else:
+                left.append(other)
+        return left
 
     def get(self, id: str, *, user: str | None = None) -> MemCube:
         """Raises NotFound."""
@@ -481,7 +491,7 @@ class MemOS:
         self.governance.permit(caller, op)
         score = ranking(policy, self.scheduler.policy.score)
         limits = (None if kinds is None else frozenset(kinds), _in_zone(since), _in_zone(until))
-        return self._find(op.query, op.top_k, self._view(caller, *limits), op.about, score)
+        return self._find(op.query, op.top_k, caller, op.about, score, limits)
 
     def memories(self, *, user: str | None = None) -> list[MemCube]:
         """The memories in force that the user may see, as they were said."""
@@ -504,11 +514,20 @@ class MemOS:
 
     def _view(self, caller: Namespace, *limits: Any) -> View:
         """What the caller may see. limits: see `View`."""
-        view = View(caller, partial(self.governance.may_read, caller), *limits)
-        self.governance.narrowed(caller, *self.operator.in_view(view))
-        return view
+        return View(caller, partial(self.governance.may_read, caller), *limits)
 
-    def _find(self, query: str, k: int, view: View, about: Sequence[str] = (), score: Score | None = None) -> list[Hit]:
+    def _find(
+        self,
+        query: str,
+        k: int,
+        caller: Namespace,
+        about: Sequence[str] = (),
+        score: Score | None = None,
+        limits: Sequence[Any] = (),
+    ) -> list[Hit]:
+        """What the operator finds in the caller's view, narrowed before anything is ranked. limits: see `View`."""
+        view = self._view(caller, *limits)
+        self.governance.narrowed(caller, *self.operator.in_view(view))
         found = self.operator.search(query, k, view, score or self.scheduler.policy.score, about)
         at = self.vault.at(f.id for f in found)  # one that is gone since is left out
         cubes = {c.id: c for c in at if c.state in LIVE}
@@ -522,7 +541,7 @@ class MemOS:
         self.governance.permit(caller, op)
         texts = self._texts(caller)
         meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in _facts(c))]
-        near = [] if op.facts else self._find(op.query, 3, self._view(caller))
+        near = [] if op.facts else self._find(op.query, 3, caller)
         meant = meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score]
         if len(meant) != 1:
             which = " | ".join(f"{c.id} {c.text}" for c in meant or [hit.cube for hit in near])

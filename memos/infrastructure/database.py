@@ -64,7 +64,7 @@ UPGRADES = (
         "CREATE TRIGGER changes_delete AFTER DELETE ON heads BEGIN UPDATE clock SET n = n + 1, deleted = n + 1; END",
         # finds a text that is there already
         "CREATE INDEX versions_text ON versions (substr(json_extract(json, '$.payload.text'), 1, 64))",
-        "CREATE INDEX heads_segment ON heads (segment COLLATE NOCASE)",
+        "CREATE INDEX heads_segment ON heads (segment)",
         # what else a vector was made of: "id:version id:version"
         "ALTER TABLE vectors ADD COLUMN around TEXT NOT NULL DEFAULT ''",
         "DELETE FROM vectors",  # they are made anew, with those of their tokens

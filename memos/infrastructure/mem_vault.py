@@ -153,12 +153,12 @@ class MemVault:
     def cubes(
         self, *, form: Form | None = None, states: Iterable[State] | None = None, segment: str | None = None
     ) -> list[MemCube]:
-        """Current cubes in canonical order; None leaves a filter out. segment: in capital letters or not."""
+        """Current cubes in canonical order; None leaves a filter out."""
         sql, values = _CURRENT, list[str]()
         if form is not None:
             sql, values = sql + "AND h.form = ? ", [*values, form]
         if segment is not None:
-            sql, values = sql + "AND h.segment = ? COLLATE NOCASE ", [*values, segment]
+            sql, values = sql + "AND h.segment = ? ", [*values, segment]
         if states is not None:
             sql, values = sql + f"AND h.state {IN} ", [*values, json.dumps(list(states))]
         return _in_order(self._db.rows(sql, *values))

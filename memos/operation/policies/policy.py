@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +38,3 @@ class Signals:
 
     def of(self, candidate: int) -> dict[str, float]:
         return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
-
-
-class Ranking(Protocol):
-    """How a policy ranks."""
-
-    def score(self, signals: Signals) -> npt.NDArray[Any]:
-        """[candidates]: the higher, the better."""
-        ...
