@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from memos.cube import Form
+from memos.cube import Form, Trust
 from memos.errors import ConfigError
+
+_LONGEST_YAML = 1 << 18  # characters
+_DEEPEST = 50  # values within each other
+PolicyName = Literal["memos", "memoryos", "plain-rag", "keywords", "recency", "lru", "full-context"]
 
 
 class Section(BaseModel):
@@ -32,6 +36,11 @@ class ModelConfig(Section):
     )
     memory_header: str = Field("Memory:\n", description="what stands before the memories in a prompt")
     memory_line: str = Field("- {text}\n", description="one memory in a prompt")
+    fence: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="memories stand between marks that they cannot write themselves, and are said to be data; auto: "
+        "with a chat template, but not for memos-small, which has learnt another form",
+    )
     system: str = Field("", description="an instruction before the memories; the small model takes none")
     adapters_in_memory: int = Field(
         256, ge=1, description="adapters kept ready; beyond, the least recently used is read from its folder again"
@@ -112,10 +121,14 @@ class RetrievalConfig(Section):
 
     near: float = Field(0.5, ge=0, description="of the cosine of the query and the memory in its context")
     tokens: float = Field(1.0, ge=0, description="of the mean cosine of the query's tokens with their nearest ones")
+    compared: int = Field(
+        50, ge=0, description="memories that are compared so, the best without it; 0: none, which is faster, finds less"
+    )
     words: float = Field(1.0, ge=0, description="of the query's words, as a share, in the memory itself")
     around: float = Field(1.0, ge=0, description="of the query's words in what was said just before and after it")
     thread: float = Field(0.7, ge=0, description="of the query's words in the conversation that it was said in")
     speaker: float = Field(0.09, ge=0, description="where the query names the one who said it")
+    states: float = Field(1.0, ge=0, description="where it states just the fact that the query asks for")
     linked: float = Field(0.2, ge=0, description="over the number of facts between it and what the query is about")
     hops: int = Field(2, ge=0, description="most facts on that way")
     question: float = Field(0.075, ge=0, description="taken off where the memory asks something itself")
@@ -129,9 +142,29 @@ class RetrievalConfig(Section):
     )
 
 
+class QuotaConfig(Section):
+    """What a vault may hold; unset: as much as the disk. A write beyond is refused before anything is written."""
+
+    bytes: int | None = Field(None, ge=0, description="of all that it keeps: databases, payloads and the kept index")
+    blob_bytes: int | None = Field(None, ge=0, description="of payloads: KV files and adapters")
+    cubes_per_user: int | None = Field(None, ge=0, description="memories, KV and adapters, in every state")
+
+
 class VaultConfig(Section):
     path: Path | None = Field(
         None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
+    )
+    quota: QuotaConfig = Field(QuotaConfig(), description="what the vault may hold")
+    key: str | None = Field(
+        None,
+        description="file:PATH, env:NAME or keyring:SERVICE/NAME: where the key of an encrypted vault is, a passphrase "
+        "or 32 bytes in hex or base64; a new vault is encrypted with it; unset: where key.json of the vault says that "
+        "it was, or a vault that is not encrypted",
+    )
+    scratch: Path | None = Field(
+        None,
+        description="where an encrypted vault keeps payloads in the clear while it is open; unset: /dev/shm. It must "
+        "be on a file system in memory",
     )
 
 
@@ -161,13 +194,23 @@ class SchedulerConfig(Section):
     stable_s: float = Field(86_400.0, ge=0, description="seconds without an edit before a segment counts as stable")
     device_kv_bytes: int = Field(4 << 30, ge=0, description="budget of KV in a GPU's memory; a CPU uses the next one")
     host_kv_bytes: int = Field(2 << 30, ge=0, description="budget of KV in the host's memory")
-    disk_kv_bytes: int = Field(8 << 30, ge=0, description="budget of KV files")
+    disk_kv_bytes: int = Field(8 << 30, ge=0, description="budget of KV files, shared fairly between users")
+    prefetch_kv_bytes: int = Field(
+        1 << 30, ge=0, description="KV files read in the background after an answer, as they are predicted to be used"
+    )
     choice: Literal["measured", "dearest"] = Field(
         "measured",
         description="measured: with via auto, KV is used where it is predicted to bring the first token sooner than "
         "text, by constants measured on this machine; dearest: wherever there is any",
     )
-    adapters: int = Field(64, ge=0, description="budget of adapters")
+    adapters: int = Field(64, ge=0, description="budget of adapters, shared fairly between users")
+    high_water: float = Field(
+        0.95, gt=0, le=1, description="share of a budget above which the coldest KV and adapters are given up"
+    )
+    low_water: float = Field(0.85, ge=0, le=1, description="share of the budget down to which they are then")
+    background_s: float | None = Field(
+        None, gt=0, description="seconds between two rounds of planning and moving beside the requests; unset: none"
+    )
     routing: Literal["divergence", "retrieval"] = Field(
         "divergence",
         description="divergence: of the adapters of near topic groups, those answer whose first token differs from the "
@@ -176,9 +219,194 @@ class SchedulerConfig(Section):
     route_nats: float = Field(6.0, ge=0, description="KL from the base model at which an adapter is taken to know")
 
     @model_validator(mode="after")
-    def _hysteresis(self) -> SchedulerConfig:
+    def _agree(self) -> SchedulerConfig:
         if not self.cool_heat < self.activate_heat <= self.parametric_heat:
             raise ValueError("must hold: cool_heat < activate_heat <= parametric_heat")
+        if self.low_water > self.high_water:
+            raise ValueError("must hold: low_water <= high_water")
+        if self.segments > self.top_k:
+            raise ValueError("must hold: segments <= top_k, as a group is admitted for a memory that was ranked")
+        return self
+
+
+class LimitConfig(Section):
+    """What one user may keep; unset: no limit but the budgets that all share."""
+
+    memories: int | None = Field(None, ge=0, description="memories in force; beyond, nothing more is remembered")
+    kv_bytes: int | None = Field(None, ge=0, description="bytes of KV files")
+    adapters: int | None = Field(None, ge=0, description="adapters in use")
+
+
+class LimitsConfig(LimitConfig):
+    """For every user, but those that are named."""
+
+    users: dict[str, LimitConfig] = Field({}, description="by user_id, in place of the limits above")
+
+    def of(self, user_id: str) -> LimitConfig:
+        return self.users.get(user_id, self)
+
+
+class MemoryOSConfig(Section):
+    """The policy memoryos: constants of MemoryOS (2506.06326) where no other source is given."""
+
+    stm_pages: int = Field(7, ge=1, description="pages of the short-term queue")
+    segments: int = Field(200, ge=1, description="segments in the middle; at capacity the coldest leaves")
+    theta: float = Field(0.6, description="F_score above which a page joins a segment; from -1 to 2")
+    keywords: int = Field(
+        10, ge=1, description="most frequent terms that stand for a segment; ours, in place of a model"
+    )
+    alpha: float = Field(1.0, ge=0, description="heat per retrieval, N_visit")
+    beta: float = Field(1.0, ge=0, description="heat per page since the last promotion, L_interaction")
+    gamma: float = Field(1.0, ge=0, description="heat of recency")
+    mu_s: float = Field(1e7, gt=0, description="seconds after which recency has fallen to 1/e")
+    tau: float = Field(5.0, description="heat from which a segment goes to the long-term memory")
+    knowledge: int = Field(100, ge=1, description="statements kept about the user, first in first out")
+    traits: int = Field(100, ge=1, description="statements kept of the assistant, first in first out")
+    top_segments: int = Field(5, ge=1, description="segments looked into, best F_score first: m")
+    top_pages: int = Field(10, ge=1, description="pages taken from them: k; 5 or 10")
+    top_knowledge: int = Field(10, ge=1, description="statements taken of knowledge and of traits each")
+
+
+class AgeingConfig(Section):
+    """When texts age by themselves; every rule is off unless it is set. Days count from the last time that a memory was
+    told, edited, moved or recalled. A frozen memory does not age, and a clock that went back ages nothing."""
+
+    generated_ttl_days: float | None = Field(
+        None, gt=0, le=36_500, description="one that was never recalled is archived after so long"
+    )
+    archive_after_idle_days: float | None = Field(
+        None, gt=0, le=36_500, description="one in force is archived after so long; it can be brought back"
+    )
+    expire_after_archived_days: float | None = Field(
+        None, gt=0, le=36_500, description="an archived one expires after so long, for good; its history is kept"
+    )
+
+
+class LifecycleConfig(AgeingConfig):
+    """Carried out by `tick`, for the caller's own memories. `expires` of a memory is honoured without it."""
+
+    kinds: dict[str, AgeingConfig] = Field(
+        default_factory=dict,
+        description="rules for memories of a kind (fact, event, turn, ...), in place of those above",
+    )
+
+
+Redact = Literal["off", "label", "before_use", "before_storing"]
+
+
+class CustomPattern(Section):
+    """Identifiers of your own."""
+
+    pattern: str = Field(description="a regular expression; refused if it matches nothing at all, or takes too long")
+    do: Redact = Field("before_storing", description="as for the other kinds")
+
+
+class RedactionConfig(Section):
+    """What is done with identifiers in texts, by their kind.
+
+    off: nothing. label: the memory gets the tag `sensitive:KIND`. before_use: it is kept whole and tagged; what the
+    model and everybody but the owner see is masked. before_storing: it never reaches the vault.
+    """
+
+    phone: Redact = Field("off", description="by the numbering plans of all countries")
+    email: Redact = Field("off", description="an address with a domain")
+    card: Redact = Field("off", description="payment cards: issuer's digits, length and Luhn's check")
+    iban: Redact = Field("off", description="by its check digits, ISO 7064")
+    national_id: Redact = Field("off", description="those that national_ids names, by their check digits")
+    regions: tuple[str, ...] = Field(
+        ("US", "CN", "GB"), description="countries whose phone numbers are known without their +NN"
+    )
+    national_ids: tuple[str, ...] = Field(
+        ("cn.ric", "us.ssn"), description="modules of python-stdnum, as cn.ric, us.ssn, gb.nhs, de.idnr, es.dni"
+    )
+    custom: dict[str, CustomPattern] = Field({}, description="by name, which is then a kind like the others")
+    pattern_ms: float = Field(50.0, gt=0, description="most that one of them may take over a text")
+
+
+class AuditConfig(Section):
+    """The audit log's signature."""
+
+    key: Path | None = Field(
+        None,
+        description="file of the Ed25519 key, made at first use, and of the last checkpoint beside it; one for each "
+        "vault. Unset: signing.key in the vault, where whoever can write to the vault can sign too",
+    )
+    every: int = Field(1000, ge=1, description="rows after which a checkpoint is signed; one is signed on closing too")
+    trusted: tuple[str, ...] = Field(
+        (), description="public keys (hex) of others whose checkpoints are taken, as of before"
+    )
+
+
+class QuarantineConfig(Section):
+    """What answers nothing until somebody releases it."""
+
+    trusts: tuple[Trust, ...] = Field(
+        (Trust.TOOL, Trust.DOCUMENT, Trust.MODEL, Trust.IMPORTED, Trust.UNTRUSTED),
+        description="of these, memories with one of the patterns below",
+    )
+    patterns: tuple[str, ...] = Field(
+        (
+            r"\b(ignore|disregard|forget|override)\b.{0,30}\b(previous|prior|above|earlier|preceding|system|all)\b.{0,30}"
+            r"\b(instructions?|prompts?|rules|messages|directions|guidelines)\b",
+            r"\b(do not|don't|never) (tell|inform|mention|reveal)( this)?( to)? the user\b",
+            r"\byou are now\b.{0,40}\b(assistant|ai|model|mode|dan|unrestricted|jailbroken)\b",
+            r"\b(reveal|print|repeat|show|leak)\b.{0,20}\b(system|hidden|initial) prompt\b",
+            r"\bnew (system )?instructions?\s*:",
+            r"<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|</?\s*memories\s*>",
+            r"(忽略|无视|忘记|忘掉|不要理会|不要遵守).{0,12}(之前|以前|以上|上面|前面|先前|所有|一切|系统).{0,12}"
+            r"(指令|指示|提示|命令|规则|要求|设定)",
+            r"(不要|别|切勿)(告诉|告知|透露给|让)(用户|使用者)",
+            r"你现在(是|变成|扮演).{0,20}(助手|模型|模式|人工智能|ai)",
+            r"(泄露|输出|显示|重复|打印|说出).{0,8}(系统|初始|隐藏)(提示词|提示|指令)",
+            r"新的?(系统)?(指令|指示)\s*[:：]",
+        ),
+        description="regular expressions, read without regard to case",
+    )
+    unknown_origin: bool = Field(False, description="of an origin that trust.origins does not name")
+    most: int | None = Field(None, ge=1, description="memories from one origin within `window_s`; beyond, all further")
+    window_s: float = Field(60.0, gt=0, description="seconds in which these are counted")
+
+
+class TrustConfig(Section):
+    """How far memories are believed, by their origin: the whole of it, or what stands before its first ":"."""
+
+    origins: dict[str, Trust] = Field(
+        {
+            **dict.fromkeys(("api", "chat", "turns", "merge"), Trust.USER),
+            "tool": Trust.TOOL,
+            "model": Trust.MODEL,
+            "import": Trust.IMPORTED,
+            "pack": Trust.IMPORTED,
+            "web": Trust.UNTRUSTED,
+        },
+        description="origin to trust; naming one replaces the whole table",
+    )
+    others: Trust = Field(Trust.DOCUMENT, description="an origin that is not named, as a file is")
+    adapters: tuple[Trust, ...] = Field(
+        tuple(trust for trust in Trust if trust is not Trust.UNTRUSTED), description="of these, adapters may be made"
+    )
+
+
+class GovernanceConfig(Section):
+    """Who may call, and what is signed, hidden, believed and kept (docs/architecture.md, the governance door)."""
+
+    require_credentials: bool = Field(
+        False, description="refuse calls without a key (`memos key add`), also in this process"
+    )
+    audit: AuditConfig = Field(AuditConfig(), description="how the log of decisions is signed")
+    redaction: RedactionConfig = Field(RedactionConfig(), description="what is done with identifiers")
+    trust: TrustConfig = Field(TrustConfig(), description="how far memories are believed")
+    quarantine: QuarantineConfig = Field(QuarantineConfig(), description="what answers nothing until it is released")
+    retention: dict[str, float] = Field(
+        {},
+        description="days until a memory expires for good, by its class: NAME of its tag `retain:NAME`, else its kind; "
+        "carried out by `tick`",
+    )
+
+    @model_validator(mode="after")
+    def _days_are_positive(self) -> GovernanceConfig:
+        if wrong := [name for name, days in self.retention.items() if not 0 < days <= 36_500]:
+            raise ValueError(f"retention.{wrong[0]}: give days, more than 0 and at most 36500")
         return self
 
 
@@ -309,6 +537,8 @@ class Config(Section):
 
     seed: int = 0
     user_id: str = Field("default", description="namespace of whoever runs the kernel")
+    policy: PolicyName = Field("memos", description="what ranks, admits and moves memories")
+    policies: dict[str, PolicyName] = Field({}, description="instead, for single namespaces: user_id to policy")
     model: ModelConfig = ModelConfig()
     decode: DecodeConfig = DecodeConfig()
     fidelity: FidelityConfig = FidelityConfig()
@@ -316,7 +546,11 @@ class Config(Section):
     embedder: EmbedderConfig = EmbedderConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     vault: VaultConfig = VaultConfig()
+    governance: GovernanceConfig = GovernanceConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
+    memoryos: MemoryOSConfig = MemoryOSConfig()
+    limits: LimitsConfig = LimitsConfig()
+    lifecycle: LifecycleConfig = LifecycleConfig()
     distil: DistilConfig = DistilConfig()
     experiment: ExperimentConfig = ExperimentConfig()
 
@@ -338,15 +572,50 @@ def load_config(path: str | Path | None, overrides: tuple[str, ...] = ()) -> Con
     return config.model_copy(update={"experiment": config.experiment.model_copy(update={"steps": steps})})
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain values only, within bounds: aliases of aliases grow without end, and nesting is read by recursion."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"*{self.peek_event().anchor} is an alias; write out what it stands for")
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise yaml.YAMLError(f"it is nested deeper than {_DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def parse_yaml(text: str) -> Any:
+    """Raises ConfigError for what is no YAML, or more of it than anybody writes."""
+    if len(text) > _LONGEST_YAML:
+        raise ConfigError(
+            f"it has {len(text):,} characters, and {_LONGEST_YAML:,} are read; leave out what is not needed"
+        )
+    try:
+        return yaml.load(text, _Loader)
+    # of values: a date that no calendar has, a number of too many digits, a mapping as a key
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError, AttributeError) as error:
+        raise ConfigError(f"not YAML: {error!s:.500}") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text("utf-8")) or {}
+        data = parse_yaml(path.read_text("utf-8")) or {}
     except FileNotFoundError:
         near = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         raise ConfigError(
             f"no config file {path}; {'here are ' + ', '.join(near) if near else 'give the path of a YAML file'}"
         ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (
+        OSError,
+        ValueError,
+        ConfigError,
+    ) as error:  # bytes that are no UTF-8, or a NUL in the name, are ValueErrors
         raise ConfigError(f"{path} is not a readable YAML file: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must be a mapping of sections such as `model:`, not {type(data).__name__}")
@@ -366,9 +635,9 @@ def _override(data: dict[str, Any], item: str) -> None:
     if not equals or not key:
         raise ConfigError(f"--set {item!r}: write it as a.b=value")
     try:
-        value = yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {key}: {raw!r} is not a YAML value: {error}") from None
+        value = parse_yaml(raw)
+    except ConfigError as error:
+        raise ConfigError(f"--set {key}: {raw!r:.200} is not a YAML value: {error}") from None
     *sections, last = key.split(".")
     for section in sections:
         data = data.setdefault(section, {})
@@ -409,4 +678,6 @@ def _keys(root: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         fields = getattr(section, "model_fields", {})
         if part in fields:
             section = fields[str(part)].annotation
+        elif get_origin(section) is dict:  # a section for each key
+            section = get_args(section)[1]
     return sorted(getattr(section, "model_fields", {}))

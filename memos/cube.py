@@ -12,7 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+MOMENT = 14  # characters with which an id begins: when it was made
 AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
+
+
+def plain(text: str) -> str:
+    """The words of a text alone: the same for texts that differ in case, spaces and punctuation."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 class _Word(str, Enum):
@@ -65,19 +71,44 @@ class Namespace(Frozen):
         return "/".join((self.user_id, self.agent_id, self.session_id)).rstrip("/")
 
 
+class Trust(_Word):
+    """How far a memory is believed, by where it came from; the most trusted first."""
+
+    USER = "user"  # said by the user
+    TOOL = "tool"  # told by a program that the user runs
+    DOCUMENT = "document"  # read in a file
+    MODEL = "model"  # written by a language model
+    IMPORTED = "imported"  # from another system
+    UNTRUSTED = "untrusted"  # from anybody
+
+    @property
+    def rank(self) -> int:
+        """Higher for what is trusted less."""
+        return tuple(Trust).index(self)
+
+
 class Rights(Frozen):
-    """Who owns a cube, and which other users may read it."""
+    """Who owns a cube. readers: users to whom reading it is granted when it is first kept; grants tell it from then on
+    (memos/rights.py), and a cube from the vault names none."""
 
     owner: str
     readers: tuple[str, ...] = ()
 
 
 class Fact(Frozen):
-    """What a statement says: `relation` is a name of the phrasebook."""
+    """What a statement says: `relation` is a name of the phrasebook, or of what is read beside it; "" is any."""
 
     subject: str
     relation: str
-    object: str
+    object: str  # "" is all
+    # from now on, beside others, in place of others; no longer or not; in the past only; in the future or as a wish
+    mode: Literal["is", "also", "now", "ended", "was", "will"] = "is"
+    sole: bool = False  # said of what has one value at a time
+
+    @property
+    def holds(self) -> bool:
+        """True if it is so once it has been said."""
+        return self.mode in ("is", "also", "now")
 
 
 class Probe(Frozen):
@@ -90,7 +121,7 @@ class Probe(Frozen):
 
     def holds(self, given: str) -> bool:
         """True if the expected answer stands in the given one, word for word; case and punctuation aside."""
-        wanted, said = (" ".join(re.findall(r"\w+", text.casefold())) for text in (self.answer, given))
+        wanted, said = plain(self.answer), plain(given)
         return bool(wanted) and f" {wanted} " in f" {said} "
 
 
@@ -121,14 +152,16 @@ class Header(Frozen):
 
     # times have a zone, so that all of them can be ordered
     created: AwareDatetime  # when memos learnt it
+    expires: AwareDatetime | None = None  # from then on it answers nothing, nor does what is derived from it
     changed: AwareDatetime | None = None  # when its content was last edited
     said: AwareDatetime | None = None  # when it was said, where the origin tells
     origin: str = "api"  # a file, "chat", "api", or the move that derived it
+    trust: Trust = Trust.USER  # by its origin, or by that of its least trusted source
     speaker: str = ""
     thread: str = ""  # the conversation it was said in; what was said around it there helps to find it
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
     kind: str = "fact"  # semantic type
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # "always": in every request; "apart:NAME": in none beside another of that name
 
 
 class Source(Frozen):
@@ -144,6 +177,7 @@ class Text(Frozen):
     type: Literal["text"] = "text"
     text: str
     facts: tuple[Fact, ...] = ()
+    more: bool = False  # it says more than its facts
     probes: tuple[Probe, ...] = ()  # probes given by the user; those of `facts` come from the reader
 
 
@@ -154,7 +188,7 @@ class Turn(Frozen):
     question: str
     answer: str
     shown: tuple[str, ...] = ()  # memories that came into the conversation with the question
-    since: str  # id of the first turn that its prompt showed, which may be this one
+    since: str  # when the first turn was made that its prompt showed, as ids begin: that turn may be gone, or secret
 
 
 class Blob(Frozen):
@@ -185,6 +219,7 @@ class Usage(Frozen):
 
     recalls: int = 0
     last_recalled: datetime | None = None
+    repeats: int = 0  # times that it was told again
 
 
 class MemCube(Frozen):
@@ -217,8 +252,17 @@ class MemCube(Frozen):
 
 
 _counter = itertools.count()
+_latest = 0  # µs since 1970: of the last name
 
 
 def new_id() -> str:
-    """A name for a new cube; later names sort after earlier ones of the same process."""
-    return f"{time.time_ns() // 1000:014x}{next(_counter) & 0xFFFF:04x}{secrets.token_hex(3)}"
+    """A name for a new cube; later names sort after earlier ones of the same process, even as the clock goes back."""
+    global _latest
+    _latest = max(_latest + 1, time.time_ns() // 1000)
+    return f"{_latest:0{MOMENT}x}{next(_counter) & 0xFFFF:04x}{secrets.token_hex(3)}"
+
+
+def ids_after(when: datetime) -> None:
+    """Names that are made from here on sort after those that were made before `when`, in whichever process."""
+    global _latest
+    _latest = max(_latest, int(when.timestamp() * 1e6))

@@ -8,9 +8,18 @@ MemosError
 │   └── UnsupportedLanguage  the loaded model does not read the language of the question
 ├── Denied                 governance said no
 ├── BadTransition          the life cycle has no such move
+│   └── Held               a legal hold forbids it
 ├── VaultError             the store cannot be opened or written
 │   ├── CorruptBlob        a payload does not match its digest
-│   └── Conflict           a cube changed between read and write
+│   ├── QuotaExceeded      the vault may not hold more
+│   ├── Conflict           a cube changed between read and write
+│   ├── KeyUnusable        there is no key to be had for an encrypted vault, or one for a vault that is not
+│   └── WrongKey           the key does not open the vault
+├── PackError              a pack, or a registry of packs, that is refused; nothing of it was taken over
+│   ├── BadPack            damaged, or not built as docs/mip.md says
+│   ├── UntrustedKey       signed by a key that is not trusted here
+│   ├── IdClash            an id of the pack stands for something else in this vault
+│   └── RegistryError      no such registry, pack or version, or one that cannot be published
 ├── HostError              the model cannot do what was asked
 │   ├── ModelNotFound      no model at that path or hub name
 │   ├── ContextOverflow    the prompt is longer than the model's context
@@ -20,6 +29,7 @@ MemosError
 └── PromotionError         a promotion that was not published
     ├── NoProbes           nothing to verify an adapter with
     ├── GateRejected       the adapter failed its held-out probes
+    ├── Untrusted          one of its memories is not trusted enough
     ├── Contradiction      two of its memories answer one question differently
     └── Cancelled          somebody cancelled its job
 """
@@ -52,13 +62,40 @@ class Denied(MemosError): ...
 class BadTransition(MemosError): ...
 
 
+class Held(BadTransition): ...
+
+
 class VaultError(MemosError): ...
 
 
 class CorruptBlob(VaultError): ...
 
 
+class QuotaExceeded(VaultError): ...
+
+
 class Conflict(VaultError): ...
+
+
+class KeyUnusable(VaultError): ...
+
+
+class WrongKey(VaultError): ...
+
+
+class PackError(MemosError): ...
+
+
+class BadPack(PackError): ...
+
+
+class UntrustedKey(PackError): ...
+
+
+class IdClash(PackError): ...
+
+
+class RegistryError(PackError): ...
 
 
 class HostError(MemosError): ...
@@ -83,6 +120,9 @@ class PromotionError(MemosError): ...
 
 
 class NoProbes(PromotionError): ...
+
+
+class Untrusted(PromotionError): ...
 
 
 class Cancelled(PromotionError): ...

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from memos.cube import Fact, Form, Frozen, Probe
+from memos.cube import Fact, Form, Frozen, Namespace, Probe, State, Trust
+from memos.rights import Action, Relation
 
 
 class Add(Frozen):
@@ -18,11 +19,15 @@ class Add(Frozen):
     text: str
     speaker: str = ""
     said: datetime | None = None
+    expires: datetime | None = None
     origin: str = "api"
+    trust: Trust | None = None  # where it is lower than that of its origin
     thread: str = ""
     segment: str = ""
     kind: str = "fact"
     facts: tuple[Fact, ...] = ()
+    more: bool = False  # it says more than its facts
+    tags: tuple[str, ...] = ()
     probes: tuple[Probe, ...] = ()
 
 
@@ -31,18 +36,21 @@ class Correct(Add):
 
 
 class Search(Frozen):
-    """Find memories; `about` names subjects that the question is about."""
+    """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks
+    for."""
 
     query: str
     top_k: int = 8
     about: tuple[str, ...] = ()
+    asks: tuple[Fact, ...] = ()
 
 
 class Recall(Frozen):
-    """Answer a question with what is remembered."""
+    """Answer a question with what is remembered; `about` and `asks` as in a search."""
 
     question: str
     about: tuple[str, ...] = ()
+    asks: tuple[Fact, ...] = ()
 
 
 class Forget(Frozen):
@@ -59,6 +67,33 @@ class Get(Frozen):
 class Update(Frozen):
     id: str
     text: str
+
+
+class Tag(Frozen):
+    """Give a memory these tags, in place of those that it has."""
+
+    id: str
+    tags: tuple[str, ...]
+
+
+class Fuse(Frozen):
+    """Make one memory of several, with this text or with what they say."""
+
+    ids: tuple[str, ...]
+    text: str | None = None
+
+
+class Split(Frozen):
+    """Cut a memory in parts, or one that was made of others back into them."""
+
+    id: str
+    parts: tuple[str, ...] = ()
+
+
+class Reinstate(Frozen):
+    """Bring back a memory that another has replaced."""
+
+    id: str
 
 
 class Delete(Frozen):
@@ -89,17 +124,154 @@ class Rewind(Frozen):
     turns: int
 
 
-Operation = Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
+class ChangeState(Frozen):
+    """Change the state of a memory."""
+
+    id: str
+    to: State
 
 
-def action(op: Operation) -> str:
-    """The right that an operation needs: "read", "write" or "delete"."""
+class Rollback(Frozen):
+    """Bring back what an old version said."""
+
+    id: str
+    version: int
+
+
+class TakeSnapshot(Frozen):
+    name: str
+
+
+class ListSnapshots(Frozen): ...
+
+
+class Restore(Frozen):
+    """Take the whole namespace back to a snapshot."""
+
+    name: str
+
+
+class DeleteSnapshot(Frozen):
+    name: str
+
+
+class Dump(Frozen):
+    """Write memories to a pack: these, or all of a namespace."""
+
+    ids: tuple[str, ...] = ()
+
+
+class Load(Frozen):
+    """Take over the memories of a pack."""
+
+    pack: str
+
+
+class RemovePack(Frozen):
+    """Take the memories of a pack out again."""
+
+    pack: str
+
+
+class ListPacks(Frozen):
+    """List the packs that are installed."""
+
+
+class Untrust(Frozen):
+    """No key stands for the name from now on."""
+
+    name: str
+
+
+class GiveRight(Frozen):
+    """Grant a relation to a cube, or to all in a namespace; `grants` of the public calls tells more."""
+
+    on: str | Namespace
+    relation: Relation
+
+
+class TakeRight(Frozen):
+    """Take back what was granted."""
+
+    on: str | Namespace
+
+
+class ListRights(Frozen): ...
+
+
+class Join(Frozen):
+    """Put a member into one of the caller's groups, or take it out."""
+
+    group: str
+
+
+class ListGroups(Frozen): ...
+
+
+class SetTrust(Frozen):
+    """Say how far a memory is believed."""
+
+    id: str
+    trust: Trust
+
+
+class Quarantined(Frozen):
+    """List what is in quarantine."""
+
+
+class Release(Frozen):
+    """Let a memory out of quarantine."""
+
+    id: str
+
+
+class Hold(Frozen):
+    """Lay a legal hold on a memory."""
+
+    id: str
+    why: str
+
+
+class EndHold(Frozen):
+    """Take a legal hold off a memory."""
+
+    id: str
+
+
+class ForgetUser(Frozen):
+    """Remove all that is known of the caller."""
+
+
+Operation = (
+    Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
+    | Tag | Fuse | Split | Reinstate
+    | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
+    | Dump | Load | RemovePack | ListPacks | Untrust
+    | GiveRight | TakeRight | ListRights | Join | ListGroups
+    | SetTrust | Quarantined | Release | Hold | EndHold | ForgetUser
+)  # fmt: skip
+
+
+def action(op: Operation) -> Action:
+    """The right that an operation needs; `memos.rights.ACTIONS` says who has it."""
     match op:
-        case Search() | Recall() | Get() | History():
+        case Search() | Recall() | Get() | History() | ListSnapshots() | ListRights() | ListGroups() | Dump():
             return "read"
-        case Add() | Correct() | Update() | Promote() | Demote() | Rewind():
+        case Quarantined() | ListPacks():
+            return "read"
+        case Tag():
+            return "annotate"
+        case Add() | Correct() | Update() | Rewind() | Rollback():
             return "write"
-        case Forget() | Delete():
+        case Fuse() | Split() | Reinstate() | Load():
+            return "write"
+        case Promote() | Demote() | ChangeState() | TakeSnapshot() | Restore():
+            return "manage"
+        case GiveRight() | TakeRight() | Join() | Untrust():
+            return "manage"
+        case SetTrust() | Release() | Hold() | EndHold():
+            return "manage"
+        case Forget() | Delete() | DeleteSnapshot() | RemovePack() | ForgetUser():
             return "delete"
         case _:
             assert_never(op)

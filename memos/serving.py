@@ -6,16 +6,17 @@ Wires the vault, the scheduler's choices and the host's memory; decides nothing 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from memos.config import Config, FidelityConfig
-from memos.cube import Form, MemCube
+from memos.cube import Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
@@ -23,6 +24,7 @@ from memos.infrastructure.host.measure import in_page_cache
 from memos.infrastructure.host.tiers import Tiers
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.cost_model import Costs, Lying
+from memos.operation.foresight import LIKELY, PAUSE, Foresight
 from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation, Via
 
 log = logging.getLogger("memos")
@@ -32,11 +34,17 @@ _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaul
 class Serving:
     """Brings payloads to the model for one request after the other."""
 
-    def __init__(self, config: Config, vault: MemVault, scheduler: MemScheduler, host: Host) -> None:
+    def __init__(
+        self, config: Config, vault: MemVault, scheduler: MemScheduler, host: Host, foresight: Foresight
+    ) -> None:
         self._config, self._vault, self._scheduler, self._host = config, vault, scheduler, host
+        self._foresight = foresight
+        self._background = ThreadPoolExecutor(1, "memos-prefetch")
+        self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
+        self.prefetched, self.prefetch_hits = 0, 0  # KV caches
         self._tiers = Tiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
-        self._unmeasurable = False
+        self._unmeasurable = self._waiting = False
 
     def request(
         self,
@@ -57,6 +65,9 @@ class Serving:
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
+        for name in {_name(kv) for kv in admission.activations} & self._ahead:
+            self._ahead.discard(name)
+            self.prefetch_hits += level is not None and self._tiers.held(name) is not None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
         adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
@@ -138,7 +149,7 @@ class Serving:
         one must be to become an adapter."""
         if self._config.activation.codec == "trained":
             changed = max(c.header.changed or c.header.created for c in segment.cubes)
-            return (datetime.now(timezone.utc) - changed).total_seconds() >= self._config.scheduler.stable_s
+            return (self._vault.now() - changed).total_seconds() >= self._config.scheduler.stable_s
         costs = self.costs
         return not self._measures or not self._host.capability.exact or self._scheduler.pays(segment, costs, tokens)
 
@@ -160,8 +171,7 @@ class Serving:
         assert cube.blob
         place: str = self._tiers.tier(cube.blob.sha256)
         if place == "disk":
-            path = self._vault.blob_path(cube.blob, verified=False)
-            place = "cache" if in_page_cache(path) else "disk"
+            place = "cache" if in_page_cache(self._vault.blob_file(cube.blob)) else "disk"
         own = cube.blob.tokens - (0 if first else len(self._host.head))
         return Lying(own, place, cube.blob.stored)
 
@@ -185,14 +195,82 @@ class Serving:
         to where it should stay."""
         if admission.way and self._measures:
             self.costs = self.costs.paced(admission.way, took)
-        held, cubes = self._tiers.all(), dict(self._cubes)
-        kvs = [
+        if held := self._held():
+            self._settle(held, self._places(held))
+
+    def _held(self) -> list[Held]:
+        cubes = dict(self._cubes)
+        return [
             Held(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
-            for name, kv in held.items()
+            for name, kv in self._tiers.all().items()
             if name in cubes  # else it was let go of meanwhile
         ]
-        if held:
-            self._tiers.settle(self._scheduler.place(kvs, self.costs, datetime.now(timezone.utc)))
+
+    def _places(self, kvs: Sequence[Held]) -> dict[str, Literal["device", "host"]]:
+        now = self._vault.now()
+        of_groups = [kv for kv in kvs if kv.cube.namespace.session_id == ""]
+        worth = self._foresight.worth([kv.cube.sources[0].id for kv in of_groups], now.timestamp())
+        expected = {kv.name: uses for kv, uses in zip(of_groups, worth.tolist(), strict=True) if uses}
+        for kv in kvs:
+            last = kv.cube.usage.last_recalled
+            if kv.cube.namespace.session_id and last:  # a conversation is gone on with soon, or not so soon
+                expected[kv.name] = math.exp((last - now).total_seconds() / PAUSE)
+        return self._scheduler.place(kvs, self.costs, now, expected)
+
+    def prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
+        """Begin to bring into memory, in the background, KV that this user is predicted to need next, where it is worth
+        more than what it takes the place of. visible: those of some cubes that the user may see."""
+        if self._config.scheduler.prefetch_kv_bytes and not self._waiting:
+            self._waiting = True
+            self._background.submit(self._prefetch, user, visible)
+
+    def close(self) -> None:
+        """Wait for what is done in the background."""
+        self._background.shutdown(cancel_futures=True)
+
+    def _prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
+        self._waiting = False
+        try:
+            coming, held = self._foreseen(user, visible), self._held()
+            places = self._places([*held, *coming])
+            self._settle(held, places)
+            for kv in coming:
+                if kv.name in places:
+                    self._bring_ahead(kv)
+            held = self._held()
+            self._settle(held, self._places(held))
+        except Exception:  # nobody waits for this thread, so nobody else would tell
+            log.exception("prefetching failed")
+
+    def _bring_ahead(self, kv: Held) -> None:
+        try:
+            self._kv(kv.cube)
+        except MemosError as error:
+            log.warning("KV is not prefetched: %s", error)
+        else:
+            self._ahead.add(kv.name)
+            self.prefetched += 1
+
+    def _settle(self, decided: Sequence[Held], places: Mapping[str, Literal["device", "host"]]) -> None:
+        """What a request has brought since it was decided stays where it is."""
+        self._tiers.settle(places, {kv.name for kv in decided})
+
+    def _foreseen(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> list[Held]:
+        """KV files that are likely to be used next, the likeliest first, as far as their bytes are allowed."""
+        likely = [g for g, p in self._foresight.next(user, self._vault.now().timestamp()) if p >= LIKELY]
+        kvs = {
+            kv.sources[0].id: kv
+            for kv in visible(self._vault.payloads_of(likely))
+            if kv.form is Form.ACTIVATION and kv.state is State.ACTIVATED and kv.namespace.session_id == ""
+            if kv.blob and kv.blob.fingerprint == self._host.digest
+        }
+        out, left = list[Held](), self._config.scheduler.prefetch_kv_bytes
+        for kv in (kvs[group] for group in likely if group in kvs):
+            assert kv.blob
+            if kv.blob.bytes <= left and self._tiers.tier(kv.blob.sha256) == "disk":
+                left -= kv.blob.bytes
+                out.append(Held(_name(kv), kv, int(kv.blob.tokens * self.costs.bytes), kv.blob.tokens))
+        return out
 
     def release(self) -> None:
         """Let go of what is no longer in use, and of all that was made of it in memory."""
@@ -220,10 +298,10 @@ class Serving:
     def require_disk(self, more: int) -> None:
         """Raises NoRoom if KV files may not take so many bytes more."""
         most = self._config.scheduler.disk_kv_bytes
-        held = self._vault.held_bytes(Form.ACTIVATION)
+        held = sum(size for _, size in self._vault.held(Form.ACTIVATION).values())
         if held + more > most:
             raise NoRoom(
-                f"a KV cache of {more:,} bytes does not fit: {held:,} of {most:,} bytes are taken; "
+                f"a KV cache of {more:,} bytes does not fit beside the others in {most:,} bytes; "
                 f"demote what is no longer used, or raise scheduler.disk_kv_bytes"
             )
 

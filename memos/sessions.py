@@ -10,22 +10,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 from memos.config import DecodeConfig
-from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Turn, new_id
+from memos.cube import MOMENT, Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation, alike, join
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
-from memos.operation.mem_lifecycle import GONE, MemLifecycle
+from memos.operation.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.mem_scheduler import Admission, Talk
 from memos.serving import Serving
 
 log = logging.getLogger("memos")
-LIVE = tuple(state for state in State if state not in GONE)
 
 
 class Sessions:
@@ -47,7 +45,7 @@ class Sessions:
 
     def turns(self, session: Namespace) -> list[MemCube]:
         """Its turns in force that its user may read, oldest first. Raises InputError."""
-        return self._cubes(session, Form.PLAINTEXT, LIVE)
+        return self._cubes(session, Form.PLAINTEXT, ANSWERING)
 
     def resume(self, session: Namespace, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.
@@ -100,19 +98,20 @@ class Sessions:
         """
         assert talk.session
         id = new_id()
-        since = talk.earlier[0].id if talk.earlier else id
+        since = (talk.earlier[0].id if talk.earlier else id)[:MOMENT]
         turn = Turn(question=talk.question, answer=answer, shown=_new(talk, admission), since=since)
         # an answer may say again whatever the conversation had shown before
         heard = {source for earlier in talk.earlier for source in earlier.sources}
         known = {source for adapter in admission.adapters for source in adapter.sources}
         pinned = tuple({*_pinned((*admission.cubes, *said)), *known, *heard})
-        cube = _cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
+        cube = self._cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
         try:
             kept = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
         except (Conflict, NotFound) as error:
             log.warning("this turn is not kept: %s", error)
             return
-        if kv is not None:
+        whole = self._vault.get(kept.id).payload == turn  # else the KV knows what may not be stored
+        if kv is not None and whole:
             try:
                 self._keep_kv(talk.session, (*talk.earlier, kept), kv)
             except (Conflict, NotFound, NoRoom, VaultError, OSError) as error:
@@ -132,13 +131,13 @@ class Sessions:
             blob = Blob(sha256=sha256, bytes=size, tokens=len(own.ids), after=after, fingerprint=self._host.digest)
             sources = _pinned((*turns, *(chain[-1:] if after else ())))
             try:
-                cube = self._lifecycle.publish(_cube(new_id(), session, Form.ACTIVATION, blob, sources))
+                cube = self._lifecycle.publish(self._cube(new_id(), session, Form.ACTIVATION, blob, sources))
             except BaseException:
                 self._vault.discard(sha256)
                 raise
         if not after:  # the conversation's KV begins anew
             self._forget(chain)
-        self._vault.record_use([cube.id], datetime.now(timezone.utc))
+        self._vault.record_use([cube.id], self._vault.now())
         self._serving.let_go({c.blob.sha256 for c in chain[-1:] if c.blob})
         self._serving.bring(self._vault.get(cube.id), lambda: kv)
 
@@ -173,6 +172,19 @@ class Sessions:
         self._serving.release()
         return len(there) - turns
 
+    def _cube(
+        self, id: str, session: Namespace, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]
+    ) -> MemCube:
+        return MemCube(
+            id=id,
+            form=form,
+            namespace=session,
+            rights=Rights(owner=session.user_id),
+            header=Header(created=self._vault.now(), origin="chat", segment=_segment(session), kind="turn"),
+            payload=payload,
+            sources=sources,
+        )
+
     # -- what is there -------------------------------------------------------------------------------------
 
     def _chain(self, session: Namespace) -> list[MemCube]:
@@ -189,7 +201,7 @@ class Sessions:
 
     def _cubes(self, session: Namespace, form: Form, states: Iterable[State]) -> list[MemCube]:
         found = self._vault.cubes(form=form, states=states, segment=_segment(session))
-        reader = Namespace(user_id=session.user_id)
+        reader = self._governance.in_session(session)
         return sorted(
             self._governance.visible(reader, (c for c in found if c.namespace == session)), key=lambda c: c.id
         )
@@ -209,18 +221,6 @@ def _new(talk: Talk, admission: Admission) -> tuple[str, ...]:
     """Memories that the conversation has not shown yet."""
     shown = {text for turn in talk.earlier for text in _turn(turn).shown}
     return tuple(c.text for c in admission.cubes if c.text not in shown)
-
-
-def _cube(id: str, session: Namespace, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]) -> MemCube:
-    return MemCube(
-        id=id,
-        form=form,
-        namespace=session,
-        rights=Rights(owner=session.user_id),
-        header=Header(created=datetime.now(timezone.utc), origin="chat", segment=_segment(session), kind="turn"),
-        payload=payload,
-        sources=sources,
-    )
 
 
 def _pinned(cubes: Iterable[MemCube]) -> tuple[Source, ...]:

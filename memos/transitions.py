@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -53,19 +53,30 @@ class Transitions:
         self._activation, self._require_disk = activation, require_disk
 
     def promote(
-        self, form: Form, sources: Sequence[MemCube], progress: Progress, beside: Sequence[MemCube] = ()
+        self,
+        form: Form,
+        sources: Sequence[MemCube],
+        progress: Progress,
+        beside: Sequence[MemCube] = (),
+        job: str | None = None,
+        require: Callable[[], None] = lambda: None,
     ) -> MemCube:
         """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote.
 
-        beside: adapters that a new one is to be active with.
+        beside: adapters that a new one is to be active with. job: the running one that this is. require: raises where
+        no more may be made.
         """
         if (known := self._known(form, sources)) is not None:
             return known
+        require()
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         if trained:
-            _require_agreement(sources)
+            _require_agreement(self._reader, sources)
         kind, order = f"promote to {form}", self._order(form, sources, beside)
-        job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
+        if job:
+            self._vault.describe_job(job, order)
+        else:
+            job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
         blob = None
         try:
             with self._vault.staging() as staged:
@@ -75,7 +86,7 @@ class Transitions:
                     else self._encode(sources, staged, progress)
                 )
                 with self._vault.transaction():
-                    cube = self._lifecycle.publish(_derived(form, sources, blob))
+                    cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now()))
                     self._replace(cube)
                     self._vault.end_job(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
@@ -133,13 +144,13 @@ class Transitions:
         began = time.perf_counter()
         memories = tuple(c.text for c in sources)
         activation = self._host.encode(memories)
-        question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
+        question = self._asked(sources)
         self._host.save_kv(activation, staged, self._activation.stored)
         self._require_disk(staged.stat().st_size)
         stored = (self._host.load_kv(staged),)
         asked = Request(({"role": "user", "content": question},), memories, stored)
         near = self._host.nearness(asked)
-        self._require_near(near.max_abs_logit_diff, near.kl)
+        self._require_near(near.max_abs_logit_diff, near.kl, self._activation.codec)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         name, size = self._vault.store(staged)
         return Blob(
@@ -156,9 +167,33 @@ class Transitions:
             },
         )
 
-    def _require_near(self, diff: float, kl: float) -> None:
+    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
+        """Return if KV or an adapter that was made elsewhere, of these memories, can be used here.
+
+        KV must answer as the text does, as if it were made here. An adapter must load; judged: it passes its gate too.
+        Raises what stands against it.
+        """
+        if not sources or any(not isinstance(c.payload, Text) for c in sources):
+            raise Unsupported("a tensor is not made of memories that came with it; promote them here")
+        if blob.tokens and blob.codec != "trained":
+            memories = tuple(c.text for c in sources)
+            asked = Request(({"role": "user", "content": self._asked(sources)},), memories, (self._host.load_kv(path),))
+            near = self._host.nearness(asked)
+            self._require_near(near.max_abs_logit_diff, near.kl, blob.codec)
+        elif blob.tokens:
+            self._host.load_kv(path)
+        else:
+            self._host.cold((path,))
+            _, short = self.gate([path], sources) if judged else ({}, [])
+            if short:
+                raise Unsupported(f"adapter {blob.sha256} failed its gate here: {', '.join(short)}; promote anew")
+
+    def _asked(self, sources: Sequence[MemCube]) -> str:
+        return next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
+
+    def _require_near(self, diff: float, kl: float, codec: str) -> None:
         """Raises Unsupported; a NaN is refused too."""
-        codec, limit = self._activation.codec, PARITY.get(self._host.fingerprint["dtype"], 1e-3)
+        limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
         if codec == "raw":
             if not diff <= limit:
                 raise Unsupported(
@@ -316,11 +351,11 @@ def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
     ]
 
 
-def _require_agreement(sources: Sequence[MemCube]) -> None:
+def _require_agreement(reader: MemReader, sources: Sequence[MemCube]) -> None:
     """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
     said: dict[tuple[str, str], tuple[str, MemCube]] = {}
     for cube in sources:
-        for fact in _text(cube).facts:
+        for fact in reader.askable(_text(cube).facts):
             about = fact.subject.casefold(), fact.relation
             other, at = said.setdefault(about, (fact.object, cube))
             if other.casefold() != fact.object.casefold():
@@ -330,7 +365,7 @@ def _require_agreement(sources: Sequence[MemCube]) -> None:
                 )
 
 
-def _derived(form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
+def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime) -> MemCube:
     """A derived cube belongs to the owner of its sources; governance reads its rights through all of them."""
     first = sources[0]
     return MemCube(
@@ -338,9 +373,7 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob) -> MemCube:
         form=form,
         namespace=first.namespace,
         rights=Rights(owner=first.rights.owner),
-        header=Header(
-            created=datetime.now(timezone.utc), origin="promotion", segment=first.header.segment, kind="derived"
-        ),
+        header=Header(created=created, origin="promotion", segment=first.header.segment, kind="derived"),
         payload=blob,
         sources=_pinned(sources),
     )

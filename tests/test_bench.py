@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from memos.bench.locomo import bench_locomo
 from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
 from memos.bench.ttft import bench_ttft
-from memos.config import DistilConfig, ModelConfig
+from memos.bench.updates import bench_updates, conversation
+from memos.config import Config, DistilConfig, ModelConfig
 from memos.errors import InputError
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
@@ -203,6 +205,19 @@ def test_evidence_is_searched_for_by_each_policy(tmp_path: Path) -> None:
     assert locomo_table(report).row_count == 2
 
 
+def test_memoryos_is_measured_by_its_two_stages(tmp_path: Path) -> None:
+    """Here all lies in its queue, of which every page is given; the nearest come first."""
+    file = tmp_path / "talks.json"
+    file.write_text(json.dumps(DIALOGUE))
+    [row] = bench_locomo(file, ["memoryos"], Shown())["rows"]
+    assert (row["policy"], row["recall@5"], row["mrr"]) == ("memoryos", 1, 1)
+
+
+def test_a_policy_that_is_none_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(InputError, match="no policy 'fifo'"):
+        bench_locomo(Path("no-such-file"), ["memos", "fifo"], Shown())
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [(None, "cannot be read"), ("{", "not of LoCoMo's form"), ("[{}]", "not of LoCoMo's form"), ("[]", "no question")],
@@ -219,6 +234,7 @@ def test_a_search_is_timed_beside_its_embedding_and_held_against_an_exact_one() 
     report = bench_search([400], 5, 0, Shown()) | SURROUNDED | {"bench": "search"}
     assert [row["readable"] for row in report["rows"]] == [1.0, 0.1, 0.001]
     assert all(0 < row["ms_p50"] <= row["ms_p95"] and row["of_exact"] == 1 for row in report["rows"])
+    assert all(row["open_s"] > 0 < row["open_from_snapshot_s"] and row["rss_mb"] > 100 for row in report["rows"])
     assert rows_table(report).row_count == 3
 
 
@@ -226,3 +242,22 @@ def test_decisions_are_timed_warm_and_cold() -> None:
     report = bench_scheduler([300], "memos-small", 20, 0, Shown())
     assert 0 < report["decision_ms_p50"] <= report["decision_ms_p95"] and report["cold_ms_p50"] > 0
     assert sum(report["forms"].values()) == 60 and set(report["forms"]) <= {"plaintext", "activation", "parametric"}
+
+
+def test_updates_asks_for_facts_as_they_are_at_the_end() -> None:
+    talk = conversation(random.Random(0), facts=10, updates=40, small_talk=20)
+    assert len(talk.turns) == 70 and len(talk.probes) == 10
+    said = [str(turn["content"]) for turn in talk.turns]
+    for probe in talk.probes:
+        assert any(probe.holds(text) for text in said)
+
+
+def test_updates_compares_memory_that_is_kept_current_with_one_that_keeps_everything() -> None:
+    show = Shown()
+    report = bench_updates(Config(), facts=12, updates=60, small_talk=10, seed=0, show=show)
+    rows = {row["policy"]: row for row in report["rows"]}
+    assert rows["memos"]["accuracy"] > rows["keep everything"]["accuracy"]
+    assert rows["memos"]["accuracy"] >= 0.9
+    assert rows["memos"]["in_force"] == 12 and rows["memos"]["kept"] <= 72  # what is told again is not kept twice
+    assert rows["keep everything"]["in_force"] == rows["keep everything"]["kept"] == 72
+    assert rows_table(report | {"bench": "updates"} | SURROUNDED).row_count == 3

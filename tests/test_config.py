@@ -41,7 +41,7 @@ def test_a_given_key_is_taken_and_the_rest_stay_default(write: Write) -> None:
         ("modle: {}", "modle: unknown key; did you mean model?"),
         ("scheduler: {topk: 3}", "scheduler.topk: unknown key; did you mean top_k?"),
         ("distil: {gate: {locallity: 1.0}}", "distil.gate.locallity: unknown key; did you mean locality?"),
-        ("vault: {zzz: 1}", "vault.zzz: unknown key; known keys: path"),
+        ("vault: {zzz: 1}", "vault.zzz: unknown key; known keys: key"),
         (
             "experiment: {steps: [{ask: {via: none, question: q.jsonl}}]}",
             "experiment.steps.0.ask.question: unknown key; did you mean questions?",
@@ -64,6 +64,8 @@ def test_a_typo_is_told_with_its_path_and_the_nearest_key(write: Write, text: st
         ("model: {memory_line: oops}", "model", "memory_line must contain {text}", "oops"),
         ("decode: {beams: 2, temperature: 1}", "decode", "beams > 1 needs temperature 0", "temperature"),
         ("scheduler: {cool_heat: 9}", "scheduler", "cool_heat < activate_heat", "9"),
+        ("scheduler: {low_water: 1}", "scheduler", "low_water <= high_water", "1"),
+        ("scheduler: {segments: 9}", "scheduler", "segments <= top_k", "9"),
         ("experiment: {steps: [{tick: 0}]}", "experiment.steps.0.tick", "greater than or equal to 1", "0"),
         ("experiment: {steps: [{ingest: a.txt, tick: 1}]}", "experiment.steps.0", "one key of ingest, ask", "tick"),
         ("experiment: {steps: [{digest: a.txt}]}", "experiment.steps.0", "one key of ingest, ask", "digest"),

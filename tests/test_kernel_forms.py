@@ -601,7 +601,9 @@ def test_where_the_machine_cannot_be_measured_kv_is_used_wherever_there_is_any(
 def test_an_over_full_disk_tier_is_named_and_nothing_is_lost(memos: MemOS, ada: str, tmp_path: Path) -> None:
     with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(disk_kv_bytes=1000)) as kernel:
         ids = talk(kernel, ada)
-        with pytest.raises(NoRoom, match="0 of 1,000 bytes are taken; demote .* raise scheduler.disk_kv_bytes"):
+        with pytest.raises(
+            NoRoom, match="does not fit beside the others in 1,000 bytes; demote .* raise scheduler.disk_kv_bytes"
+        ):
             kernel.promote(ids, "activation", user=ada)
         assert files(kernel) == set()
         assert kernel.ask(ASKED, user=ada).text == "Lisbon"

@@ -95,7 +95,10 @@ def test_a_conversation_with_a_bad_turn_leaves_nothing(memos: MemOS, ada: str) -
 def test_what_was_added_twice_is_there_once(memos: MemOS, ada: str, days: tuple[int, int]) -> None:
     talk = [turn("I live in Oslo.", days[0]), turn("My sister is Eva.", days[1])]
     first = memos.add(talk, user=ada)
-    assert memos.add(talk, user=ada) == first == memos.cubes(user=ada)
+    again = memos.add(talk, user=ada)
+    assert [c.id for c in again] == [c.id for c in first] == [c.id for c in memos.cubes(user=ada)]
+    # of the same time it is the same statement; of no known time it was told again
+    assert [c.usage.repeats for c in again] == [0 if any(days) else 1] * 2
 
 
 def test_the_same_words_at_another_time_are_another_memory(memos: MemOS, ada: str) -> None:
@@ -168,6 +171,37 @@ def test_a_correction_does_not_reach_what_was_said_later(memos: MemOS, ada: str)
     [late] = memos.add([turn("I live in Lima.", 9)], user=ada)
     memos.add([turn("I now live in Rome.", 2)], user=ada)
     assert memos.get(late.id, user=ada).state is State.GENERATED
+
+
+def test_what_arrives_late_is_superseded_by_what_was_said_after_it(memos: MemOS, ada: str) -> None:
+    [late] = memos.add([turn("I now live in Lima.", 9)], user=ada)
+    [early] = memos.add([turn("I live in Rome.", 2)], user=ada)
+    assert early.state is State.ARCHIVED
+    assert moves(memos, early.id, ada)[-1] == f"archived: superseded by {late.id}"
+
+
+def test_a_statement_goes_when_all_that_it_says_is_replaced(memos: MemOS, ada: str) -> None:
+    [both] = memos.add([turn("I live in Oslo and I work for Acme.", 1)], user=ada)
+    memos.add([turn("I moved to Rome.", 2)], user=ada)
+    assert memos.get(both.id, user=ada).state is State.GENERATED
+    memos.add([turn("I quit my job at Acme.", 3)], user=ada)
+    assert memos.get(both.id, user=ada).state is State.ARCHIVED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I also have a dog.",
+        "I used to live in Rome.",
+        "I might move to Rome.",
+        "Mira moved to Rome.",
+        "I live in Oslo.",
+    ],
+)
+def test_what_is_added_past_or_of_another_supersedes_nothing(memos: MemOS, ada: str, text: str) -> None:
+    before = memos.add([turn("I live in Oslo.", 1), turn("I have a cat.", 1)], user=ada)
+    memos.add([turn(text, 2)], user=ada)
+    assert [memos.get(cube.id, user=ada).state for cube in before] == [State.GENERATED] * 2
 
 
 def test_a_correction_does_not_reach_another_subject_or_user(memos: MemOS, ada: str, bob: str) -> None:
@@ -333,3 +367,13 @@ def test_a_fact_leads_to_the_next(tmp_path: Path) -> None:
         found = kernel.search("Where does Mira's sister live?", top_k=2)
     assert {hit.cube.text for hit in found} == set(said[:2])
     assert [hit.why["linked"] for hit in sorted(found, key=lambda hit: hit.cube.id)] == [1, 0.5]
+
+
+def test_what_the_question_asks_for_comes_before_what_others_say_of_themselves(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add([{"speaker": "User", "content": "I am now allergic to rye."}])
+        for who, what in (("Corinna", "garlic"), ("Edgar", "barley"), ("Viola", "mustard")):
+            memos.add(f"{who}'s allergy is {what}.")
+        [first, *_] = memos.search("What is my allergy?")
+        assert first.cube.text == "User: I am now allergic to rye." and first.why["states"] == 1
+        assert "rye" in memos.ask("What is my allergy?", via="plaintext").text

@@ -11,21 +11,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = ("memos.cube", "memos.ops", "memos.config", "memos.errors")
+VOCABULARY = ("memos.cube", "memos.rights", "memos.ops", "memos.config", "memos.errors")
 PUBLIC = ("memos.MemOS", "memos.Config", "memos.__version__")  # what `import memos` offers; it stands for the kernel
 READER = "memos.interface.mem_reader"
 # the part of the interface that stands below the kernel; the doors stand above it
-LANGUAGE = (READER, *(f"memos.interface.{part}" for part in ("phrasebook", "requests", "files", "contrasts")))
+LANGUAGE = (
+    READER,
+    *(f"memos.interface.{part}" for part in ("phrasebook", "statements", "chinese", "requests", "files", "contrasts")),
+    "memos.interface.imports",
+)
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.cube": (),
     "memos.errors": (),
+    "memos.rights": VOCABULARY,
     "memos.ops": VOCABULARY,
     "memos.config": VOCABULARY,
     "memos.infrastructure": (*VOCABULARY, "memos.infrastructure"),
     "memos.operation": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", "memos.bench", *PUBLIC),
+    "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", "memos.care", "memos.bench", *PUBLIC),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
     # measures the parts and the whole, from above all of them
     "memos.bench": (
@@ -41,7 +46,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "memos.serving",
         "memos.sessions",
         "memos.externalize",
+        "memos.upkeep",
+        "memos.knowledge",
+        "memos.exchange",
+        "memos.subscriptions",
+        "memos.sharing",
+        "memos.bound",
+        "memos.forgetting",
     ),
+    "memos.exchange": (*VOCABULARY, READER, "memos.knowledge", "memos.operation", "memos.infrastructure"),
+    "memos.subscriptions": (*VOCABULARY, "memos.exchange", "memos.operation", "memos.infrastructure"),
+    "memos.knowledge": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
+    "memos.care": (*VOCABULARY, "memos.infrastructure"),
+    "memos.sharing": (*VOCABULARY, "memos.infrastructure", "memos.bound"),
+    "memos.bound": (*VOCABULARY, "memos.infrastructure"),
+    "memos.forgetting": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
+    "memos.upkeep": (*VOCABULARY, "memos.infrastructure"),
     "memos.externalize": (*VOCABULARY, READER, "memos.infrastructure"),
     "memos.sessions": (*VOCABULARY, "memos.operation", "memos.infrastructure", "memos.serving"),
     "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),

@@ -246,10 +246,9 @@ def test_new_memories_count_for_what_fits(kernel: MemOS) -> None:
 
 def test_rights_that_were_taken_back_hold_in_a_conversation(kernel: MemOS) -> None:
     lisbon = next(c for c in kernel.memories() if "Lisbon" in c.text)
-    shared = lisbon.model_copy(update={"rights": lisbon.rights.model_copy(update={"readers": ("bob",)}), "version": 2})
-    kernel.vault.put(shared)
+    kernel.grant(lisbon.id, "bob", "reader")
     assert kernel.chat(ASKED[0], session="s", user="bob").text == "Lisbon"
-    kernel.vault.put(shared.model_copy(update={"rights": lisbon.rights, "version": 3}))
+    kernel.revoke(lisbon.id, "bob")
     assert kernel.turns("s", user="bob") == []
     reply = kernel.chat(ASKED[0], session="s", user="bob")
     assert "Lisbon" not in reply.text and reply.past_tokens == 0

@@ -23,10 +23,11 @@ from memos.config import Config
 from memos.errors import InputError
 from memos.interface.progress import Show
 from memos.kernel import MemOS
-from memos.operation.policies.rankings import BASELINES
+from memos.operation.policies.table import POLICIES as TABLE
+from memos.operation.policies.table import policy as policy_of
 from memos.ops import Add
 
-POLICIES = ("memos", *BASELINES)
+POLICIES = tuple(TABLE)
 KS = (1, 5, 10, 20)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _WAY_OUT = "give a file of LoCoMo's form: a list of {sample_id, conversation, qa}"
@@ -50,6 +51,8 @@ def bench_locomo(data: Path, policies: Sequence[str], show: Show) -> dict[str, A
     """A row for each policy: recall@k is the share of a question's evidence among the first k, the mean over questions;
     ndcg@10 counts each evidence turn alike; mrr is of the first that is found. ms_per_query: the median, the
     embedding of the question included."""
+    for policy in policies:
+        policy_of(policy, Config())  # a wrong name is told before anything is read
     conversations = read(data)
     with tempfile.TemporaryDirectory() as folder, MemOS(Config(), vault=Path(folder)) as kernel:
         began = time.perf_counter()
@@ -76,19 +79,19 @@ def _row(
             hits = kernel.search(question.text, top_k=max(KS), user=conversation.name, policy=policy)
             times.append((time.perf_counter() - began) * 1e3)
             ranks = [bool(names[hit.cube.id] & set(question.evidence)) for hit in hits]
-            found[question.category].append(_figures(ranks, len(question.evidence)))
+            found[question.category].append(figures(ranks, len(question.evidence)))
         show(policy, n + 1, len(conversations))
-    every = [figures for of_category in found.values() for figures in of_category]
+    every = [row for of_category in found.values() for row in of_category]
     return {
         "policy": policy,
-        **_means(every),
-        "by_category": {name: {**_means(of), "questions": len(of)} for name, of in sorted(found.items())},
+        **means(every),
+        "by_category": {name: {**means(of), "questions": len(of)} for name, of in sorted(found.items())},
         "questions": len(every),
         "ms_per_query": median(times),
     }
 
 
-def _figures(ranks: Sequence[bool], evidence: int) -> dict[str, float]:
+def figures(ranks: Sequence[bool], evidence: int) -> dict[str, float]:
     """ranks: for each place, whether evidence stands there."""
     gains = [1 / math.log2(place + 2) for place in range(10)]
     first = next((place for place, hit in enumerate(ranks) if hit), None)
@@ -99,7 +102,7 @@ def _figures(ranks: Sequence[bool], evidence: int) -> dict[str, float]:
     }
 
 
-def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+def means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: mean(row[name] for row in rows) for name in rows[0]} if rows else {}
 
 

@@ -94,7 +94,7 @@ def _routed(host: Host, folders: Sequence[Path], about: Sequence[Matter], keep: 
     threshold, reader = SchedulerConfig().route_nats, MemReader()
 
     def best(question: str) -> tuple[float, int]:
-        near = [n for n, one in enumerate(about) if speaks_of(reader.about(question), one.texts)]
+        near = [n for n, one in enumerate(about) if speaks_of(reader.recall(question).about, one.texts)]
         nats = host.divergences([{"role": "user", "content": question}], [(folders[n],) for n in near])
         return max(zip(nats, near, strict=True), default=(0.0, 0))
 

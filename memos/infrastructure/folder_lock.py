@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from memos.errors import VaultError
+from memos.infrastructure.group_sync import fsync
 
 
 class FolderLock:
@@ -16,8 +18,10 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         """Make the folder if absent. Nothing is held before the first `alone`. Raises VaultError."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / "lock").open("a")
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                fsync(folder.parent)  # or a loss of power takes a new vault along
+            self._folder, self._file = folder, (folder / "lock").open("a")
         except OSError as error:
             raise VaultError(
                 f"{folder} cannot be the folder of a vault ({error.strerror}); "
@@ -25,18 +29,32 @@ class FolderLock:
             ) from error
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """True if no one else has the folder open; no one can open it within the block then."""
+    def alone(self, leaving: bool = False) -> Iterator[bool]:
+        """True if no one else has the folder open; no one can open or leave it within the block. leaving: it is given
+        up with the block."""
+        gate = os.open(self._folder, os.O_RDONLY)  # a change of a lock is not atomic: the old one is given up first
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            alone = False
-            fcntl.flock(self._file, fcntl.LOCK_SH)  # waits for one who is alone and opening
-        try:
-            yield alone
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                alone = True
+            except BlockingIOError:
+                alone = False
+                fcntl.flock(self._file, fcntl.LOCK_SH)
+            try:
+                yield alone
+            finally:
+                if leaving:
+                    self.close()
+                else:
+                    fcntl.flock(self._file, fcntl.LOCK_SH)
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_SH)
+            os.close(gate)
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
 
     def close(self) -> None:
         self._file.close()

@@ -1,75 +1,222 @@
 """Caller + action + cube -> yes or no, with a line in the audit log for each decision.
 
-Knows namespaces, rights and where a cube came from. Must not know models, ranking or what a cube says.
+Knows namespaces, relations and where a cube came from. Must not know models, ranking or what a cube says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property, lru_cache
 
 from memos.cube import MemCube, Namespace, Rights
-from memos.errors import Denied, NotFound
+from memos.errors import Denied
 from memos.infrastructure.mem_vault import MemVault, absent
-from memos.ops import Delete, Demote, Get, History, Operation, Promote, Update, action
+from memos.ops import (
+    ChangeState,
+    Delete,
+    Demote,
+    EndHold,
+    Fuse,
+    Get,
+    GiveRight,
+    History,
+    Hold,
+    Operation,
+    Promote,
+    Reinstate,
+    Release,
+    Rollback,
+    SetTrust,
+    Split,
+    Tag,
+    TakeRight,
+    Update,
+    action,
+)
+from memos.rights import ACTIONS, Action, Caller, Standing
+
+_STANDINGS = 256  # callers whose grants are remembered
+_MAY = {
+    "annotate": "its owner, an editor or an annotator",
+    "write": "its owner or an editor",
+    "delete": "its owner",
+    "manage": "its owner",
+}
+_acting: ContextVar[tuple[MemGovernance, Caller] | None] = ContextVar("acting", default=None)
+
+
+class _Asked:
+    """One question about what a caller may do. known: what was found of cubes, so that a long line of descent is walked
+    once, and what is granted, which is looked up where namespace and owner do not decide."""
+
+    def __init__(self, caller: Namespace, standing: Callable[[], Standing]) -> None:
+        self._caller, self._look = caller, standing
+        self.known: dict[str, bool] = {}
+
+    @cached_property
+    def _standing(self) -> Standing:
+        return self._look()
+
+    def has(self, right: Action, id: str, namespace: Namespace, rights: Rights) -> bool:
+        """By its namespace, or by what is granted; whatever it is made of."""
+        if self._caller.covers(namespace) and (right == "read" or self._caller.user_id == rights.owner):
+            return True
+        return self._standing.allows(right, id, namespace)
 
 
 class MemGovernance:
-    """Decides by namespace and rights alone; a derived cube is as secret as the most secret of its sources."""
+    """Decides by namespace, owner and what is granted; a derived cube is as secret as the most secret of its sources.
+
+    What is granted is read from the vault whenever it may have changed there, so that a revocation in any process holds
+    with the next decision in each.
+    """
 
     def __init__(self, vault: MemVault) -> None:
         self._vault = vault
+        # the state is a part of the key, so that nothing outlives a change of rights or the end of a grant
+        self._standings = lru_cache(_STANDINGS)(lambda caller, purpose, state: self._granted(caller, purpose))
+        self._singles = lru_cache(_STANDINGS)(lambda caller, purpose, state: self._readable_alone(caller))
 
-    def permit(self, caller: Namespace, op: Operation, cube: MemCube | None = None) -> None:
-        """Return if `caller` may do `op` to `cube`; without a cube, any caller may act in its own namespace.
+    # -- who acts ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def acting(self, caller: Caller) -> Iterator[None]:
+        """Within it, in this thread, all that is decided is decided for this caller's purpose."""
+        token = _acting.set((self, caller))
+        try:
+            yield
+        finally:
+            _acting.reset(token)
+
+    @property
+    def caller(self) -> Caller | None:
+        """Who acts, if that was said by `acting`."""
+        bound = _acting.get()
+        return bound[1] if bound and bound[0] is self else None
+
+    def in_session(self, session: Namespace) -> Namespace:
+        """Whose rights decide on what a conversation shows: those of who acts, or else of its user."""
+        if self.caller and self.caller.namespace.user_id == session.user_id:
+            return self.caller.namespace
+        return Namespace(user_id=session.user_id)
+
+    def standing_of(self, caller: Namespace) -> tuple[Namespace, str, tuple[int, str]]:
+        """The same only as long as nothing that a caller may see can have changed."""
+        return caller, self._purpose, self._vault.rights_state()
+
+    @property
+    def _purpose(self) -> str:
+        return self.caller.purpose if self.caller else ""
+
+    def _granted(self, caller: Namespace, purpose: str) -> Standing:
+        namespaces: dict[tuple[str, str, str], frozenset[Action]] = {}
+        cubes: dict[str, frozenset[Action]] = {}
+        for grant in self._vault.granted(caller, purpose):
+            if isinstance(grant.on, Namespace):
+                over = (grant.on.user_id, grant.on.agent_id, grant.on.session_id)
+                namespaces[over] = namespaces.get(over, frozenset()) | ACTIONS[grant.relation]
+            else:
+                cubes[grant.on] = cubes.get(grant.on, frozenset()) | ACTIONS[grant.relation]
+        return Standing(namespaces, cubes)
+
+    def _standing(self, caller: Namespace) -> Standing:
+        return self._standings(*self.standing_of(caller))
+
+    # -- the door ------------------------------------------------------------------------------------------
+
+    def permit(
+        self, caller: Namespace, op: Operation, cube: MemCube | None = None, over: Namespace | None = None
+    ) -> None:
+        """Return if `caller` may do `op` to `cube`, or to the whole namespace `over`; without either, any caller may
+        act in its own namespace.
 
         Raises Denied; or, for a cube that the caller may not even see, what an absent id raises, so that asking to
         write does not reveal more than asking to read. To be asked before a transaction, which could undo the line.
         """
         right, name = action(op), type(op).__name__.lower()
-        allowed = cube is None or self.may(caller, right, cube)
+        if cube is not None:
+            allowed = self.may(caller, right, cube)
+        else:
+            allowed = over is None or self.may_over(caller, right, over)
         hidden = not allowed and cube is not None and not self.may(caller, "read", cube)
         why = (
             name if allowed else f"{name}: {'may not see it' if hidden else 'not the owner, or outside its namespace'}"
         )
-        self._vault.audit(str(caller), right, cube.id if cube else name, allowed, why)
-        if cube is None or allowed:
+        target = cube.id if cube else name if over is None else f"namespace {over}"
+        self._vault.audit(str(caller), right, target, allowed, why)
+        if allowed:
             return
-        if hidden:
+        if cube is not None and hidden:
             raise absent(_as_asked(op, cube.id))
-        raise Denied(
-            f"{caller} may not {right} cube {cube.id}: only its owner may, from within its namespace; "
-            "ask the owner, or add a memory of your own"
-        )
+        if cube is not None:
+            raise Denied(
+                f"{caller} may not {right} cube {cube.id}: only {_MAY[right]} may, from within its namespace or by a "
+                "grant; ask the owner, or add a memory of your own"
+            )
+        raise Denied(f"{caller} may not {right} namespace {over}: only its user may, or an owner by a grant; ask them")
 
-    def may(self, caller: Namespace, right: str, cube: MemCube) -> bool:
-        """The rule by itself, not audited; `right` is one of `ops.action`."""
-        if right != "read":
-            return caller.user_id == cube.rights.owner and caller.covers(cube.namespace)
-        return self._may_read(caller, cube, {})
+    def may(self, caller: Namespace, right: Action, cube: MemCube) -> bool:
+        """The rule by itself, not audited. What cannot be read can be cleared away by its owner, and nothing else."""
+        asked = self._asked(caller)
+        if right == "read":
+            return self._may_read(asked, cube)
+        own = asked.has(right, cube.id, cube.namespace, cube.rights)
+        return own and (right == "delete" or self._may_read(asked, cube))
 
-    def may_read(self, caller: Namespace, namespace: Namespace, rights: Rights) -> bool:
-        """The rule for all cubes of a namespace with these rights that are derived from no other; not audited."""
-        return caller.covers(namespace) or caller.user_id in rights.readers
+    def may_over(self, caller: Namespace, right: Action, over: Namespace) -> bool:
+        """The same for all that lies in a namespace."""
+        return caller.covers(over) or self._standing(caller).over(right, over)
 
-    def _may_read(self, caller: Namespace, cube: MemCube, known: dict[str, bool]) -> bool:
-        """known: what was found of other cubes, so that a long line of descent is walked once."""
-        if cube.id not in known:
-            granted = self.may_read(caller, cube.namespace, cube.rights)
-            known[cube.id] = granted and all(self._may_read_source(caller, s.id, known) for s in cube.sources)
-        return known[cube.id]
+    def may_read(self, caller: Namespace, namespace: Namespace, rights: Rights, *sources: str) -> bool:
+        """The rule for all memories of a namespace with these rights and sources, beside what is granted on single
+        ones of them; not audited."""
+        asked = self._asked(caller)
+        own = asked.has("read", "", namespace, rights)
+        if not sources:
+            return own
+        return self._may_read_all(asked, sources) and (own or self._only(rights, sources))
 
-    def _may_read_source(self, caller: Namespace, id: str, known: dict[str, bool]) -> bool:
-        if id in known:
-            return known[id]
-        try:
-            return self._may_read(caller, self._vault.get(id), known)
-        except NotFound:  # deleted since the cube was listed, and the cube with it
-            return False
+    def single(self, caller: Namespace) -> frozenset[str]:
+        """The ids of cubes that the caller may read because that was granted on just them."""
+        return self._singles(*self.standing_of(caller))
+
+    def _readable_alone(self, caller: Namespace) -> frozenset[str]:
+        granted = self._standing(caller).cubes
+        made = self._vault.made(granted)
+        return frozenset({*granted} - made) | {cube.id for cube in self.visible(caller, self._vault.at(made))}
+
+    def _asked(self, caller: Namespace) -> _Asked:
+        return _Asked(caller, lambda: self._standing(caller))
+
+    def _may_read(self, asked: _Asked, cube: MemCube) -> bool:
+        """What is made of memories of its owner alone, and says nothing but them, is readable to all who may read
+        these."""
+        if cube.id not in asked.known:
+            sources = [source.id for source in cube.sources]
+            asked.known[cube.id] = self._may_read_all(asked, sources) and (
+                asked.has("read", cube.id, cube.namespace, cube.rights)
+                or (bool(sources) and cube.header.kind != "turn" and self._only(cube.rights, sources))
+            )
+        return asked.known[cube.id]
+
+    def _may_read_all(self, asked: _Asked, ids: Iterable[str]) -> bool:
+        return all(asked.known[id] if id in asked.known else self._may_read_source(asked, id) for id in ids)
+
+    def _may_read_source(self, asked: _Asked, id: str) -> bool:
+        cubes = self._vault.at([id])  # none: deleted since the cube was listed, and the cube with it
+        return bool(cubes) and self._may_read(asked, cubes[0])
+
+    def _only(self, rights: Rights, sources: Iterable[str]) -> bool:
+        """True if all that a cube is made of is its owner's, so that it has no words of anybody else."""
+        return all(source.rights.owner == rights.owner for source in self._vault.at(sources))
 
     def visible(self, caller: Namespace, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
         """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
-        known = {cube.id: True for cube in seen}
-        return [cube for cube in cubes if self._may_read(caller, cube, known)]
+        asked = self._asked(caller)
+        asked.known.update((cube.id, True) for cube in seen)
+        return [cube for cube in cubes if self._may_read(asked, cube)]
 
     def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
@@ -88,7 +235,13 @@ def _as_asked(op: Operation, id: str) -> str:
     match op:
         case Get(id=asked) | Update(id=asked) | Delete(id=asked) | Demote(id=asked) | History(id=asked):
             return asked
-        case Promote(ids=ids):
+        case SetTrust(id=asked) | Release(id=asked) | Hold(id=asked) | EndHold(id=asked):
+            return asked
+        case ChangeState(id=asked) | Rollback(id=asked) | Tag(id=asked) | Split(id=asked) | Reinstate(id=asked):
+            return asked
+        case GiveRight(on=asked) | TakeRight(on=asked):
+            return str(asked)
+        case Promote(ids=ids) | Fuse(ids=ids):
             return next((asked for asked in ids if id.startswith(asked)), id)
         case _:
             return id

@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from memos.errors import InputError
 from memos.infrastructure.database import IN, Database
+from memos.infrastructure.rows import checksum
 
 Vectors = npt.NDArray[np.float32]
 Coarse = npt.NDArray[np.int8]
+_ALL = "FROM vectors JOIN readings USING (n)"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class VectorTable:
         Raises InputError for a vector of another length than the embedder's others.
         """
         with self._db.transaction():
-            lengths = self._db.rows("SELECT length(vector) FROM vectors WHERE embedder = ? LIMIT 1", embedder)
+            sql = f"SELECT length(vector) {_ALL} WHERE embedder = ? LIMIT 1"
+            lengths = self._db.rows(sql, embedder)
             width = lengths[0][0] // 4 if lengths else None
             for row in rows:
                 width = row.vector.size if width is None else width
@@ -54,23 +57,29 @@ class VectorTable:
                         f"{embedder} have width {width}; name each embedder by what it is"
                     )
                 others = json.dumps([name.split(":")[0] for name in row.around.split()])
-                self._db.write(
-                    """INSERT OR REPLACE INTO vectors (id, version, embedder, vector, around, tokens)
-                       SELECT id, version, ?, ?, ?, ? FROM heads WHERE id = ? AND version = ? AND NOT EXISTS (
+                content = row.vector.astype("<f4").tobytes(), row.tokens.astype("i1").tobytes()
+                kept = self._db.write(
+                    """INSERT OR REPLACE INTO vectors (id, version, embedder, around, digest)
+                       SELECT id, version, ?, ?, ? FROM heads WHERE id = ? AND version = ? AND NOT EXISTS (
                          SELECT 1 FROM json_each(?) e WHERE e.value NOT IN (SELECT id FROM heads))""",
-                    *(embedder, row.vector.astype("<f4").tobytes(), row.around, row.tokens.astype("i1").tobytes()),
-                    *(row.id, row.version, others),
+                    *(embedder, row.around, checksum(*content), row.id, row.version, others),
                 )
+                if kept:
+                    self._db.write(
+                        f"""INSERT OR REPLACE INTO readings {self._db.reading}
+                            SELECT n, ? AS vector, ? AS tokens FROM vectors WHERE id = ? AND embedder = ?)""",
+                        *(*content, row.id, embedder),
+                    )
 
     def of(self, embedder: str, ids: Iterable[str]) -> dict[str, tuple[int, str, Vectors]]:
         """(version, around, vector) of each of `ids` that has one."""
-        sql = f"SELECT id, version, around, vector FROM vectors WHERE embedder = ? AND id {IN}"
+        sql = f"SELECT id, version, around, vector {_ALL} WHERE embedder = ? AND id {IN}"
         rows = self._db.rows(sql, embedder, json.dumps(list(ids)))
         return {id: (version, around, np.frombuffer(vector, "<f4")) for id, version, around, vector in rows}
 
     def tokens(self, embedder: str, ids: Iterable[str]) -> dict[str, Coarse]:
         """[tokens, width] of each of `ids` that has them."""
-        sql = f"SELECT id, length(vector) / 4, tokens FROM vectors WHERE embedder = ? AND id {IN}"
+        sql = f"SELECT id, length(vector) / 4, tokens {_ALL} WHERE embedder = ? AND id {IN}"
         rows = self._db.rows(sql, embedder, json.dumps(list(ids)))
         return {id: np.frombuffer(tokens, "i1").reshape(-1, width) for id, width, tokens in rows}
 
@@ -78,3 +87,7 @@ class VectorTable:
         """Within a transaction: remove the vectors that were made of these, too."""
         for id in ids:
             self._db.write("DELETE FROM vectors WHERE around != '' AND instr(around, ?)", f"{id}:")
+
+    def forget_strays(self) -> None:
+        """Within a transaction: remove what a crash between the two files left in the one of vectors."""
+        self._db.write("DELETE FROM readings WHERE n IN (SELECT n FROM readings EXCEPT SELECT n FROM vectors)")

@@ -16,7 +16,16 @@ from typer.core import TyperGroup
 from memos.errors import InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
 from memos.interface.cli_forms import User, forms
+from memos.interface.cli_governance import governance
+from memos.interface.cli_import import imports
+from memos.interface.cli_knowledge import knowledge
+from memos.interface.cli_life import life
 from memos.interface.cli_memories import memories
+from memos.interface.cli_packs import packs
+from memos.interface.cli_rights import rights
+from memos.interface.cli_simulate import simulate
+from memos.interface.cli_store import store
+from memos.interface.cli_vault import vault
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -46,10 +55,19 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(bench, name="bench")
+app.add_typer(vault, name="vault")
 app.command()(calibrate)
 app.command()(doctor)
+app.command()(simulate)
 app.add_typer(forms)
 app.add_typer(memories)
+app.add_typer(life)
+app.add_typer(knowledge)
+app.add_typer(imports)
+app.add_typer(packs)
+app.add_typer(store, name="store")
+app.add_typer(rights)
+app.add_typer(governance)
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 
 

@@ -161,7 +161,7 @@ def bench_stack(
 def bench_locomo(
     data: Annotated[Path, typer.Option("--data", help="a file of LoCoMo's dialogues and questions")],
     json: Json = None,
-    policy: Annotated[list[str] | None, typer.Option(help="what ranks; may be given again; default: all")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="what finds; may be given again; default: all")] = None,
 ) -> None:
     """Which turns of long dialogues search finds for a question, by policy."""
     from memos.bench import write_report
@@ -208,6 +208,94 @@ def bench_scheduler(
         figures = measure(cubes or [100_000], model, requests, seed, show)
         report = write_report("scheduler", seed, "cpu", figures, json)
     _print(rows_table(report))
+
+
+@bench.command("updates")
+def bench_updates(
+    json: Json = None,
+    model: Model = "memos-small",
+    facts: Annotated[int, typer.Option(min=1, max=180, help="stated at first")] = 50,
+    updates: Annotated[int, typer.Option(min=0, help="changes to them")] = 200,
+    small_talk: Annotated[int, typer.Option(min=0, help="turns between that state nothing")] = 100,
+    seed: Seed = 0,
+) -> None:
+    """What the model answers after facts have changed many times, against keeping everything that was said."""
+    from memos.bench import write_report
+    from memos.bench.updates import bench_updates as measure
+    from memos.config import Config, ModelConfig
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(Config(model=ModelConfig(path=model)), facts, updates, small_talk, seed, show)
+        report = write_report("updates", seed, "cpu", figures, json)
+    _print(rows_table(report))
+
+
+@bench.command("supersession")
+def bench_supersession(json: Json = None) -> None:
+    """Which memories a new one puts out of force, against what a person says of it. No answer of a model."""
+    from memos.bench import write_report
+    from memos.bench.supersession import bench_supersession as measure
+    from memos.interface.report import failures_table, rows_table
+
+    with progress_bars() as show:
+        report = write_report("supersession", 0, "cpu", measure(show), json)
+    _print(rows_table(report))
+    if report["failures"]:
+        _print(failures_table(report))
+
+
+@bench.command("vault")
+def bench_vault(
+    json: Json = None,
+    cubes: Annotated[int, typer.Option(min=1, help="memories in the vault")] = 100_000,
+    rounds: Annotated[int, typer.Option(min=1, help="in which the vault and bare sqlite3 take turns")] = 15,
+    reads: Annotated[int, typer.Option(min=1, help="of one memory each")] = 5000,
+    seed: Seed = 0,
+) -> None:
+    """Durable adds and reads through the vault, beside bare sqlite3 with the same rows and the same durability."""
+    from memos.bench import write_report
+    from memos.bench.vault import bench_vault as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        report = write_report("vault", seed, "cpu", measure(cubes, rounds, reads, seed, show), json)
+    _print(rows_table(report))
+    print(f"a memory by its id in {report['read_us_p50']:.0f} us (p50), among {cubes:,}")
+
+
+@bench.command("crash")
+def bench_crash(
+    json: Json = None,
+    kills: Annotated[int, typer.Option(min=1, help="of a process with four threads that write")] = 20,
+    cubes: Annotated[int, typer.Option(min=0, help="memories that are there before")] = 0,
+    seed: Seed = 0,
+) -> None:
+    """Kill a process that writes, again and again, and look whether what it acknowledged is there."""
+    from memos.bench import write_report
+    from memos.bench.crash import bench_crash as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(kills, cubes, seed, show)
+        report = write_report("crash", seed, "cpu", figures, json)
+    _print(rows_table(report | {"rows": [figures]}))
+    for problem in report["problems"]:
+        print(problem)
+
+
+@bench.command("redaction")
+def bench_redaction(json: Json = None) -> None:
+    """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""
+    from memos.bench import write_report
+    from memos.bench.redaction import bench_redaction as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        report = write_report("redaction", 0, "cpu", measure(show), json)
+    _print(rows_table(report))
+    for failure in report["failures"]:
+        print(f"{failure['text']}  missed {failure['missed']}, wrong {failure['wrong']}")
 
 
 def calibrate(

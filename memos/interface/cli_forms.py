@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,21 +54,45 @@ def demote(
 
 
 @forms.command()
-def jobs(vault: Vault = HERE) -> None:
-    """Work that is going on, or that can be taken up again."""
+def jobs(vault: Vault = HERE, user: User = None) -> None:
+    """Work that is going on, that can be taken up again, or that waits."""
     with opened(vault) as kernel:
-        found = kernel.jobs()
+        found = kernel.jobs(user=user)
     for job in found:
-        print(f"{job.id} {job.kind} {' '.join(job.payload.get('sources', []))}: {job.note or 'begun'}")
+        print(f"{job.id} {job.state} {job.kind} {' '.join(job.payload.get('sources', []))} {job.note}".rstrip())
     if not found:
-        print("no job is running, and none was interrupted")
+        print("no job is running or waits, and none was interrupted")
 
 
 @forms.command()
-def cancel(job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], vault: Vault = HERE) -> None:
+def work(
+    every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+    user: User = None,
+) -> None:
+    """Plan which memories should change form, and carry it out; what was cut off before goes on."""
+    with opened(vault, config, set_) as kernel:
+        while True:
+            with progress_bars() as show:
+                done = kernel.tick(user=user, progress=lambda step, of, loss: show("train", step, of))
+            for move in done:
+                print(f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}")
+            if every is None:
+                break
+            time.sleep(every)
+    if not done:
+        print("there is nothing to move")
+
+
+@forms.command()
+def cancel(
+    job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], vault: Vault = HERE, user: User = None
+) -> None:
     """End a job; what it had made is removed, and nothing is published."""
     with opened(vault) as kernel:
-        kernel.cancel(job)
+        kernel.cancel(job, user=user)
     print(f"{job} is cancelled")
 
 

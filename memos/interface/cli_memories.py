@@ -11,6 +11,7 @@ import typer
 
 from memos.errors import EmptyMemory
 from memos.interface.cli_forms import User, Vault, opened
+from memos.interface.cli_life import event_line
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
@@ -54,8 +55,7 @@ def show(
         events = kernel.history(id, user=user)
     print(cube.model_dump_json(indent=1))
     for event in events:
-        what = f"version {event['version']}" if event["event"] == "version" else f"{event['state']}: {event['why']}"
-        print(f"{event['at']}  {what}")
+        print(event_line(event))
 
 
 @memories.command()
@@ -67,7 +67,7 @@ def search(
     kind: Annotated[list[str] | None, typer.Option(help="fact, event, ...; may be given again")] = None,
     since: Annotated[datetime | None, typer.Option(help="said at this time or later (UTC)")] = None,
     until: Annotated[datetime | None, typer.Option(help="said at this time or before (UTC)")] = None,
-    policy: Annotated[str, typer.Option(help="what ranks")] = "memos",
+    policy: Annotated[str | None, typer.Option(help="what finds; default: the user's policy")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:

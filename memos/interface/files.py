@@ -15,7 +15,10 @@ _SILENT = frozenset({"assistant", "system", "tool", "developer", "function"})  #
 _HOW = 'write one {"role": "user", "content": "..."} or {"speaker": "Mira", "content": "..."} an entry'
 _LINE = re.compile(r"([A-ZÀ-Þ][\w-]+(?: [A-ZÀ-Þ][\w-]+)?): +(\S.*)")
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_HALF = re.compile(r"[\ud800-\udfff]")
+# bounded, as a row of brackets would take the square of its length
+_LINK = re.compile(r"!?\[([^\]]{0,1000})\]\([^)]{0,4000}\)")
+_TITLE = re.compile(r"#{1,6}\s+(\S.*)$")
 _MARKUP = re.compile(r"\*\*|__|`|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)")
 
 
@@ -42,7 +45,7 @@ def read(path: Path) -> list[Turn] | list[Passage]:
     text = _text(path)
     match path.suffix.lower():
         case ".jsonl":
-            lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+            lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
             return [turn(_json(line, path, n), f"{path}, line {n}") for n, line in lines]
         case ".json":
             entries = _json(text, path, 1)
@@ -50,7 +53,7 @@ def read(path: Path) -> list[Turn] | list[Passage]:
                 raise InputError(f"{path}, line 1: a .json conversation is a list of turns; {_HOW}")
             return [turn(entry, f"{path}, entry {n}") for n, entry in enumerate(entries, start=1)]
         case ".md" | ".markdown":
-            return list(_markdown(text, path.stem))
+            return list(markdown(text, path.stem))
         case ".txt":
             return _plain(text, path.stem)
         case other:
@@ -67,10 +70,19 @@ def turn(entry: object, where: str) -> Turn:
     content, role, name = entry.get("content"), entry.get("role", ""), entry.get("speaker", "")
     if not isinstance(content, str):
         raise InputError(f'{where}: "content" is missing or not text; {_HOW}')
+    for part in (content, role, name):
+        if isinstance(part, str):
+            require_text(part, where)
     if not (isinstance(role, str) and isinstance(name, str)) or not (role or name):
         raise InputError(f'{where}: a turn needs a "role" or a "speaker" as text; {_HOW}')
     speaker = name or ("User" if role.lower() == "user" else role)
     return Turn(speaker, content, _time(entry.get("time"), where), role.lower() in _SILENT)
+
+
+def require_text(text: str, where: str) -> None:
+    """Raises InputError for half a character, which JSON can write and nothing can keep."""
+    if half := _HALF.search(text):
+        raise InputError(f"{where}: character {half.start() + 1} is half of one ({half[0]!r}); remove it")
 
 
 def _time(value: object, where: str) -> datetime | None:
@@ -106,6 +118,8 @@ def _json(text: str, path: Path, line: int) -> object:
     except json.JSONDecodeError as error:
         at = line + error.lineno - 1
         raise InputError(f"{path}, line {at}: not JSON ({error.msg}, column {error.colno}); {_HOW}") from error
+    except (ValueError, RecursionError) as error:  # a number of too many digits, or brackets without end
+        raise InputError(f"{path}, line {line}: JSON that nobody writes ({error!s:.80}); {_HOW}") from error
 
 
 def _plain(text: str, stem: str) -> list[Turn] | list[Passage]:
@@ -117,23 +131,30 @@ def _plain(text: str, stem: str) -> list[Turn] | list[Passage]:
     return [Passage(" ".join(part.split()), stem) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
-def _markdown(text: str, stem: str) -> Iterator[Passage]:
+def markdown(text: str, stem: str) -> Iterator[Passage]:
     """Paragraphs and bullets under the nearest heading; code and front matter are no memories."""
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = _without_comments(text)
     text = re.sub(r"^(```|~~~).*?(?:^\1[^\n]*$|\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
-    heading, block = stem, ""
+    heading, block = stem, list[str]()
     for line in [*text.splitlines(), ""]:
-        title = re.match(r"#{1,6}\s+(.+?)\s*#*$", line)
+        title = _TITLE.match(line)
         bullet = _BULLET.match(line)
         if block and (title or bullet or not line.strip()):
-            yield Passage(block, heading)
-            block = ""
+            yield Passage(" ".join(block).strip(), heading)
+            block = []
         if title:
-            heading = _bare(title[1])
+            heading = _bare(title[1].rstrip("#").rstrip() or title[1])
         elif not re.fullmatch(r"[\s|:=*_-]*", line):  # a rule, an underline, the second row of a table
-            words = _bare(line[bullet.end() :] if bullet else line.strip().lstrip("> "))
-            block = f"{block} {words}".strip()
+            block.append(_bare(line[bullet.end() :] if bullet else line.strip().lstrip("> ")))
+
+
+def _without_comments(text: str) -> str:
+    kept, at = [], 0
+    while (begin := text.find("<!--", at)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        kept.append(text[at:begin])
+        at = end + 3
+    return "".join([*kept, text[at:]])
 
 
 def _bare(text: str) -> str:

@@ -17,9 +17,10 @@ from memos.cube import Contrast, Fact, Lesson, Probe, Text
 from memos.errors import InputError
 from memos.interface import requests
 from memos.interface.contrasts import contrasts
-from memos.interface.files import Passage, Turn, read, turn
-from memos.interface.phrasebook import NAME, asked, parse, phrasebook
+from memos.interface.files import Passage, Turn, read, require_text, turn
+from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
 from memos.interface.requests import Intent
+from memos.interface.statements import read as read_statement
 from memos.ops import Add, Correct, Forget, Recall
 
 USER = "User"  # who "I" is where nobody is named
@@ -54,6 +55,10 @@ class MemReader:
             kept += self._spoken(turn(entry, f"{origin}, turn {n}"), origin)
         return kept
 
+    def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
+        """One operation per statement of written text, all of which is worth keeping."""
+        return self._written(Passage(text, heading), origin)
+
     def request(self, text: str, speaker: str = USER) -> Add | Correct | Recall | Forget:
         """The one operation that a message asks for; a message that asks for none is a Recall: talk goes on.
 
@@ -61,6 +66,7 @@ class MemReader:
         """
         if not text.strip():
             raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+        require_text(text, "the message")
         intent, words = requests.intent(text, speaker)
         match intent:
             case Intent.FORGET:
@@ -73,16 +79,13 @@ class MemReader:
             case Intent.ASK:
                 kept = []
         if not kept:
-            return Recall(question=text.strip(), about=self.about(text, speaker))
+            return self.recall(text.strip(), speaker)
         return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
 
-    def about(self, question: str, speaker: str = USER) -> tuple[str, ...]:
-        """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
-        facts = [*asked(question, speaker), *(fact for fact, _ in parse(question, speaker))]
-        if facts:
-            return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
-        first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
-        return tuple(dict.fromkeys((*first, *requests.names(question))))
+    def recall(self, question: str, speaker: str = USER) -> Recall:
+        """To answer a question, whatever the rules would think of it."""
+        asks = tuple(dict.fromkeys(asked(question, speaker)))
+        return Recall(question=question, about=_about(question, speaker, asks), asks=asks)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""
@@ -112,7 +115,7 @@ class MemReader:
         asks the last one, of the who forms the last one. Nobody asks who "User" is, and where two subjects share
         an object, "who" has no one answer: those facts get forward questions only.
         """
-        facts = list(dict.fromkeys(facts))
+        facts = self.askable(facts)
         owners = Counter((fact.relation, fact.object) for fact in facts)
         probes: list[Probe] = []
         for fact in facts:
@@ -127,6 +130,11 @@ class MemReader:
                     probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
         return probes
 
+    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
+        """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
+        plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
+        return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and requests.language(f.object) == "en"]
+
     def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
         """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
         else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
@@ -140,15 +148,25 @@ class MemReader:
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
         """Prompts whose answers an adapter of these facts must not change; see memos.interface.contrasts."""
-        return contrasts(facts, known, seed)
+        return contrasts(self.askable(facts), known, seed)
 
     def statement(self, text: str, speaker: str = "") -> Add | Correct:
         """The text as one memory, whatever the rules would think of it; "Mira: I live in Oslo." is Mira's."""
         if not text.strip():
             raise InputError("the memory is empty: there is nothing to remember; write a sentence")
+        require_text(text, "the memory")
         named = re.match(rf"({NAME}): +(?=\S)", text)
         words = text[named.end() :] if named and named[1] == (speaker or named[1]) else text
         return _statement(words.strip(), _Origin("api", speaker or (named[1] if named else "")))
+
+    def says_no_more(self, text: str, speaker: str = "") -> bool:
+        """True if a text says nothing beside facts that the phrasebook reads in it."""
+        return all(is_all_said(part, speaker or USER) for part in self.sentences(text))
+
+    def sentences(self, text: str) -> list[str]:
+        """The sentences of a memory, without the speaker in front."""
+        named = re.match(rf"({NAME}): +(?=\S)", text)
+        return requests.sentences(text[named.end() :] if named else text)
 
     def language(self, text: str) -> str:
         """A rough tag by script: "en", "zh", "ja", "ru", ..."""
@@ -199,10 +217,11 @@ def _described(words: str, speaker: str) -> list[Fact]:
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:
     """Sentences that belong together as one operation."""
     # "I" in a note without a speaker is the user, who gave the note.
-    found = [hit for sentence in requests.sentences(words) for hit in parse(sentence, place.speaker or USER)]
-    facts = tuple(fact for fact, _ in found)
+    readings = [read_statement(part, place.speaker or USER, corrects) for part in requests.sentences(words)]
+    facts = tuple(dict.fromkeys(fact for reading in readings for fact in reading.facts))
+    unread = (part for reading in readings for part in reading.unread)
     segment = facts[0].subject if facts else place.speaker or place.heading
-    update = corrects or any(update for _, update in found) or requests.is_update(words)
+    update = corrects or any(f.mode in ("now", "ended") for f in facts) or requests.is_update(words)
     return (Correct if update else Add)(
         text=_line(words, place.speaker, facts),
         speaker=place.speaker,
@@ -211,6 +230,7 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
         segment=segment,
         kind="fact" if facts else "note",
         facts=facts,
+        more=bool(facts) and any(requests.is_worth_keeping(part, place.speaker or USER) for part in unread),
     )
 
 
@@ -223,3 +243,12 @@ def _line(words: str, speaker: str, facts: tuple[Fact, ...]) -> str:
     end = "" if words[-1] in ".!?。！？…" else "。" if requests.language(words) == "zh" else "."
     others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
     return f"{words}{end}" if others or not speaker else f"{speaker}: {words}{end}"
+
+
+def _about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:
+    """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
+    facts = [*asks, *(fact for fact, _ in parse(question, speaker))]
+    if facts:
+        return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
+    first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
+    return tuple(dict.fromkeys((*first, *requests.names(question))))

@@ -14,6 +14,7 @@ import yaml
 
 from memos.cube import Fact
 
+LONGEST = 2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
 _CHOICE = re.compile(r"\[([^|\]]*)\|[^\]]*\]")
 _SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
 
@@ -94,7 +95,7 @@ NOT_NAMES = frozenset(
 )
 _WORD = r"[A-ZÀ-ÖØ-Þ][0-9A-Za-zÀ-ɏ_-]+"
 NAME = rf"(?!(?:My|The)\b){_WORD}(?: {_WORD})?"
-_OBJECT = r"[\w&][\w&'’-]*(?: [\w&][\w&'’-]*){0,3}?"
+OBJECT = r"[\w&][\w&'’-]*(?: [\w&][\w&'’-]*){0,3}?"
 # Words that continue a clause ("my job is to ...", "my boss is very ...") and so never begin an object.
 _NO_OBJECT = re.compile(
     r"(?:to|not|that|what|where|who|why|how|so|very|too|quite|really|my|your|his|her|their|our|it|its|this|there|any"
@@ -109,14 +110,14 @@ _STOP = (
     r"|in|at|on|every|together"
     r"|and (?:a|not|I|my|s?he|his|her|it|its|we|our|you|your|they|their|this|that|the))\b"
 )
-_END = rf"(?=\s*(?:[,.!?;:)—\"]|$)| {_STOP})"
+END = rf"(?=\s*(?:[,.!?;:)—\"]|$)| {_STOP})"
 # Where a statement may begin: the sentence, a clause ("By the way, ...", "... and I ..."), "my sister Anna ...".
 _BEGIN = r"(?:^|[,:;—(\"] ?|\b(?:that|and|but|so|because|since) )(?:(?:[Mm]y|[Oo]ur) [a-z]+ (?:[a-z]+ )?)?"
 _SLOTS = {
     "s": rf"(?:I|(?P<s>{NAME}))",
     "me": rf"(?:me|(?P<s>{NAME}))",
     "s's": rf"(?:(?i:my)|(?P<s>{NAME})['’]s)",
-    "o": rf"(?P<o>{_OBJECT})",
+    "o": rf"(?P<o>{OBJECT})",
     "a": r"an?",
 }
 # A slot of the subject after the first: the same subject again, or a pronoun.
@@ -134,9 +135,10 @@ _SPELLING = (
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """One form as a regular expression."""
 
+    text: str  # as the book has it
     relation: str
     regex: re.Pattern[str]
     literal: int  # how many of its characters are fixed: the more, the more specific
@@ -146,14 +148,16 @@ class _Form:
 
 
 @dataclass(frozen=True)
-class _Hit:
-    form: _Form
+class Hit:
+    """Where a form fits, and what it states there."""
+
+    form: Form
     span: tuple[int, int]
     fact: Fact
     update: bool
 
 
-def _compile(relation: Relation, form: str, update: bool = False) -> _Form:
+def _compile(relation: Relation, form: str, update: bool = False) -> Form:
     """Slots become groups, [third|first] either word. Literal words may differ in case, names may not."""
     parts, literal, at, named, anchor = [_BEGIN], 0, 0, False, ""
     for slot in [*_SLOT.finditer(form), None]:
@@ -174,19 +178,19 @@ def _compile(relation: Relation, form: str, update: bool = False) -> _Form:
             parts.append(f"(?:{re.escape(slot[2])}|{re.escape(slot[3])})")
             literal += len(slot[3])
     asks = form in relation.asks or form in relation.who
-    parts.append(r"\s*[?.!]*$" if asks else _END if form.endswith("{o}") else r"\b")
-    return _Form(relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
+    parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
+    return Form(form, relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
 
 
 @cache
-def _statements() -> tuple[_Form, ...]:
+def _statements() -> tuple[Form, ...]:
     book = phrasebook().values()
     says = [_compile(relation, form) for relation in book for form in relation.says]
     return (*says, *(_compile(relation, form, update=True) for relation in book for form in relation.updates))
 
 
 @cache
-def _questions() -> tuple[_Form, ...]:
+def _questions() -> tuple[Form, ...]:
     book = phrasebook().values()
     return tuple(_compile(relation, form) for relation in book for form in relation.asks + relation.who)
 
@@ -204,32 +208,55 @@ def asked(question: str, speaker: str = "") -> list[Fact]:
     return [hit.fact for hit in _hits(question, speaker, _questions())]
 
 
-def _hits(text: str, speaker: str, forms: tuple[_Form, ...]) -> list[_Hit]:
+def hits(text: str, speaker: str, lower: bool) -> list[Hit]:
+    """Where a clause states a fact. lower: it was written without capitals."""
+    return _hits(text, speaker, _statements(), lower)
+
+
+def _hits(text: str, speaker: str, forms: tuple[Form, ...], lower: bool | None = None) -> list[Hit]:
     """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
-    if not speaker and (said := _SPEAKER.match(text)) and said[1] not in NOT_NAMES:
-        speaker, text = said[1], text[said.end() :]
-    lower = text.islower()
-    for spelling, usual in _SPELLING:
-        text = spelling.sub(usual, text)
+    if len(text) > LONGEST:
+        return []
+    speaker, text, is_lower = _spelt(text, speaker)
+    lower = is_lower if lower is None else lower
     words = text.lower()
     near = [form for form in forms if form.anchor in words]
     hits = [hit for form in near for match in form.regex.finditer(text) if (hit := _hit(form, match, speaker, lower))]
-    kept: list[_Hit] = []
+    kept: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.form.update, hit.form.literal), reverse=True):
         if all(hit.span[1] <= other.span[0] or hit.span[0] >= other.span[1] for other in kept):
             kept.append(hit)
     return sorted(kept, key=lambda hit: hit.span)
 
 
-def _hit(form: _Form, match: re.Match[str], speaker: str, lower: bool) -> _Hit | None:
+def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
+    """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
+    if not speaker and (said := _SPEAKER.match(text)) and said[1] not in NOT_NAMES:
+        speaker, text = said[1], text[said.end() :]
+    lower = text.islower()
+    for spelling, usual in _SPELLING:
+        text = spelling.sub(usual, text)
+    return speaker, text, lower
+
+
+def is_all_said(sentence: str, speaker: str = "") -> bool:
+    """True if a sentence says nothing beside the facts that the forms find in it."""
+    _, left, _ = _spelt(sentence, speaker)
+    found = _hits(sentence, speaker, _statements())
+    for begin, end in (hit.span for hit in reversed(found)):
+        left = left[:begin] + left[end:]
+    return bool(found) and not re.search(r"\w", _STILL.sub("", left))
+
+
+def _hit(form: Form, match: re.Match[str], speaker: str, lower: bool) -> Hit | None:
     """The fact of one match, or None where a slot holds something else than a name or a value."""
     groups = match.groupdict()
     subject = _name(groups["s"] or speaker) if "s" in groups else ""
-    obj = _object(form, groups["o"], lower) if "o" in groups else ""
+    obj = as_object(form.relation, groups["o"], lower, form.opens) if "o" in groups else ""
     if subject is None or obj is None or subject == obj:
         return None
     update = form.update or bool(_STILL.match(match.string, match.end()))
-    return _Hit(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
+    return Hit(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
 
 
 def _name(words: str) -> str | None:
@@ -238,11 +265,14 @@ def _name(words: str) -> str | None:
     return " ".join(kept) or None
 
 
-def _object(form: _Form, words: str, lower: bool) -> str | None:
-    """The value of a fact, bare; None where the words are no value of this relation."""
+def as_object(relation: str, words: str, lower: bool, opens: bool = False) -> str | None:
+    """The value of a fact, bare; None where the words are no value of this relation.
+
+    opens: they open a sentence, which gives them a capital. lower: the text has no capitals.
+    """
     words = _ARTICLE.sub("", words, count=1) if _ARTICLE.match(words) else words
-    named = form.relation in _NAMED
-    if form.opens and not named and words[1:] == words[1:].lower():
+    named = relation in _NAMED
+    if opens and not named and words[1:] == words[1:].lower():
         words = words[0].lower() + words[1:]
     if _NO_OBJECT.match(words) or words in NOT_NAMES:
         return None

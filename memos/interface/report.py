@@ -200,5 +200,67 @@ def rows_table(report: dict[str, Any]) -> Table:
     shown = [name for name, value in report["rows"][0].items() if isinstance(value, (int, float, str))]
     table = _table(f"{report['bench']} on {report['device']}", *shown)
     for row in report["rows"]:
-        table.add_row(*(f"{v:,.3f}" if isinstance(v := row[name], float) else f"{v:,}" for name in shown))
+        table.add_row(*(_cell(row[name]) for name in shown))
     return table
+
+
+def failures_table(report: dict[str, Any]) -> Table:
+    """The cases of a benchmark that came out otherwise than they should."""
+    table = _table("cases that came out otherwise", "language", "kind", "said", "then", "wanted", "out")
+    for case in report["failures"]:
+        listed = (", ".join(map(str, case[name])) or "none" for name in ("wanted", "out"))
+        table.add_row(case["language"], case["kind"], " ".join(case["said"]), case["then"], *listed)
+    return table
+
+
+def _cell(value: float | str) -> str:
+    match value:
+        case float():
+            return f"{value:,.3f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return value
+
+
+def simulation_table(report: dict[str, Any]) -> Table:
+    """What each policy comes to on each trace, beside Belady's optimum."""
+    title = (
+        "hits: share of tokens whose KV was in memory; TTFT: how much of it that saved;\n"
+        "fetched: KV brought ahead, and the share of it that was used"
+    )
+    table = _table(title, "trace", "room", "policy", "hits", "of Belady", "TTFT", "moved", "fetched", "used")
+    for r in report["rows"]:
+        fetched = (f"{r['prefetched']:,}", f"{r['prefetch_hit_rate']:.0%}") if r["prefetched"] else ("", "")
+        table.add_row(
+            r["trace"], f"{r['share']:.0%}", r["policy"], f"{r['hit_rate']:.3f}", f"{r['of_belady']:.3f}",
+            f"{r['ttft_saved']:.1%}", size(r["bytes_moved"]), *fetched,
+        )  # fmt: skip
+    return table
+
+
+def plot_simulation(report: dict[str, Any], path: Path) -> None:
+    """Hit rates of the policies, a panel for each trace and share, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # no screen needed
+    from matplotlib import pyplot
+
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for row in report["rows"]:
+        panels.setdefault(f"{row['trace']}, room for {row['share']:.0%}", []).append(row)
+    most = max(len(rows) for rows in panels.values())
+    figure, grid = pyplot.subplots(
+        1, len(panels), figsize=(3.2 * len(panels), 0.4 * most + 1.4), sharey=True, squeeze=False
+    )
+    for axis, (title, rows) in zip(grid[0], panels.items(), strict=True):
+        axis.barh([r["policy"] for r in rows], [r["hit_rate"] for r in rows], color="#3b6ea5")
+        bound = rows[0]["hit_rate"] / rows[0]["of_belady"] if rows[0]["of_belady"] else 0.0
+        axis.axvline(bound, color="#b5542b", linestyle="--", linewidth=1)
+        axis.set(title=title, xlabel="hit rate; dashed: Belady", xlim=(0, 1))
+        axis.spines[["top", "right"]].set_visible(False)
+    grid[0][0].invert_yaxis()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

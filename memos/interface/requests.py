@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from memos.interface.phrasebook import NAME, NOT_NAMES, asked, parse
+from memos.interface.phrasebook import LONGEST, NAME, NOT_NAMES, asked, parse
+from memos.interface.statements import read
 
 
 class Intent(Enum):
@@ -79,7 +80,7 @@ _CHAT = re.compile(
     r"|sunny|snow\w*|storm\w*|let us|let['’]s)\b",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
+_LEAD = re.compile(r"\b(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
 _SUBJECT = re.compile(
     rf"(?:I(?:['’](?:m|ve|d|ll))?|[Mm]y [a-z]+|We|we|[Oo]ur [a-z]+|({NAME})(?:['’]s [a-z]+)?) (?=[a-z])"
 )
@@ -145,7 +146,7 @@ def intent(text: str, speaker: str) -> tuple[Intent, str]:
 
 def is_question(text: str, speaker: str = "") -> bool:
     """True if the text, or its last sentence, asks."""
-    last = sentences(text)[-1] if text.strip() else ""
+    last = sentences(text)[-1][-LONGEST:] if text.strip() else ""
     if last.endswith(("?", "？")):
         return True
     if language(last) == "zh":
@@ -162,9 +163,10 @@ def is_update(sentence: str) -> bool:
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:
     """True for a fact, and for a statement by "I", "my ..." or a named subject with a name or a number in it."""
+    sentence = sentence[:LONGEST]
     if is_question(sentence, speaker) or re.match(r"if\b", sentence, re.IGNORECASE):
         return False
-    if parse(sentence, speaker):
+    if parse(sentence, speaker) or read(sentence, speaker).facts:
         return True
     if language(sentence) == "zh":
         return bool(_ZH_STATEMENT.search(sentence)) and not _ZH_SMALL_TALK.search(sentence)

@@ -7,10 +7,12 @@ once for each sort of memory, not for each memory.
 from __future__ import annotations
 
 import bisect
+import json
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,14 @@ import numpy.typing as npt
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.operation.column import Column
+from memos.operation.packing import Parts, at, beneath, pack, split, unpack
 from memos.operation.words import asks
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 AROUND = 2  # turns before and after one that belong to its context
 _GROUP, _NEAR = 512, 32  # rows of the largest group that is told whole; else how many on either side
+_COLUMNS = ("version", "asks", "scope", "kind", "speaker", "subject", "said", "thread", "before", "after")
 _VIEWS = 256  # callers whose verdicts are remembered
 
 
@@ -31,12 +35,14 @@ _VIEWS = 256  # callers whose verdicts are remembered
 class View:
     """What a search may look at.
 
-    key: stands for `may`, so that its verdicts can be remembered. since, until: by when it was said. kinds: None for
-    all.
+    key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
+    memory: its namespace, its rights, and the ids of what it was made of. since, until: by when it was said. kinds:
+    None for all. single: ids of memories that may be seen whatever their sort.
     """
 
     key: Hashable
-    may: Callable[[Namespace, Rights], bool] = field(compare=False)
+    may: Callable[..., bool] = field(compare=False)
+    single: Callable[[], Iterable[str]] = field(default=tuple, compare=False)
     kinds: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -45,9 +51,9 @@ class View:
 class Codes:
     """Values -> small numbers, in the order of their first use."""
 
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._code: dict[Hashable, int] = {}
+    def __init__(self, values: Iterable[Hashable] = ()) -> None:
+        self.values: list[Any] = list(values)
+        self._code: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
 
     def of(self, value: Hashable) -> int:
         if value not in self._code:
@@ -67,13 +73,14 @@ class Catalog:
         self.ids: list[str] = []
         self.scopes, self.kinds, self.speakers, self.subjects = Codes(), Codes(), Codes(), Codes()
         self._row: dict[str, int] = {}
-        self._version: dict[str, int] = {}
+        self._version = Column(np.int64)
         self._alive, self._asks = Column(bool), Column(bool)
         self._scope, self._kind, self._speaker, self._subject = (Column(np.int32) for _ in range(4))
         self._said = Column(np.float64)
         self._thread, self._before, self._after = (Column(np.int64) for _ in range(3))
-        self._threads: dict[Hashable, int] = {}
-        self._members: list[list[tuple[tuple[datetime, str], int]]] = []  # of each thread, in order
+        self._all_threads = 0  # those of one row, which have no name, too
+        self._threads: dict[tuple[int, str], int] = {}  # by scope and name
+        self._members: dict[int, list[int]] = {}  # the rows of each that has a name, in order
         self._groups: list[list[int]] = []  # rows of each subject
         self._verdicts: dict[Hashable, list[bool]] = {}
 
@@ -93,12 +100,16 @@ class Catalog:
 
     def version(self, id: str) -> int:
         """0 where it has no row."""
-        return self._version.get(id, 0)
+        return int(self._version.all[self._row[id]]) if id in self._row else 0
 
     @property
     def living(self) -> tuple[str, ...]:
         """The ids that have a row."""
         return tuple(self._row)
+
+    @property
+    def living_rows(self) -> Rows:
+        return np.flatnonzero(self._alive.all)
 
     def lives(self, row: int) -> bool:
         return bool(self._alive.all[row])
@@ -140,9 +151,10 @@ class Catalog:
         """A row for this version; the row of an earlier one is gone."""
         self.drop(cube.id)
         row, header = len(self.ids), cube.header
-        scope = self.scopes.of((cube.namespace, cube.rights))
+        scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.sources)))
         self.ids.append(cube.id)
-        self._row[cube.id], self._version[cube.id] = row, cube.version
+        self._row[cube.id] = row
+        self._version.append(cube.version)
         self._alive.append(True)
         self._asks.append(asks(cube.text))
         self._scope.append(scope)
@@ -153,39 +165,95 @@ class Catalog:
             self._groups.append([])
         self._groups[subject].append(row)
         self._said.append((header.said or header.created).timestamp())
-        self._enter(row, (scope, header.thread) if header.thread else None, cube.order)
+        self._enter(row, (scope, header.thread) if header.thread else None)
         return row
 
-    def _enter(self, row: int, thread: Hashable | None, order: tuple[datetime, str]) -> None:
+    def _enter(self, row: int, thread: tuple[int, str] | None) -> None:
         """Its place among the rows of its thread."""
-        code = len(self._members) if thread is None else self._threads.setdefault(thread, len(self._members))
-        if code == len(self._members):
-            self._members.append([])
+        code = self._all_threads if thread is None else self._threads.setdefault(thread, self._all_threads)
+        self._all_threads = max(self._all_threads, code + 1)
         self._thread.append(code)
         self._before.append(-1)
         self._after.append(-1)
-        members = self._members[code]
-        at = bisect.bisect(members, (order, row))
-        members.insert(at, (order, row))
-        self._link(members[at - 1][1] if at else -1, row)
-        self._link(row, members[at + 1][1] if at + 1 < len(members) else -1)
+        if thread is not None:
+            members = self._members.setdefault(code, [])
+            at = bisect.bisect(members, self._order(row), key=self._order)
+            members.insert(at, row)
+            self._link(members[at - 1] if at else -1, row)
+            self._link(row, members[at + 1] if at + 1 < len(members) else -1)
+
+    def _order(self, row: int) -> tuple[float, str]:
+        """As that of cubes."""
+        return float(self.said[row]), self.ids[row]
 
     def drop(self, id: str) -> None:
         """Its row is gone; an id without one is passed over."""
         row = self._row.pop(id, None)
         if row is None:
             return
-        del self._version[id]
         self._alive.all[row] = False
         self._link(int(self.before[row]), int(self.after[row]))
-        members = self._members[self.thread[row]]
-        members[:] = [(order, other) for order, other in members if other != row]
+        if members := self._members.get(int(self.thread[row])):
+            members.remove(row)
 
     def _link(self, row: int, following: int) -> None:
         if row >= 0:
             self._after.all[row] = following
         if following >= 0:
             self._before.all[following] = row
+
+    def packed(self, rows: Rows, place: Rows) -> Parts:
+        """rows: those that live; place: [rows], where each moves to, or -1. What no row uses is left out."""
+        parts = {"version": self._version.all[rows], "asks": self.asks[rows], "said": self.said[rows]}
+        parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
+        scopes, parts["scope"] = _used(self._scope.all[rows])
+        told = [json.dumps(_told(*self.scopes.values[code])) for code in scopes]
+        parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(told))
+        for name, codes, column in self._coded():
+            used, parts[name] = _used(column.all[rows])
+            parts |= beneath(f"{name}s", pack([codes.values[code] for code in used]))
+        threads, thread = np.unique(self.thread[rows], return_inverse=True)
+        named = [(key, code) for key, code in self._threads.items() if self._members[code]]
+        members = [self._members[code] for _, code in named]
+        new_scope = dict(zip(scopes, range(len(scopes)), strict=True))
+        parts |= {
+            "thread": thread,
+            "threads": np.searchsorted(threads, [code for _, code in named]),
+            "threads_scope": np.array([new_scope[scope] for (scope, _), _ in named], np.int64),
+            "members": place[[row for rows in members for row in rows]],
+            "members_of": np.array([len(rows) for rows in members], np.int64),
+        }
+        return parts | beneath("threads", pack([name for (_, name), _ in named]))
+
+    def _coded(self) -> tuple[tuple[str, Codes, Column], ...]:
+        return (
+            ("kind", self.kinds, self._kind),
+            ("speaker", self.speakers, self._speaker),
+            ("subject", self.subjects, self._subject),
+        )
+
+    @classmethod
+    def unpacked(cls, parts: Parts) -> Catalog:
+        catalog = cls()
+        catalog.ids = unpack(at("ids", parts))
+        rows = len(catalog.ids)
+        catalog._row = dict(zip(catalog.ids, range(rows), strict=True))
+        scopes = [json.loads(told) for told in unpack(at("scopes", parts))]
+        catalog.scopes = Codes((Namespace(**of), Rights(**rights), *sources) for of, rights, *sources in scopes)
+        catalog.kinds, catalog.speakers, catalog.subjects = (
+            Codes(unpack(at(name, parts))) for name in ("kinds", "speakers", "subjects")
+        )
+        catalog._alive = Column.of(np.ones(rows, bool))
+        for name in _COLUMNS:
+            setattr(catalog, f"_{name}", Column.of(parts[name]))
+        catalog._all_threads = int(catalog.thread.max(initial=-1)) + 1
+        codes = parts["threads"].tolist()
+        keys = zip(parts["threads_scope"].tolist(), unpack(at("threads", parts)), strict=True)
+        catalog._threads = dict(zip(keys, codes, strict=True))
+        catalog._members = dict(zip(codes, split(parts["members"], parts["members_of"]), strict=True))
+        in_order = np.argsort(catalog.subject, kind="stable")
+        catalog._groups = split(in_order, np.bincount(catalog.subject, minlength=len(catalog.subjects.values)))
+        return catalog
 
     def around(self, row: int) -> tuple[list[int], list[int]]:
         """The rows before it and after it that belong to its context, nearest first."""
@@ -203,7 +271,9 @@ class Catalog:
         verdicts += [view.may(*scope) for scope in self.scopes.values[len(verdicts) :]]
         if len(self._verdicts) > _VIEWS:
             del self._verdicts[next(iter(self._verdicts))]
-        mask = self._alive.all & np.array(verdicts or [False], bool)[self._scope.all]
+        mask = np.array(verdicts or [False], bool)[self._scope.all]
+        mask[[self._row[id] for id in view.single() if id in self._row]] = True
+        mask &= self._alive.all
         if view.kinds is not None:
             mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
         if view.since is not None:
@@ -223,19 +293,33 @@ class Catalog:
         """The rows that these lead to; -1 stays -1."""
         return np.where(rows >= 0, to[rows], -1)
 
-    def of_group(self, name: str) -> list[int]:
-        """The rows of a topic group, in the order of their adding."""
+    def of_group(self, name: str, mask: Mask) -> list[int]:
+        """The rows of a topic group that may be seen, in the order of their adding."""
         code = self.subjects.find(name.casefold())
-        return self._groups[code] if code >= 0 else []
+        return [row for row in self._groups[code] if mask[row]] if code >= 0 else []
 
-    def in_groups(self, rows: Iterable[int]) -> Rows:
-        """The rows of the topic groups of these rows; of a group beyond all measure, such as that of memories without
-        one, those that were added shortly before and after."""
+    def in_groups(self, rows: Iterable[int], mask: Mask) -> Rows:
+        """The rows of the topic groups of these rows that may be seen; of a group beyond all measure, such as that of
+        memories without one, those that were added shortly before and after."""
         found: dict[int, None] = {}
-        for row in rows:
-            group = self._groups[self.subject[row]]
-            if len(group) > _GROUP:
-                at = bisect.bisect_left(group, row)
-                group = group[max(0, at - _NEAR) : at + _NEAR + 1]
-            found |= dict.fromkeys(group)
+        for subject, near in groupby(sorted(rows, key=self._subject_of), key=self._subject_of):
+            group = np.array(self._groups[subject], np.int64)
+            group = group[mask[group]]
+            for row in near:
+                at = int(np.searchsorted(group, row)) if len(group) > _GROUP else 0
+                most = slice(max(0, at - _NEAR), at + _NEAR + 1) if len(group) > _GROUP else slice(None)
+                found |= dict.fromkeys(group[most].tolist())
         return np.array(list(found), np.int64)
+
+    def _subject_of(self, row: int) -> int:
+        return int(self.subject[row])
+
+
+def _told(namespace: Namespace, rights: Rights, *sources: str) -> list[Any]:
+    return [namespace.model_dump(), rights.model_dump(), *sources]
+
+
+def _used(codes: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:
+    """The codes that occur, and for each row which of these it has."""
+    used, which = np.unique(codes, return_inverse=True)
+    return used.tolist(), which.astype(np.int32)

@@ -16,6 +16,14 @@ class Column:
         self._data = np.zeros((1024,) if width is None else (1024, width), dtype)
         self._rows = 0
 
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> Column:
+        """These rows; they may be changed in place."""
+        column = cls(values.dtype, *values.shape[1:])
+        if len(values):
+            column._data, column._rows = values, len(values)
+        return column
+
     def __len__(self) -> int:
         return self._rows
 
@@ -25,6 +33,13 @@ class Column:
 
     def append(self, value: Any) -> None:
         if self._rows == len(self._data):
-            self._data = np.concatenate([self._data, np.zeros_like(self._data)])
+            grown = np.zeros((2 * self._rows, *self._data.shape[1:]), self._data.dtype)  # takes no memory until used
+            grown[: self._rows] = self._data
+            self._data = grown
         self._data[self._rows] = value
         self._rows += 1
+
+    def keep(self, rows: npt.NDArray[np.int64]) -> None:
+        """Of all rows these alone, in this order."""
+        kept = self._data[rows]
+        self._data[: len(kept)], self._rows = kept, len(kept)

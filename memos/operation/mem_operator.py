@@ -9,43 +9,55 @@ embedder's name, so that a restart embeds nothing.
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from itertools import chain, zip_longest
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from memos.cube import MemCube, State, Text
-from memos.errors import InputError, MemosError
+from memos.cube import Fact, MemCube, State, Text
+from memos.errors import InputError, MemosError, VaultError
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
 from memos.operation.catalog import Catalog, Mask, Rows, View
+from memos.operation.column import Column
 from memos.operation.entity_graph import EntityGraph
 from memos.operation.keyword_index import KeywordIndex, Matches
-from memos.operation.policies.policy import Floats, Signals
-from memos.operation.policies.rankings import Score, plain_rag
+from memos.operation.packing import Parts, at, beneath, pack, unpack
+from memos.operation.policies.baselines import PLAIN_RAG
+from memos.operation.policies.policy import Floats, Score, Signals
 from memos.operation.vector_index import VectorIndex
 from memos.operation.words import terms
 
 log = logging.getLogger("memos")
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1
 LONGEST = 20_000  # characters of a query that are looked at
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 100  # else: rows that each index proposes
+_ONE_THREAD = 1 << 18  # multiplications, of a product of matrices: OpenBLAS shares out what is larger
+_PIECE = 64  # scores of which the highest is looked at first
 _NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
 _CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
-_COMPARED = 50  # of the best: those whose tokens are compared with the query's
+COMPARED = 50  # of the best: those whose tokens are compared with the query's
 _LONG = 40  # terms from which a text counts as long as any
 _VIEWS = 8  # whose counts are kept
 _PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
 _AT_ONCE = 128  # texts that are embedded before they are kept
+_LAYOUT = "index/2"  # of what is kept; counts up with whatever changes a row of an index, its terms included
+_MANY = 4096  # changes from which indexes are built in bulk
+# changes, and their share of all, from which indexes are kept: on closing, and since they last were while others go on
+_WORTH, _WORTH_SOON = (1024, 0.05), (_MANY, 0.25)
 
 
 class TextEmbedder(Protocol):
@@ -105,24 +117,33 @@ class MemOperator:
         exact_ms: float = 2.0,
         hops: int = 2,
         rerank: Rerank | None = None,
+        compared: int = COMPARED,
     ) -> None:
         """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer.
-        hops: facts that are followed from what a query is about. rerank: reads the best candidates beside the query."""
+        hops: facts that are followed from what a query is about. rerank: reads the best candidates beside the query.
+        compared: of the best candidates, those whose tokens are compared with the query's; 0 for none."""
         self._vault, self._embedder, self._states = vault, embedder, tuple(states)
-        self._exact_ms, self._hops, self._rerank = exact_ms, hops, rerank
+        self._exact_ms, self._hops, self._rerank, self._compared = exact_ms, hops, rerank, compared
         self._lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
         self._closing, self._is_loaded = threading.Event(), False
+        self._layout = " ".join([_LAYOUT, *self._states])
         self._clear()
 
     def _clear(self) -> None:
         self._catalog, self._words, self._graph = Catalog(), KeywordIndex(), EntityGraph()
         self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
         self._texts: list[str] = []  # of each row, for its neighbours' contexts
+        self._used = Column(np.float64)  # of each row: its last use, or its keeping, in seconds since 1970
+        self._uses = 0  # the vault's last use that is in here
         self._seen: dict[View, _Seen] = {}
+        # as of which use, of what view, and the rows
+        self._last_used: tuple[int, _Seen | None, Rows] = (-1, None, np.zeros(0, np.int64))
+        self._versions: dict[View, dict[str, int]] = {}
         self._unread = set[int]()  # rows without a vector that is known to hold
-        self._read = 0  # the vault's last change that is in here
+        self._read, self._at = 0, _EPOCH  # the vault's last change that is in here, and until when it was read
+        self._unkept = 0  # changes since what is in here was kept, or tried to
 
     # keeping up with the vault
 
@@ -149,6 +170,10 @@ class MemOperator:
     def _refresh_later(self) -> None:
         while self._vault.last_change() != self._read and not self._closing.wait(_PAUSE_S):
             self.refresh()
+        with self._lock:
+            is_worth = self._unkept >= self._least(_WORTH_SOON)
+        if is_worth:
+            self._keep()
 
     def _quietly(self, work: Callable[[], None]) -> None:
         try:
@@ -158,12 +183,19 @@ class MemOperator:
 
     def close(self) -> None:
         """Wait for what goes on in the background, no longer than it takes to keep what is being embedded: the rest is
-        embedded when the vault is opened the next time."""
+        embedded when the vault is opened the next time. What the indexes are is kept, so that they are not built again
+        then."""
         self._closing.set()
         with self._lock_of_worker:
             if self._worker is not None:
                 self._worker.shutdown()
                 self._worker = None
+        self._quietly(self._close)
+
+    def _close(self) -> None:
+        behind = self._vault.index_behind(self._layout, self._embedder.name) if self._read else 0
+        if behind and behind >= self._least(_WORTH):
+            self._keep()
 
     def settle(self) -> None:
         """Wait until nothing goes on in the background: searches are as fast as they get."""
@@ -176,31 +208,57 @@ class MemOperator:
     def refresh(self) -> None:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""
         with self._lock:
-            if self._vault.last_change() == self._read:
+            now = self._vault.now()
+            lapsed = self._vault.lapsed(self._at, now)
+            if self._vault.last_change() == self._read and not lapsed:
+                self._read_uses()
                 return
+            if not self._read:
+                self._restore()
             if self._catalog.gone > len(self._catalog) // 2 + 1024:  # more holes than rows
-                self._clear()
-            read = self._vault.last_change()
-            changed, gone = self._vault.changed_since(self._read, self._states)
-            self._seen.clear()
-            try:
-                for id in (*gone, *self._vault.deleted_since(self._read, self._catalog.living)):
-                    self._unread |= self._drop(id)
-                for cube in sorted(changed, key=lambda cube: cube.order):
-                    if cube.text and self._catalog.version(cube.id) < cube.version:
-                        self._unread |= self._drop(cube.id) | self._add(cube)
-            except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
-                self._clear()
-                raise
-            self._embed()
-            self._read = read
+                self._unpack(self._packed())
+            with _undisturbed(self._vault.last_change() - self._read > _MANY):
+                self._catch_up(lapsed, now)
+
+    def _catch_up(self, lapsed: Sequence[str], now: datetime) -> None:
+        """lapsed: ids of what has expired by `now`."""
+        read = self._vault.last_change()
+        changed, gone = self._vault.changed_since(self._read, self._states)
+        self._seen.clear()
+        self._versions.clear()
+        self._unkept += len(changed) + len(gone)
+        try:
+            for id in (*gone, *lapsed, *self._vault.deleted_since(self._read, self._catalog.living)):
+                self._unread |= self._drop(id)
+            new = [cube for cube in changed if cube.text and self._catalog.version(cube.id) < cube.version]
+            new.sort(key=lambda cube: cube.order)
+            for cube in new:
+                self._unread |= self._drop(cube.id) | self._add(cube)
+            words = ([*terms(cube.header.speaker), *terms(cube.text)] for cube in new)
+            if len(new) > max(_MANY, len(self._words.lengths)):
+                self._words.extend(words)
+            else:
+                for of_text in words:
+                    self._words.append(of_text)
+        except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
+            self._clear()
+            raise
+        self._read_uses()
+        self._embed()
+        self._read, self._at = read, now
+
+    def _read_uses(self) -> None:
+        for n, id, when in self._vault.uses(self._uses):
+            self._uses = n
+            if id in self._catalog:
+                self._used.all[self._catalog.row(id)] = when.timestamp()
 
     def _add(self, cube: MemCube) -> set[int]:
-        """A row in every index; the rows whose context it changes, and its own."""
+        """A row in every index but that of words; the rows whose context it changes, and its own."""
         row = self._catalog.add(cube)
-        self._words.append([*terms(cube.header.speaker), *terms(cube.text)])
         self._vectors.append(np.zeros(self._embedder.dim, np.float32))
         self._texts.append(cube.text)
+        self._used.append((cube.usage.last_recalled or cube.header.created).timestamp())
         self._graph.add(row, cube.payload.facts if isinstance(cube.payload, Text) else ())
         return {row, *chain.from_iterable(self._catalog.around(row))}
 
@@ -258,37 +316,96 @@ class MemOperator:
         earlier = [self._texts[r] + " " for r in reversed(before) if r in near]
         start = sum(map(len, earlier))
         later = [" " + self._texts[r] for r in after if r in near]
-        ids = (self._catalog.ids[r] for r in sorted(near))
+        ids = sorted(self._catalog.ids[r] for r in near)  # not by row: rows are numbered anew where a vault is opened
         around = " ".join(f"{id}:{self._catalog.version(id)}" for id in ids)
         return _Context("".join([*earlier, own, *later]), (start, start + len(own)), around)
+
+    # what is kept
+
+    def _least(self, worth: tuple[int, float]) -> float:
+        least, share = worth
+        return max(least, share * len(self._catalog))
+
+    def _keep(self) -> None:
+        """Let the vault keep what the indexes are; until it is written, searches and changes go on."""
+        with self._lock:
+            self.refresh()  # what was deleted meanwhile must not be kept
+            parts, change, self._unkept = self._packed(), self._read, 0
+        try:
+            self._vault.keep_index(self._layout, self._embedder.name, change, parts)
+        except VaultError as error:
+            log.warning("%s", error)
+
+    def _restore(self) -> None:
+        try:
+            kept = self._vault.index(self._layout, self._embedder.name)
+        except VaultError as error:
+            log.warning("%s; the indexes are built from the memories", error)
+            return
+        if kept is not None:
+            self._read, parts = kept
+            self._unpack(parts)
+            self._unkept = 0
+
+    def _packed(self) -> Parts:
+        """What lives, and nothing of what is gone."""
+        rows = self._catalog.living_rows
+        place = np.full(len(self._catalog) + 1, -1)  # one more: where -1 points to
+        place[rows] = np.arange(len(rows))
+        return {
+            "unread": place[sorted(self._unread)],
+            "used": self._used.all[rows],
+            "uses": np.array([self._uses]),
+            **beneath("catalog", self._catalog.packed(rows, place)),
+            **beneath("words", self._words.packed(rows, place)),
+            **beneath("vectors", self._vectors.packed(rows, place)),
+            **beneath("graph", self._graph.packed(place)),
+            **beneath("texts", pack([self._texts[row] for row in rows.tolist()])),
+        }
+
+    def _unpack(self, parts: Parts) -> None:
+        self._seen.clear()
+        self._catalog, self._texts = Catalog.unpacked(at("catalog", parts)), unpack(at("texts", parts))
+        self._words, self._graph = KeywordIndex.unpacked(at("words", parts)), EntityGraph.unpacked(at("graph", parts))
+        self._vectors = VectorIndex.unpacked(at("vectors", parts), self._exact_ms)
+        self._unread = set(parts["unread"].tolist()) - {-1}
+        self._used, self._uses = Column.of(parts["used"]), int(parts["uses"][0])
+        self._versions.clear()
 
     # searching
 
     def search(
-        self, query: str, k: int, view: View, score: Score = plain_rag, about: Sequence[str] = ()
+        self,
+        query: str,
+        k: int,
+        view: View,
+        score: Score = PLAIN_RAG.score,
+        about: Sequence[str] = (),
+        asks: Sequence[Fact] = (),
     ) -> list[Found]:
         """The k memories in view that score best, best first; among equals, the older. Raises InputError.
 
-        about: subjects that the query is about.
+        about: subjects that the query is about. asks: facts, with blanks, that it asks for.
         """
-        if not query.strip():
-            raise InputError("the query is empty, and a search needs words to compare; say what to look for")
+        query = _readable(query)
         with self._lock:
             self.refresh()
             seen = self._look(view)
             if k < 1 or not len(seen.rows):
                 return []
-            query = query[:LONGEST]
             speakers, rest = self._speakers(query, seen)
             [(vector, tokens)] = self._embedder.read([rest])
             matches = self._words.matches(terms(query, query=True), seen.mask)
-            rows, signals = self._signals(vector, matches, speakers, about, seen)
-            best = _best(score(signals), rows, max(k, _COMPARED))
+            stating = self._graph.stating(asks, seen.mask)
+            rows, signals = self._signals(vector, matches, speakers, about, stating, seen)
+            best = _best(score(signals), rows, max(k, COMPARED if self._rerank else self._compared))
             rows = rows[best]
             answers = np.zeros(len(rows), np.float32)
             if self._rerank:
                 answers = self._rerank(query, [self._texts[row] for row in rows])
-            signals = signals.at(best, tokens=self._compare(tokens, rows), answers=answers)
+            signals = signals.at(best, answers=answers)
+            if self._compared:
+                signals = replace(signals, tokens=self._compare(tokens, rows))
             scores = score(signals)
             best = _best(scores, rows, k)
             return [Found(self._catalog.ids[rows[n]], float(scores[n]), signals.of(n)) for n in best.tolist()]
@@ -302,8 +419,8 @@ class MemOperator:
         tokens = [stored.get(self._catalog.ids[row], np.zeros((0, self._embedder.dim), np.int8)) for row in rows]
         ends = np.cumsum([len(of) + 1 for of in tokens])  # one more for each, of length 0: the least there is
         blank = np.zeros((1, self._embedder.dim), np.int8)
-        every = _directions(np.concatenate([part for of in tokens for part in (of, blank)]))
-        near = every @ _directions(query).T  # [tokens of all, tokens of the query]
+        every = np.concatenate([part for of in tokens for part in (of, blank)])
+        near = _cosines(every, query)
         found: Floats = np.maximum.reduceat(near, np.concatenate([[0], ends[:-1]]), axis=0).mean(1)
         return found
 
@@ -313,11 +430,41 @@ class MemOperator:
             self.refresh()
             return len(self._look(view).rows), len(self._catalog) - self._catalog.gone
 
+    def steady(self) -> AbstractContextManager[object]:
+        """Within it, what is asked of the operator is all of one change, the one that `read` tells."""
+        return self._lock
+
+    @property
+    def read(self) -> int:
+        """The vault's last change that has been read."""
+        return self._read
+
+    def versions(self, view: View) -> Mapping[str, int]:
+        """The memories in view with their versions."""
+        with self._lock:
+            self.refresh()
+            if view not in self._versions:
+                ids = [self._catalog.ids[row] for row in self._look(view).rows.tolist()]
+                self._versions[view] = {id: self._catalog.version(id) for id in ids}
+            return self._versions[view]
+
+    def vectors(self, ids: Iterable[str]) -> dict[str, Floats]:
+        """The vector of each of these that there is, in its context."""
+        with self._lock:
+            rows = {id: self._catalog.row(id) for id in ids if id in self._catalog}
+            return dict(zip(rows, self._vectors.at(list(rows.values())), strict=True))
+
+    def read_query(self, query: str) -> tuple[Floats, frozenset[str]]:
+        """A query as vector and terms. Raises InputError."""
+        query = _readable(query)
+        [(vector, _)] = self._embedder.read([query])
+        return vector, frozenset(terms(query, query=True))
+
     def group_of(self, ids: Iterable[str], view: View) -> list[str]:
         """The memories in view of the same topic groups as these."""
         with self._lock:
-            rows = self._catalog.in_groups([self._catalog.row(id) for id in ids if id in self._catalog])
-            return [self._catalog.ids[row] for row in rows[self._look(view).mask[rows]].tolist()]
+            near = [self._catalog.row(id) for id in ids if id in self._catalog]
+            return [self._catalog.ids[row] for row in self._catalog.in_groups(near, self._look(view).mask).tolist()]
 
     def _look(self, view: View) -> _Seen:
         if view not in self._seen:
@@ -327,7 +474,8 @@ class MemOperator:
             threads = max(1, int(np.count_nonzero(by_thread)))
             mean = float(lengths[rows].mean()) if len(rows) else 0.0
             while len(self._seen) >= _VIEWS:
-                del self._seen[next(iter(self._seen))]
+                self._versions.pop(oldest := next(iter(self._seen)), None)
+                del self._seen[oldest]
             latest = rows[np.argsort(-self._catalog.said[rows], kind="stable")[:_BEST]]
             self._seen[view] = _Seen(mask, rows, latest, mean, by_thread, threads, float(by_thread.sum()) / threads)
         return self._seen[view]
@@ -343,22 +491,24 @@ class MemOperator:
         return named, rest if terms(rest) else query
 
     def _signals(
-        self, vector: Floats, matches: Matches, speakers: Sequence[int], about: Sequence[str], seen: _Seen
+        self,
+        vector: Floats,
+        matches: Matches,
+        speakers: Sequence[int],
+        about: Sequence[str],
+        stating: Rows,
+        seen: _Seen,
     ) -> tuple[Rows, Signals]:
         """The candidates, and what speaks for each."""
-        catalog, n = self._catalog, len(self._catalog)
-        there, shares = matches.score(matches.rows, self._words.lengths, len(seen.rows), seen.mean)
-        words = np.zeros(n + 1, np.float32)  # one more, always 0: where -1 points to
-        words[there] = shares
+        catalog = self._catalog
+        words = matches.score(self._words.lengths, len(seen.rows), seen.mean)
         linked = self._graph.linked(about, self._hops, seen.mask)
-        rows = self._candidates(vector, words[:n], there, linked, about, seen)
+        rows = self._candidates(vector, words, [*linked, *stating.tolist()], about, seen)
         around, before, after = np.zeros(len(rows), np.float32), rows, rows
         for earlier, later in _NEIGHBOURS:
             before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
-            around += earlier * words[before] + later * words[after]
-        threads = np.zeros(len(seen.thread_lengths), np.float32)
-        which, share = matches.score(catalog.thread[matches.rows], seen.thread_lengths, seen.threads, seen.thread_mean)
-        threads[which] = share
+            around += earlier * np.where(before < 0, 0, words[before]) + later * np.where(after < 0, 0, words[after])
+        threads = matches.score(seen.thread_lengths, seen.threads, seen.thread_mean, catalog.thread)
         subjects = [catalog.subjects.find(name.casefold()) for name in about]
         length = np.log1p(np.minimum(self._words.lengths[rows], _LONG)) - 2
         near = self._vectors.compare(vector, rows)
@@ -370,23 +520,40 @@ class MemOperator:
             thread=threads[catalog.thread[rows]],
             speaker=(catalog.speaker[rows] == speakers[0] if len(speakers) == 1 else np.zeros(len(rows))).astype("f4"),
             subject=np.isin(catalog.subject[rows], subjects).astype(np.float32),
+            states=np.isin(rows, stating).astype(np.float32),
             linked=np.array([1 / linked[row] if row in linked else 0 for row in rows.tolist()], np.float32),
             answers=np.zeros(len(rows), np.float32),
             question=catalog.asks[rows].astype(np.float32),
             length=length.astype(np.float32),
-            age=(time.time() - catalog.said[rows]).astype(np.float32),
+            age=time.time() - catalog.said[rows],
+            idle=time.time() - self._used.all[rows],
         )
 
+    def _lately(self, seen: _Seen) -> Rows:
+        """Those used last of what is in view; looked for once until something is used again."""
+        uses, of, rows = self._last_used
+        if uses != self._uses or of is not seen:
+            rows = seen.rows[np.argpartition(-self._used.all[seen.rows], _BEST)[:_BEST]]
+            self._last_used = self._uses, seen, rows
+        return rows
+
     def _candidates(
-        self, vector: Floats, words: Floats, there: Rows, linked: Iterable[int], about: Sequence[str], seen: _Seen
+        self, vector: Floats, words: Floats, linked: Iterable[int], about: Sequence[str], seen: _Seen
     ) -> Rows:
         """All rows in view where they are few; else the best of each index, the latest, and what was said around."""
         if len(seen.rows) <= _ALL:
             return seen.rows
-        best = there[np.argpartition(-words[there], _BEST)[:_BEST]] if len(there) > _BEST else there
         near = self._vectors.nearest(vector, _BEST, seen.mask)
-        spoken_of = [row for name in about for row in self._catalog.of_group(name)[-_BEST:]]
-        rows = np.concatenate([best, near, seen.latest, np.fromiter((*linked, *spoken_of), np.int64)])
+        spoken_of = [row for name in about for row in self._catalog.of_group(name, seen.mask)[-_BEST:]]
+        rows = np.concatenate(
+            [
+                _highest(words, _BEST),
+                near,
+                seen.latest,
+                self._lately(seen),
+                np.fromiter((*linked, *spoken_of), np.int64),
+            ]
+        )
         for step in (self._catalog.before, self._catalog.after):
             at = rows
             for _ in _NEIGHBOURS:
@@ -396,14 +563,50 @@ class MemOperator:
         return rows[seen.mask[rows]]
 
 
+def _readable(query: str) -> str:
+    """As much of it as is looked at. Raises InputError where there is nothing."""
+    if not query.strip():
+        raise InputError("the query is empty, and a search needs words to compare; say what to look for")
+    return query[:LONGEST]
+
+
 def _best(scores: npt.NDArray[Any], rows: Rows, k: int) -> Rows:
     """Places of the k highest scores, best first; among equals the earlier row."""
     best: Rows = np.lexsort((rows, -np.asarray(scores)))[:k]
     return best
 
 
-def _directions(coarse: npt.NDArray[np.int8]) -> Floats:
-    """Each row with length 1; one of zeros stays so."""
-    fine = coarse.astype(np.float32)
-    fine /= np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)[:, None]
-    return fine
+def _highest(scores: Floats, k: int) -> Rows:
+    """Rows of the k highest that are above 0, or of all that are."""
+    # more than k pieces reach the bound, and so do as many rows: few are left to be put in order
+    pieces = scores[: len(scores) // _PIECE * _PIECE].reshape(-1, _PIECE).max(1)
+    bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
+    rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
+    return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
+
+
+def _cosines(every: npt.NDArray[np.int8], query: npt.NDArray[np.int8]) -> Floats:
+    """[rows of every, rows of the query]; 0 for a row of zeros.
+
+    In pieces so small that BLAS multiplies them in one thread: where the embedder has just read the query, its threads
+    still hold the other cores, and to wait for them took six times as long (measured on 2 cores).
+    """
+    fine, wanted = every.astype(np.float32), query.astype(np.float32).T
+    rows = max(1, _ONE_THREAD // wanted.size)
+    near = np.concatenate([fine[start : start + rows] @ wanted for start in range(0, len(fine), rows)])
+    near /= np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)[:, None]
+    near /= np.maximum(np.sqrt(np.einsum("ij,ij->j", wanted, wanted)), 1e-9)
+    return near
+
+
+@contextmanager
+def _undisturbed(is_long: bool) -> Iterator[None]:
+    """The collector of garbage would walk through all that is being built, again and again: a quarter of the time."""
+    if not is_long or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

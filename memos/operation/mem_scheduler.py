@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,29 +11,20 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal
 
-from memos.config import FidelityConfig, SchedulerConfig
+from memos.config import FidelityConfig, LimitConfig, SchedulerConfig
 from memos.cube import Form, MemCube, Namespace, Source, State
 from memos.errors import EmptyMemory, NoRoom
+from memos.operation.budget import Item, above, fill, shares
 from memos.operation.cost_model import Costs, Lying, Way
-from memos.operation.policies.memos import MemosPolicy
+from memos.operation.policies.policy import Policy
+from memos.operation.policies.policy import Segment as Segment  # what it groups and plans with, for its users
 
 log = logging.getLogger("memos")
+Budgets = Mapping[Form, float]  # bytes of KV, number of adapters
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
 Route = Callable[
     [Sequence[MemCube], bool], Sequence[MemCube]
 ]  # (adapters, at least one) -> those that know, best first
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A topic group: the cubes that are admitted, encoded and distilled together, in canonical order."""
-
-    key: str
-    cubes: tuple[MemCube, ...]
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        return tuple(Source(id=c.id, version=c.version) for c in self.cubes)
 
 
 @dataclass(frozen=True)
@@ -43,6 +35,7 @@ class Admission:
     activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
     adapters: tuple[MemCube, ...] = ()  # active together, oldest first
     internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
+    pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
     way: Way | None = None  # how KV and text were chosen between, where there was a choice
 
     @property
@@ -111,21 +104,23 @@ class Held:
 
 # KV has to be predicted faster than text by so much: the constants are not known better than that
 _WORTHWHILE = 1.03
+ALWAYS, APART = "always", "apart:"  # tags: in every request; in none beside another of that name
+_SOME = 1e-3  # what a memory is worth that nothing speaks for, beside others of its group
 _QUESTION = 16  # tokens, as many as questions usually have
 
 
 class MemScheduler:
     """Budgets and moves around a policy."""
 
-    def __init__(self, config: SchedulerConfig, policy: MemosPolicy) -> None:
+    def __init__(self, config: SchedulerConfig, policy: Policy) -> None:
         self.config, self.policy = config, policy
 
     def segments(self, cubes: Sequence[MemCube], tokens: Callable[[str], int]) -> list[Segment]:
-        """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order."""
-        out = []
-        for key, group in groupby(
-            sorted(cubes, key=lambda c: (c.header.segment, c.order)), key=lambda c: c.header.segment
-        ):
+        """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order. What must
+        not stand beside something else is a group of its own."""
+        out = [Segment(c.header.segment, (c,)) for c in sorted(cubes, key=lambda c: c.order) if apart(c)]
+        free = sorted((c for c in cubes if not apart(c)), key=lambda c: (c.header.segment, c.order))
+        for key, group in groupby(free, key=lambda c: c.header.segment):
             held: list[MemCube] = []
             room = self.config.segment_tokens
             for cube in group:
@@ -147,18 +142,23 @@ class MemScheduler:
         tokens: Callable[[str], int],
         via: Via = "auto",
         route: Route | None = None,
+        always: Sequence[MemCube] = (),
     ) -> Admission:
         """Choose what the request sees and in which form.
 
-        The best-ranked memories bring in their whole topic groups, within the token budget. An adapter costs
-        no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
-        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups that
-        speak of what the question is about know the answer, by how they differ from the base; without it, that of
-        the best group is taken to know.
+        The policy says what may be admitted, as the whole topic groups of the best-ranked memories; what has room in
+        the token budget is. An adapter costs no tokens and a KV cache no prefill, so `auto` takes the dearest form
+        that stands for a group; a form asked for by name is taken or refused with EmptyMemory. route: which of the
+        adapters of near groups that speak of what the question is about know the answer, by how they differ from the
+        base; without it, that of the best group is taken to know. always: what every request sees, before all else.
         """
         if via == "none":
             return Admission()
-        ranked = self._groups(self.policy.rank(hits), segments)
+        pinned, room = _pinned(self.config.prompt_tokens, always, tokens)
+        hits, segments = self.compatible(hits, pinned), _without_clashes(segments, hits, pinned)
+        ranked = self.policy.admit(self.policy.rank(hits), segments, lambda cube: tokens(cube.text), room)
+        shown = {cube.id for cube in pinned}
+        ranked = [group for group in ranked if not shown.issuperset(cube.id for cube in group.cubes)]
         chosen = ranked[: self.config.segments]
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
@@ -180,20 +180,29 @@ class MemScheduler:
                 f"(`promote(ids, to={via!r})` or a promote step), or ask via auto"
             )
         known = {source for adapter in adapters for source in adapter.sources}
-        held = {source for kv in kvs for source in kv.sources}
         every = {Source(id=c.id, version=c.version): c for segment in chosen for c in segment.cubes}
         admitted = [every[source] for kv in kvs for source in kv.sources]
-        room = self.config.prompt_tokens
-        for source, cube in every.items():
-            if source in known or source in held:
-                continue
-            need = tokens(cube.text)
-            if need > room:
-                break
-            room -= need
-            admitted.append(cube)
         inside = tuple(cube for source, cube in every.items() if source in known)
-        return Admission(tuple(admitted), tuple(kvs), adapters, inside)
+        lying = {cube.id for cube in (*admitted, *inside)}
+        first = {cube.id: cube for cube in pinned if cube.id not in lying}
+        rest = [[cube for cube in group.cubes if cube.id not in lying | first.keys()] for group in chosen]
+        admitted += [*first.values(), *_most_in(room, rest, {cube.id: score for cube, score in hits}, tokens)]
+        found = {cube.id for cube, _ in hits}
+        return Admission(
+            tuple(admitted), tuple(kvs), adapters, inside, pinned=tuple(c for c in pinned if c.id not in found)
+        )
+
+    def compatible(
+        self, hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
+    ) -> list[tuple[MemCube, float]]:
+        """Without the hits that must not stand beside one that is ranked before them, or beside what is always seen."""
+        out, taken = list[tuple[MemCube, float]](), {name for cube in always for name in apart(cube)}
+        mine = {cube.id for cube in always}
+        for cube, score in self.policy.rank(hits):
+            if cube.id in mine or not apart(cube) & taken:
+                out.append((cube, score))
+                taken |= apart(cube)
+        return out
 
     def looked_at(self, hits: Sequence[tuple[MemCube, float]], derived: Sequence[MemCube]) -> list[str]:
         """Those of the hits whose topic groups may be admitted: of as many groups as there is room for, and those that
@@ -202,15 +211,6 @@ class MemScheduler:
         keys = list(dict.fromkeys(cube.header.segment.casefold() for cube in ranked))[: self.config.segments]
         known = {source.id for d in derived if d.form is Form.PARAMETRIC for source in d.sources}
         return [cube.id for cube in ranked if cube.header.segment.casefold() in keys or cube.id in known]
-
-    def _groups(self, ranked: Sequence[tuple[MemCube, float]], segments: Sequence[Segment]) -> list[Segment]:
-        """The groups of the best-ranked memories, best first."""
-        home = {cube.id: segment for segment in segments for cube in segment.cubes}
-        best: dict[int, Segment] = {}
-        for cube, _ in ranked[: self.config.top_k]:
-            if cube.id in home:
-                best.setdefault(id(home[cube.id]), home[cube.id])
-        return list(best.values())
 
     def levels(self, wanted: FidelityConfig, card: dict[str, Any] | None) -> list[FidelityConfig]:
         """Ways to put several caches together that are allowed, the fastest on the card first.
@@ -276,13 +276,21 @@ class MemScheduler:
                 out.append(Way(n, level, seconds, bringing))
         return out
 
-    def place(self, held: Sequence[Held], costs: Costs, now: datetime) -> dict[str, Literal["device", "host"]]:
+    def place(
+        self, held: Sequence[Held], costs: Costs, now: datetime, expected: Mapping[str, float] | None = None
+    ) -> dict[str, Literal["device", "host"]]:
         """Where KV that is in memory should stay: what saves most seconds for its bytes nearest to the model, within
-        each tier's budget. What is not named should leave memory."""
+        each tier's budget. What is not named should leave memory.
+
+        expected: uses soon, by name. What nothing is foreseen of counts by its heat.
+        """
+        foreseen = expected or {}
 
         def worth(kv: Held) -> float:
             away = Lying(kv.tokens, "disk", kv.cube.blob.stored if kv.cube.blob else "raw")
-            return self.policy.heat([kv.cube], now) * costs.bring(away) / max(1, kv.bytes)
+            uses = foreseen.get(kv.name, 0.0) if foreseen else None
+            seconds = costs.bring(away) or kv.tokens  # as good as known, where nothing is measured
+            return (self.policy.heat([kv.cube], now) if uses is None else uses) * seconds / max(1, kv.bytes)
 
         out: dict[str, Literal["device", "host"]] = {}
         room = dict(self._room(costs.gpu))
@@ -311,12 +319,15 @@ class MemScheduler:
         derived: Sequence[MemCube],
         now: datetime,
         pays: Callable[[Segment], bool] = lambda segment: True,
+        budgets: Budgets | None = None,
+        usable: Callable[[MemCube], bool] = lambda derived: True,
     ) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.
 
         A derived cube is dropped when a source has changed, given up when its group is cold, another cube of its
         form stands for more of the group, or its budget is full. One given up before is left alone: it costs
-        disk only, and is taken back without building it. KV is made where it `pays`.
+        disk only, and is taken back without building it. KV is made where it `pays`. budgets: of whose cubes these
+        are; see `budgets`. usable: by the model that is there; what is not keeps no group from getting what is.
         """
         current = {source for segment in segments for source in segment.sources}
         stale = [d for d in derived if not set(d.sources) <= current]
@@ -327,7 +338,7 @@ class MemScheduler:
             heat = self.policy.heat(segment.cubes, now)
             mine = [d for d in live if set(segment.sources) & set(d.sources)]
             heats |= {d.id: max(heat, heats.get(d.id, 0.0)) for d in mine}
-            held = {d.form: d for d in mine if set(d.sources) >= set(segment.sources)}
+            held = {d.form: d for d in mine if set(d.sources) >= set(segment.sources) and usable(d)}
             gives += [
                 Move(None, cube=d, why=f"{held[d.form].id} stands for more")
                 for d in mine
@@ -343,19 +354,99 @@ class MemScheduler:
             if self.policy.cold(heats.get(d.id, 0.0))
         ]
         given = {m.cube.id for m in gives if m.cube}
-        over, room = self._over_budget([d for d in live if d.id not in given], heats)
+        budgets = budgets or self._budgets
+        over, room = self._over_budget([d for d in live if d.id not in given], heats, budgets)
         return gives + over + [m for m in promotes if _need(m, derived) <= room[m.to or Form.PLAINTEXT]]
 
-    def _over_budget(self, derived: Sequence[MemCube], heats: dict[str, float]) -> tuple[list[Move], dict[Form, int]]:
-        """Give up the coldest that do not fit their budget (bytes of KV, number of adapters); and what room is left."""
-        moves = []
-        room = {Form.ACTIVATION: self.config.disk_kv_bytes, Form.PARAMETRIC: self.config.adapters}
-        for cube in sorted(derived, key=lambda d: -heats.get(d.id, 0.0)):
-            if _size(cube) > room[cube.form]:
-                moves.append(Move(None, cube=cube, why=f"over the budget of {cube.form}"))
-            else:
-                room[cube.form] -= _size(cube)
+    def _over_budget(
+        self, derived: Sequence[MemCube], heats: dict[str, float], budgets: Budgets
+    ) -> tuple[list[Move], dict[Form, float]]:
+        """Once a budget is taken up to the high mark, give up the coldest for their size, down to the low one; and what
+        room is left."""
+        moves, room = list[Move](), dict[Form, float]()
+        for form, budget in budgets.items():
+            of_form = [d for d in derived if d.form is form]
+            items = [Item(heats.get(d.id, 0.0), _size(d)) for d in of_form]
+            held, low, high = sum(i.cost for i in items), self.config.low_water, self.config.high_water
+            going = above(items, held, low * budget, high * budget)
+            moves += [Move(None, cube=of_form[n], why=f"over the budget of {form}") for n in going]
+            room[form] = high * budget - held + sum(items[n].cost for n in going)
         return moves, room
+
+    @property
+    def _budgets(self) -> Budgets:
+        return {Form.ACTIVATION: self.config.disk_kv_bytes, Form.PARAMETRIC: self.config.adapters}
+
+    def budgets(self, user: str, held: Mapping[Form, Mapping[str, float]], limit: LimitConfig) -> Budgets:
+        """What a user may take of bytes of KV and of adapters: its limit, and of what all share what others leave, but
+        at least as much as anybody who wants more than it has.
+
+        held: what each user has of them.
+        """
+        limits = {Form.ACTIVATION: limit.kv_bytes, Form.PARAMETRIC: limit.adapters}
+        out = dict[Form, float]()
+        for form, total in self._budgets.items():
+            most = limits[form]
+            out[form] = shares(total, {**held[form], user: math.inf if most is None else most})[user]
+        return out
+
+
+def apart(cube: MemCube) -> set[str]:
+    """Names of what a memory must not stand beside; others have the same."""
+    return {tag for tag in cube.header.tags if tag.startswith(APART)}
+
+
+def _without_clashes(
+    segments: Sequence[Segment], hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
+) -> list[Segment]:
+    """The groups without what must not stand beside one that was found, or is always seen; of others, the first stays.
+    hits: without such themselves."""
+    first = [*always, *(cube for cube, _ in hits)]
+    mine, taken = {cube.id for cube in first}, {name for cube in first for name in apart(cube)}
+    out = []
+    for segment in segments:
+        kept = []
+        for cube in segment.cubes:
+            if cube.id in mine or not apart(cube) & taken:
+                kept.append(cube)
+                taken |= apart(cube)
+        if kept:
+            out.append(segment if len(kept) == len(segment.cubes) else Segment(segment.key, tuple(kept)))
+    return out
+
+
+def _pinned(room: int, always: Sequence[MemCube], tokens: Callable[[str], int]) -> tuple[list[MemCube], int]:
+    """Those of what every request should see that have room and may stand together, and the room that is left."""
+    fitting, taken = list[MemCube](), set[str]()
+    for cube in always:
+        if not apart(cube) & taken:
+            fitting.append(cube)
+            taken |= apart(cube)
+    kept = [fitting[n] for n in fill([Item(1.0, tokens(c.text)) for c in fitting], room)]
+    if len(kept) < len(fitting):
+        log.warning(
+            "of %d memories tagged %s, %d have no room in the prompt", len(fitting), ALWAYS, len(fitting) - len(kept)
+        )
+    return kept, room - sum(tokens(c.text) for c in kept)
+
+
+def _most_in(
+    room: int, groups: Sequence[Sequence[MemCube]], scores: Mapping[str, float], tokens: Callable[[str], int]
+) -> list[MemCube]:
+    """The groups that are worth most together in a room of so many tokens, each as much as its best memory; where not
+    one fits whole, the memories of the best group that are."""
+
+    least = min([0.0, *scores.values()])  # some policies count down from 0
+
+    def worth(cubes: Sequence[MemCube]) -> float:
+        return max((scores.get(c.id, least) for c in cubes), default=least) - least
+
+    best = [group for group in groups if group]
+    items = [Item(max(worth(g), _SOME), sum(tokens(c.text) for c in g)) for g in best]
+    if chosen := fill(items, room):
+        return [cube for n in chosen for cube in best[n]]
+    one = best[0] if best else []
+    return [one[n] for n in fill([Item(max(worth([c]), _SOME), tokens(c.text)) for c in one], room)]
 
 
 def _size(cube: MemCube) -> int:

@@ -134,7 +134,7 @@ def test_a_right_that_is_revoked_reaches_derived_cubes(vault: MemVault, governan
     source = kept(vault, readers=("bob",))
     summary = kept(vault, source, space=BOB, owner="bob")
     assert governance.may(BOB, "read", summary)
-    vault.put(source.model_copy(update={"version": 2, "rights": Rights(owner="ada")}))
+    vault.revoke(source.id, BOB)
     assert not governance.may(BOB, "read", summary)
     governance.permit(BOB, Delete(id=summary.id), summary)  # his own, though: he may still clear it away
 

@@ -128,14 +128,13 @@ def remembered(vault: Path) -> list[str]:
 # help
 
 
-def test_help_answers_in_half_a_second() -> None:
-    took = []
-    for _ in range(3):  # the best of three: the machine may be busy
-        began = time.perf_counter()
-        done = subprocess.run([*MEMOS, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-        took.append(time.perf_counter() - began)
-        assert all(command in done.stdout for command in ("run", "chat", "ls", "show"))
-    assert min(took) < 0.5
+def test_help_loads_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "numpy", "faiss", "matplotlib", "fsspec", "cryptography"}
+    code = f"import sys, atexit; atexit.register(lambda: print({heavy} & set(sys.modules), file=sys.stderr))"
+    code += "; from memos.interface.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(command in done.stdout for command in ("run", "chat", "ls", "show"))
+    assert done.stderr.strip() == "set()"
 
 
 @pytest.mark.parametrize(
@@ -435,8 +434,8 @@ def test_ls_and_show_tell_what_is_remembered(ran: Ran) -> None:
     assert listed.exit_code == 0
     rows = [line.split() for line in listed.stdout.splitlines() if len(line.split()) > 4]
     assert [row[1:4] for row in rows[1:]] == [
-        ["plaintext", "generated", "Mira"],
-        ["plaintext", "generated", "Mira"],
+        ["plaintext", "activated", "Mira"],  # asked for in the run
+        ["plaintext", "activated", "Mira"],
         ["activation", "activated", "Mira"],
         ["parametric", "activated", "Mira"],
     ]

@@ -69,7 +69,7 @@ def test_kv_says_its_text(vault: Path) -> None:
         (["promote", "zorb", "--to", "activation"], "no cube zorb"),
         (["promote", "ID", "--to", "zorb"], "memories cannot be promoted to 'zorb'; promote to activation or param"),
         (["demote", "ID"], "is plaintext, and there is no cheaper form"),
-        (["cancel", "zorb"], "no running or interrupted job zorb"),
+        (["cancel", "zorb"], "no open job zorb"),
         (["gate", "ID"], "is plaintext; name one that is parametric"),
         (["gate", "zorb"], "no cube zorb"),
         (["externalize", "ID"], "is plaintext; name one that is activation or parametric"),

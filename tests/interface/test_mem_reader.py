@@ -77,7 +77,7 @@ def test_a_request_becomes_one_operation(text: str, kind: type, words: str) -> N
 def test_a_request_carries_its_facts_and_subject() -> None:
     op = reader.request("Remember that I live in Oslo", "Tom")
     assert isinstance(op, Add)
-    assert op.facts == (Fact(subject="Tom", relation="city", object="Oslo"),)
+    assert op.facts == (Fact(subject="Tom", relation="city", object="Oslo", sole=True),)
     assert (op.speaker, op.segment, op.kind) == ("Tom", "Tom", "fact")
 
 
@@ -122,7 +122,7 @@ def test_an_empty_request_is_refused() -> None:
     ],
 )
 def test_a_question_names_its_subjects(question: str, subjects: tuple[str, ...]) -> None:
-    assert reader.about(question, "Tom") == subjects
+    assert reader.recall(question, "Tom").about == subjects
 
 
 @pytest.mark.parametrize(
@@ -296,3 +296,19 @@ def test_no_name_or_value_of_the_conversation_is_of_the_little_world() -> None:
     _, in_force = conversation()
     assert not {subject for subject, _ in in_force} & set(small_world.WORLD_NAMES)
     assert {relation for _, relation in in_force} <= set(phrasebook())
+
+
+@pytest.mark.parametrize(
+    ("text", "all_said"),
+    [
+        ("Mira: I live in Oslo.", True),
+        ("Mira lives in Oslo now.", True),
+        ("I live in Oslo and I have a cat as a pet.", True),
+        ("I live in Oslo. I have a cat as a pet.", True),
+        ("I live in Oslo with my two cats.", False),
+        ("I live in Oslo. The door sticks.", False),
+        ("Hello there.", False),
+    ],
+)
+def test_what_stands_beside_the_facts_of_a_text_is_seen(text: str, all_said: bool) -> None:
+    assert MemReader().says_no_more(text) is all_said

@@ -35,3 +35,15 @@ def test_what_everybody_has_joins_nobody() -> None:
     graph = graph_of([("Mira", "city", "Oslo"), *many])
     assert graph.linked(["Mira"], 3, np.ones(101, bool)) == {0: 1}
     assert set(graph.linked(["Mira"], 3, np.arange(101) < 50)) == set(range(50))
+
+
+def test_a_question_finds_the_memories_that_state_what_it_asks_for() -> None:
+    graph = graph_of(FACTS)
+
+    def stating(subject: str, relation: str, object: str) -> list[int]:
+        asked = Fact(subject=subject, relation=relation, object=object)
+        return graph.stating([asked], np.array([True, True, False, True])).tolist()
+
+    assert stating("EVA", "city", "") == [1]
+    assert stating("", "city", "oslo") == [1]  # Tom's memory may not be seen
+    assert stating("Mira", "city", "") == stating("Tom", "city", "") == []

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos.operation.keyword_index import K1, B, KeywordIndex
+from memos.operation.packing import at as at_
+from memos.operation.packing import unpack
 
 WORD = st.sampled_from("abcdef")
 
@@ -35,11 +37,9 @@ def by_the_book(texts: Sequence[Sequence[str]], query: Sequence[str]) -> list[fl
 
 
 def scores(index: KeywordIndex, query: Sequence[str], allowed: np.ndarray) -> list[float]:
-    lengths, out = index.lengths, np.zeros(len(index.lengths))
-    matches = index.matches(query, allowed)
-    rows, found = matches.score(matches.rows, lengths, int(allowed.sum()), float(lengths[allowed].mean()))
-    out[rows] = found
-    return list(out[allowed])
+    lengths = index.lengths
+    found = index.matches(query, allowed).score(lengths, int(allowed.sum()), float(lengths[allowed].mean()))
+    return list(found[allowed])
 
 
 @given(st.lists(st.lists(WORD, max_size=6), min_size=1, max_size=8), st.lists(WORD, min_size=1, max_size=4), st.data())
@@ -55,8 +55,7 @@ def test_rows_of_a_group_are_scored_as_one_text() -> None:
     texts, groups = [["a", "b"], ["c"], ["a"], ["d", "e", "a"]], np.array([0, 0, 1, 1])
     index = index_of(texts)
     matches = index.matches(["a", "c"], np.ones(4, bool))
-    found, share = matches.score(groups[matches.rows], np.array([3, 4], np.float32), 2, 3.5)
-    assert found.tolist() == [0, 1]
+    share = matches.score(np.array([3, 4], np.float32), 2, 3.5, groups)
     assert share.tolist() == pytest.approx(by_the_book([["a", "b", "c"], ["a", "d", "e", "a"]], ["a", "c"]), abs=1e-6)
 
 
@@ -70,5 +69,30 @@ def test_a_hidden_row_tells_nothing_by_its_words() -> None:
 
 def test_words_that_nobody_used_match_nothing() -> None:
     matches = index_of([["a"]]).matches(["z"], np.ones(1, bool))
-    rows, found = matches.score(matches.rows, np.ones(1, np.float32), 1, 1.0)
-    assert len(rows) == len(found) == 0
+    assert matches.score(np.ones(1, np.float32), 1, 1.0).tolist() == [0]
+
+
+@given(st.lists(st.lists(WORD, max_size=6), max_size=8), st.data())
+@settings(max_examples=60, deadline=None)
+def test_many_rows_at_once_are_as_one_by_one_and_so_is_what_was_packed(
+    texts: list[list[str]], data: st.DataObject
+) -> None:
+    texts = [["a", "b"], *texts]
+    at = data.draw(st.integers(0, len(texts)))
+    index = index_of(texts[:at])
+    index.extend(texts[at:])
+    index.extend([])
+    everything = np.ones(len(texts), bool)
+    expected = scores(index_of(texts), list("abcf"), everything)
+    assert scores(index, list("abcf"), everything) == expected
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(texts), max_size=len(texts))))
+    kept[0] = True
+    place = np.where(kept, np.cumsum(kept) - 1, -1)
+    packed = index.packed(np.flatnonzero(kept), place)
+    left = [text for text, there in zip(texts, kept, strict=True) if there]
+    assert set(unpack(at_("terms", packed))) == {word for text in left for word in text}
+    again = KeywordIndex.unpacked(packed)
+    again.append(["c", "f", "z"])
+    assert scores(again, list("abcfz"), np.ones(len(left) + 1, bool)) == pytest.approx(
+        by_the_book([*left, ["c", "f", "z"]], list("abcfz")), abs=1e-6
+    )

@@ -17,7 +17,7 @@ from memos.errors import HostError, InputError
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.catalog import View
 from memos.operation.mem_operator import Found, MemOperator
-from memos.operation.policies.rankings import keywords, recency
+from memos.operation.policies.baselines import KEYWORDS, LRU, RECENCY
 
 LIVE = (State.GENERATED, State.ACTIVATED)
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
@@ -112,7 +112,7 @@ def test_an_edit_replaces_the_earlier_version(vault: MemVault, operator: MemOper
     assert ids(operator.search("drinks tea", 1, ALL)) == ["a"]
     keep(vault, cube("a", "ann plays chess", version=2))
     assert ids(operator.search("ann plays chess", 2, ALL)) == ["a", "b"]
-    assert operator.search("drinks tea", 2, ALL, keywords)[1].why["words"] == 0
+    assert operator.search("drinks tea", 2, ALL, KEYWORDS.score)[1].why["words"] == 0
 
 
 def test_what_is_no_longer_in_force_is_not_found(vault: MemVault, operator: MemOperator) -> None:
@@ -337,7 +337,7 @@ def test_a_row_that_was_cut_short_shifts_no_other(
 
 def test_the_latest_are_candidates_of_a_large_store(vault: MemVault, operator: MemOperator) -> None:
     keep(vault, *(cube(f"c{i:04}", f"number {i}", minute=i) for i in range(2300)))
-    assert ids(operator.search("number 7", 2, ALL, recency)) == ["c2299", "c2298"]
+    assert ids(operator.search("number 7", 2, ALL, RECENCY.score)) == ["c2299", "c2298"]
 
 
 def test_of_a_group_beyond_all_measure_only_what_is_near_is_told(vault: MemVault, operator: MemOperator) -> None:
@@ -376,3 +376,27 @@ def test_nothing_in_view_finds_nothing(vault: MemVault, operator: MemOperator) -
     assert operator.search("tea", 3, ALL) == []
     keep(vault, cube("a", "tea", user="bob"))
     assert operator.search("tea", 3, ANN) == []
+
+
+def test_what_was_used_last_is_found_in_a_large_store_and_after_a_restart(
+    vault: MemVault, embedder: WordEmbedder
+) -> None:
+    """What was never used counts as used when it was kept."""
+    keep(vault, *(cube(f"c{n:04}", f"number {n}", minute=n % 60) for n in range(2300)))
+    operator = MemOperator(vault, embedder, LIVE)
+    operator.refresh()
+    for n in (5, 1700):
+        vault.record_use([f"c{n:04}"], NOON + timedelta(hours=n))
+    found = operator.search("another 77", 3, ALL, LRU.score)
+    assert ids(found)[:2] == ["c1700", "c0005"]
+    again = MemOperator(vault, embedder, LIVE).search("another 77", 2, ALL, LRU.score)
+    assert ids(again) == ["c1700", "c0005"]
+
+
+def test_tokens_are_compared_as_often_as_is_asked_for(vault: MemVault, embedder: WordEmbedder) -> None:
+    for n in range(4):
+        vault.put(cube(f"c{n}", f"Ann drinks tea number {n}"))
+    plain = MemOperator(vault, embedder, LIVE, compared=0).search("tea number 2", 4, ALL)
+    assert all(found.why["tokens"] == found.why["near"] for found in plain)
+    compared = MemOperator(vault, embedder, LIVE).search("tea number 2", 4, ALL)
+    assert any(found.why["tokens"] != found.why["near"] for found in compared)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memos.config import FidelityConfig, RetrievalConfig, SchedulerConfig
+from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
 from memos.operation.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Via, composable
@@ -128,13 +128,25 @@ def test_of_two_as_near_the_earlier_comes_first() -> None:
 def test_each_signal_counts_by_its_weight() -> None:
     names = [f.name for f in fields(Signals)]
     weights = RetrievalConfig(
-        near=9, tokens=10, words=2, around=3, thread=4, speaker=5, linked=11, answers=12, question=6, length=7
+        near=9,
+        tokens=10,
+        words=2,
+        around=3,
+        thread=4,
+        speaker=5,
+        states=13,
+        linked=11,
+        answers=12,
+        question=6,
+        length=7,
     )
     policy = MemosPolicy(SchedulerConfig(about_bonus=8), weights)
     each = np.eye(len(names), dtype=np.float32)  # for each signal, a candidate that has just that
     scores = policy.score(Signals(**dict(zip(names, each, strict=True))))
-    expected = dict(near=9, tokens=10, words=2, around=3, thread=4, speaker=5, subject=8, linked=11, answers=12)
-    expected |= dict(question=-6, length=7, age=0)
+    expected = dict(
+        near=9, tokens=10, words=2, around=3, thread=4, speaker=5, subject=8, states=13, linked=11, answers=12
+    )
+    expected |= dict(question=-6, length=7, age=0, idle=0)
     assert dict(zip(names, scores.tolist(), strict=True)) == expected
 
 
@@ -172,7 +184,19 @@ def test_the_whole_topic_group_of_the_best_memory_is_admitted_in_order(room: int
 @pytest.mark.parametrize("room, count", [(16, 4), (19, 4), (20, 5), (23, 5), (24, 6), (100, 9)])
 def test_no_more_is_admitted_than_the_budget_has_room_for(room: int, count: int) -> None:
     cubes = tuple(note(f"n{day}", day) for day in range(9))  # 4 tokens each
-    assert admit([cubes[5]], [Segment("Ada", cubes)], prompt_tokens=room).cubes == cubes[:count]
+    admitted = admit([cubes[5]], [Segment("Ada", cubes)], prompt_tokens=room).cubes
+    assert len(admitted) == count and cubes[5] in admitted  # the best of them always
+    assert list(admitted) == sorted(admitted, key=lambda c: c.order)
+
+
+def test_of_several_groups_those_are_admitted_that_are_worth_most_together() -> None:
+    long = Segment("Ada", tuple(note(f"long{n}") for n in range(5)))  # 4 tokens each
+    short, other = (Segment(name, (note(name, segment=name),)) for name in ("Bob", "Cy"))
+    hits = [(long.cubes[0], 0.9), (short.cubes[0], 0.8), (other.cubes[0], 0.7)]
+    chosen = scheduler(segments=3, prompt_tokens=20).admit(hits, (), [long, short, other], [], words).cubes
+    assert chosen == (*short.cubes, *other.cubes)
+    chosen = scheduler(segments=3, prompt_tokens=28).admit(hits, (), [long, short, other], [], words).cubes
+    assert chosen == (*long.cubes, *short.cubes, *other.cubes)
 
 
 def test_as_many_groups_are_admitted_as_configured_best_first() -> None:
@@ -477,6 +501,9 @@ def test_heat_that_swings_between_the_thresholds_does_not_flap() -> None:
 # budgets
 
 
+FULL = {"high_water": 1.0, "low_water": 1.0}  # up to the last byte
+
+
 def crowd(form: Form, *sizes: int) -> tuple[list[Segment], list[MemCube]]:
     """Groups with a derived cube each, the first the hottest."""
     cubes = [note(f"n{i}", i, segment=f"s{i}", recalls=9 - i) for i in range(len(sizes))]
@@ -495,20 +522,48 @@ def crowd(form: Form, *sizes: int) -> tuple[list[Segment], list[MemCube]]:
 )
 def test_the_coldest_kv_is_given_up_over_its_budget(sizes: tuple[int, ...], budget: int, given_up: list[str]) -> None:
     groups, derived = crowd(Form.ACTIVATION, *sizes)
-    assert plan(groups, derived, disk_kv_bytes=budget, stable_s=1e9) == [f"give up {name}" for name in given_up]
-    assert plan(groups, derived[::-1], disk_kv_bytes=budget, stable_s=1e9) == [f"give up {name}" for name in given_up]
+    for order in (derived, derived[::-1]):
+        moves = plan(groups, order, disk_kv_bytes=budget, stable_s=1e9, **FULL)
+        assert sorted(moves) == [f"give up {name}" for name in given_up]
 
 
 @pytest.mark.parametrize("budget, given_up", [(3, []), (1, ["n1", "n2"]), (0, ["n0", "n1", "n2"])])
 def test_the_coldest_adapters_are_given_up_over_their_budget(budget: int, given_up: list[str]) -> None:
     groups, derived = crowd(Form.PARAMETRIC, 10**9, 1, 1)
-    assert plan(groups, derived, adapters=budget, disk_kv_bytes=0) == [f"give up {name}" for name in given_up]
+    moves = plan(groups, derived, adapters=budget, disk_kv_bytes=0, **FULL)
+    assert moves == [f"give up {name}" for name in given_up]
+
+
+def test_nothing_is_given_up_below_the_high_mark_and_then_down_to_the_low_one() -> None:
+    groups, derived = crowd(Form.ACTIVATION, *[100] * 8)
+    assert plan(groups, derived, disk_kv_bytes=1000, high_water=0.8, low_water=0.5, stable_s=1e9) == []
+    moves = plan(groups, derived, disk_kv_bytes=999, high_water=0.8, low_water=0.5, stable_s=1e9)
+    assert moves == ["give up n4", "give up n5", "give up n6", "give up n7"]
+
+
+@pytest.mark.parametrize(
+    ("held", "limit", "share"),
+    [
+        ({"ann": 10.0}, LimitConfig(), 100),
+        ({"ann": 10.0, "bob": 30.0}, LimitConfig(), 70),  # what others leave
+        ({"ann": 10.0, "bob": 90.0}, LimitConfig(), 50),  # but no less than a fair share
+        ({"ann": 10.0, "bob": 90.0, "cy": 20.0}, LimitConfig(), 40),
+        ({"bob": 90.0}, LimitConfig(kv_bytes=30), 30),
+    ],
+)
+def test_a_user_may_take_what_others_leave_and_a_fair_share(
+    held: dict[str, float], limit: LimitConfig, share: float
+) -> None:
+    both = {Form.ACTIVATION: held, Form.PARAMETRIC: {}}
+    budgets = scheduler(disk_kv_bytes=100, adapters=4).budgets("ann", both, limit)
+    assert budgets == {Form.ACTIVATION: share, Form.PARAMETRIC: 4}
 
 
 def test_the_two_budgets_are_apart() -> None:
     groups, derived = crowd(Form.ACTIVATION, 100, 100)
     adapters = [d.model_copy(update={"form": Form.PARAMETRIC, "id": f"{d.id}-lora"}) for d in derived]
-    assert plan(groups, [*derived, *adapters], disk_kv_bytes=100, adapters=1) == ["give up n1", "give up n1-lora"]
+    moves = plan(groups, [*derived, *adapters], disk_kv_bytes=100, adapters=1, **FULL)
+    assert moves == ["give up n1", "give up n1-lora"]
 
 
 @pytest.mark.parametrize("config", [{"disk_kv_bytes": 0}, {"disk_kv_bytes": 99, "stable_s": 1e9}])
@@ -517,7 +572,7 @@ def test_what_has_no_room_is_not_promoted_again(config: dict[str, float]) -> Non
     hot = note("a", recalls=5)
     before = made_of(Form.ACTIVATION, hot, size=100, state=State.ARCHIVED)
     assert plan([group(hot)], [before], **config) == []
-    assert plan([group(hot)], [before], disk_kv_bytes=100) == ["to activation"]
+    assert plan([group(hot)], [before], disk_kv_bytes=100, **FULL) == ["to activation"]
 
 
 def test_what_is_given_up_comes_before_what_is_promoted() -> None:
@@ -578,3 +633,47 @@ def test_the_caches_of_several_groups_come_oldest_first_and_before_the_text() ->
     seen = admit([A, *OTHER.cubes], [GROUP, OTHER], [newer, older], segments=2)
     assert seen.activations == (older, newer)
     assert seen.cubes == (*OTHER.cubes, A, B, C) and seen.as_text == (C,)
+
+
+# what is always seen, and what is kept apart
+
+
+def tagged(name: str, *tags: str, day: int = 0, segment: str = "Ada") -> MemCube:
+    cube = note(name, day, segment=segment)
+    return cube.model_copy(update={"header": cube.header.model_copy(update={"tags": tags})})
+
+
+def chosen(always: Sequence[MemCube], hits: Sequence[MemCube], cubes: Sequence[MemCube], **config: Any) -> list[str]:
+    made = scheduler(**config)
+    scored = [(cube, 0.9 - n / 100) for n, cube in enumerate(hits)]
+    admitted = made.admit(made.compatible(scored, always), (), made.segments(cubes, words), [], words, always=always)
+    return [c.id for c in admitted.cubes]
+
+
+def test_what_is_always_seen_is_seen_whatever_its_group_takes() -> None:
+    rule = tagged("rule", "always")
+    others = [note(f"n{day}", day) for day in range(1, 5)]
+    seen = chosen([rule], others, [rule, *others], prompt_tokens=16)
+    assert seen[0] == "rule" and len(seen) == 4  # of 4 tokens each
+    assert chosen([rule], [], [], prompt_tokens=16) == ["rule"]
+
+
+def test_what_is_always_seen_does_not_clash_with_itself() -> None:
+    rule, other = tagged("rule", "always", "apart:x"), tagged("other", "apart:x", day=1)
+    plain = note("plain", 2)
+    assert chosen([rule], [rule, other, plain], [rule, other, plain]) == ["rule", "plain"]
+
+
+def test_of_those_kept_apart_the_nearest_is_seen_in_any_group() -> None:
+    one, two = tagged("one", "apart:x", segment="A"), tagged("two", "apart:x", segment="B")
+    free = note("free", 3, segment="B")
+    assert chosen([], [two, one, free], [one, two, free], segments=3) == ["two", "free"]
+    assert chosen([], [one, two, free], [one, two, free], segments=3) == ["one", "free"]
+
+
+def test_kv_of_another_model_keeps_no_group_from_getting_its_own() -> None:
+    hot = note("a", recalls=5)
+    other = made_of(Form.ACTIVATION, hot)
+    groups = [group(hot)]
+    assert told(scheduler().plan(groups, [other], NOW)) == []
+    assert told(scheduler().plan(groups, [other], NOW, usable=lambda derived: False)) == ["to activation"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -57,9 +58,11 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
         if kind != "LORA":
             raise ValueError(f"it is of type {kind!r}")
         config = LoraConfig.from_pretrained(str(folder))
+        _require_types(config)
         tensors = load_file(folder / "adapter_model.safetensors")
         named = {n: m for n, m in modules.items() if check_target_module_exists(config, n)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    # a pattern that is none is re.error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, re.error) as error:
         raise _unreadable(folder, " ".join(str(error).split())[:200]) from error  # peft checks nothing
     if not ours:
         _require_base(folder, config.base_model_name_or_path, modules[""].name_or_path)
@@ -106,6 +109,24 @@ def _require_plain(folder: Path, config: LoraConfig, named: dict[str, torch.nn.M
             )
     if other := [name for name, module in named.items() if not isinstance(module, LINEAR)]:
         raise Unsupported(f"adapter {folder.name} adapts {other[0]}, which is no linear layer")
+
+
+def _require_types(config: LoraConfig) -> None:
+    """Raises ValueError for what peft takes as it comes, and for a pattern that may take for ever to match."""
+    for name in ("rank_pattern", "alpha_pattern"):
+        pattern = getattr(config, name) or {}
+        if not isinstance(pattern, dict) or not all(_is_number(value) for value in pattern.values()):
+            raise ValueError(f"its {name} is no mapping of names to numbers above 0")
+    if not _is_number(config.lora_alpha):
+        raise ValueError(f"its lora_alpha is {config.lora_alpha!r:.80}, and not a number above 0")
+    for name in ("target_modules", "exclude_modules", "layers_pattern"):
+        value = getattr(config, name)
+        if isinstance(value, str) and re.search(r"\)[*+{]", value):
+            raise ValueError(f"its {name} {value!r:.80} repeats a group, which may take for ever to match")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 < value < 1e6
 
 
 def _of(pattern: dict[str, Any], name: str, default: Any) -> Any:

@@ -165,8 +165,8 @@ def _places(file: FileIO) -> dict[str, dict[str, _Place]]:
             continue
         first, end = entry["data_offsets"]
         stem, dot, part = name[:10], name[10:11], name[11:]  # layers.NNN.k
-        if dot != ".":
-            raise ValueError(f"there is a tensor {name}")
+        if dot != "." or entry["dtype"] not in _DTYPES:
+            raise ValueError(f"there is a tensor {name} of {entry['dtype']}")
         out.setdefault(stem, {})[part] = begin + first, begin + end, entry["dtype"], entry["shape"]
     return out
 

@@ -127,10 +127,16 @@ def weights_digest(model: PreTrainedModel) -> str:
     for name, parameter in sorted(model.named_parameters()):
         flat = parameter.detach().reshape(-1)
         if total > _WHOLE and flat.numel() > _SAMPLE:
-            flat = flat[torch.linspace(0, flat.numel() - 1, _SAMPLE, device=flat.device).long()]
+            flat = flat[evenly(flat.numel(), flat.device)]
         digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
         digest.update(flat.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def evenly(count: int, device: torch.device) -> torch.Tensor:
+    """Places of an even sample among so many, the first and the last included: [_SAMPLE]. In float32 the last one of a
+    hundred million is rounded to beyond the end."""
+    return torch.linspace(0, count - 1, _SAMPLE, dtype=torch.float64, device=device).long()
 
 
 def _digest(*parts: str) -> str:

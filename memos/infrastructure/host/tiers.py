@@ -45,12 +45,13 @@ class Tiers:
             held[name] = self._home, activation
         return activation
 
-    def settle(self, places: Mapping[str, Tier]) -> None:
-        """Move all that is held to the tier it is given; what is given none leaves memory."""
+    def settle(self, places: Mapping[str, Tier], among: Collection[str] | None = None) -> None:
+        """Move what is held, all of it or that among these names, to the tier it is given; what is given none leaves
+        memory."""
         with self._lock:
             settled: dict[str, tuple[Tier, Activation]] = {}
             for name, (tier, activation) in self._held.items():
-                goal = places.get(name, "disk")
+                goal = places.get(name, "disk") if among is None or name in among else tier
                 if goal != "disk":
                     to = torch.device("cpu") if goal == "host" else self._device
                     settled[name] = goal, activation if goal == tier else activation.on(to)

@@ -6,16 +6,18 @@ Pure decisions over values; knows no stores, no tensors, no rights.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from memos.config import RetrievalConfig, SchedulerConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Signals
+from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, best_first
 
 
 class MemosPolicy:
     """MemOS's rules (2507.03724, section 5.2) with MemoryOS's heat (2506.06326, section 3.3)."""
+
+    reads: Reads = "groups"
 
     def __init__(self, config: SchedulerConfig, retrieval: RetrievalConfig = RetrievalConfig()) -> None:
         self._config, self._retrieval = config, retrieval
@@ -30,6 +32,7 @@ class MemosPolicy:
             + r.around * signals.around
             + r.thread * signals.thread
             + r.speaker * signals.speaker
+            + r.states * signals.states
             + r.linked * signals.linked
             + r.answers * signals.answers
             - r.question * signals.question
@@ -37,9 +40,21 @@ class MemosPolicy:
             + self._config.about_bonus * signals.subject
         )
 
-    def rank(self, hits: Sequence[tuple[MemCube, float]]) -> list[tuple[MemCube, float]]:
+    def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
         """Best first, of equal ones the older; too weak ones left out."""
-        return sorted((h for h in hits if h[1] >= self._config.min_score), key=lambda h: (-h[1], h[0].order))
+        return best_first([hit for hit in hits if hit[1] >= self._config.min_score])
+
+    def admit(
+        self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
+    ) -> list[Segment]:
+        """The whole groups of the best-ranked memories, best first; the scheduler takes of them what there is room
+        for."""
+        home = {cube.id: group for group in groups for cube in group.cubes}
+        best: dict[int, Segment] = {}
+        for cube, _ in ranked[: self._config.top_k]:
+            if cube.id in home:
+                best.setdefault(id(home[cube.id]), home[cube.id])
+        return list(best.values())
 
     def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
         """R · (α·N_visit + β·L_interaction + γ) of a topic group, with R = exp(-Δt/μ).

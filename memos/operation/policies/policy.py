@@ -1,13 +1,27 @@
-"""What a policy decides, and what it is told. Knows no stores, no tensors, no rights."""
+"""What a policy decides, and what it is told. Knows no stores, no tensors, no rights.
+
+    rank        score and rank: what answers a question best
+    admit       what of it a request sees
+    plan moves  heat, form, cold: which memories should have a dearer form
+
+A `Staged` policy finds by stages of its own: it keeps `Tiers`, which are nothing but the notes and uses that were
+replayed to them in the order in which they came.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from memos.cube import Fact, Form, MemCube, Source
+
 Floats = npt.NDArray[np.float32]
+Score = Callable[["Signals"], npt.NDArray[Any]]  # what speaks for each candidate -> a number for each
 
 
 @dataclass(frozen=True)
@@ -26,11 +40,13 @@ class Signals:
     thread: Floats  # the same of the whole conversation
     speaker: Floats  # 1 where the query names just the one who said it
     subject: Floats  # 1 where the query is about its topic group
+    states: Floats  # 1 where it states a fact that the query asks for
     linked: Floats  # 1 over the number of facts between it and what the query is about; 0 where that is out of reach
     answers: Floats  # what a cross-encoder says, from 0 to 1; 0 without one, and for what it did not see
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
-    age: Floats  # seconds since it was said
+    age: npt.NDArray[np.float64]  # seconds since it was said
+    idle: npt.NDArray[np.float64]  # seconds since it was used last, or kept where it never was
 
     def at(self, candidates: npt.NDArray[np.int64], **seen: Floats) -> Signals:
         """Those of some candidates, with what was seen of these alone."""
@@ -38,3 +54,129 @@ class Signals:
 
     def of(self, candidate: int) -> dict[str, float]:
         return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Cubes that are admitted, encoded and distilled together, in canonical order: as a rule, a topic group."""
+
+    key: str
+    cubes: tuple[MemCube, ...]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(Source(id=c.id, version=c.version) for c in self.cubes)
+
+
+Ranked = Sequence[tuple[MemCube, float]]
+Reads = Literal["groups", "found", "all"]
+
+
+class Policy(Protocol):
+    """Pure decisions over values."""
+
+    @property
+    def reads(self) -> Reads:
+        """What `admit` is given as groups: those of the memories found, with all their members; the memories found
+        alone; all that the caller may see."""
+        ...
+
+    def score(self, signals: Signals) -> npt.NDArray[Any]:
+        """A number for each candidate, the best highest."""
+        ...
+
+    def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
+        """Best first; what is too weak left out."""
+        ...
+
+    def admit(
+        self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
+    ) -> list[Segment]:
+        """What a request may see, best first. need: tokens of a memory, of which there is room for so many."""
+        ...
+
+    def heat(self, cubes: Sequence[MemCube], now: datetime) -> float:
+        """How much a topic group is used; 0 where it is not."""
+        ...
+
+    def form(self, heat: float, quiet_s: float, held: Mapping[Form, MemCube]) -> Form | None:
+        """The form a topic group should be promoted to now, or None.
+
+        quiet_s: seconds since its last change. held: the forms it has already.
+        """
+        ...
+
+    def cold(self, heat: float) -> bool:
+        """True where derived forms are given up."""
+        ...
+
+
+@dataclass(frozen=True)
+class Note:
+    """A memory as it is replayed."""
+
+    id: str
+    text: str
+    speaker: str
+    thread: str
+    kept: datetime
+    vector: Floats = field(compare=False)
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A memory that a tier gives: its nearness to the query, and why."""
+
+    id: str
+    score: float
+    why: dict[str, float]
+
+
+class Tiers(Protocol):
+    """What a staged policy has made of the notes and uses so far. One memory is always in the same place, whether it
+    came just now or was replayed from the vault."""
+
+    def keep(self, note: Note) -> None:
+        """The next note, in the order of their keeping."""
+        ...
+
+    def use(self, ids: Collection[str], when: datetime) -> None:
+        """Memories that one answer was given from."""
+        ...
+
+    def settled(self, id: str) -> bool:
+        """True where another vector of this note would have changed what was decided."""
+        ...
+
+    def revise(self, vectors: Mapping[str, Floats]) -> None:
+        """Vectors of notes that are not settled."""
+        ...
+
+    def recall(self, vector: Floats, words: frozenset[str], allowed: Collection[str]) -> list[Recalled]:
+        """What of the allowed notes belongs to a query, in the order in which it is worth room."""
+        ...
+
+
+@runtime_checkable
+class Staged(Policy, Protocol):
+    """A policy that finds by itself."""
+
+    def tiers(self) -> Tiers:
+        """Empty ones."""
+        ...
+
+
+def best_first(hits: Ranked) -> list[tuple[MemCube, float]]:
+    """By score; of equal ones the older first."""
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0].order))
+
+
+def as_one(cubes: Sequence[MemCube], need: Callable[[MemCube], int], room: int) -> list[Segment]:
+    """The first of these that fit together, as one group in canonical order; what does not fit is passed over."""
+    taken = list[MemCube]()
+    for cube in cubes:
+        if (tokens := need(cube)) <= room:
+            room -= tokens
+            taken.append(cube)
+    return [Segment("", tuple(sorted(taken, key=lambda c: c.order)))] if taken else []

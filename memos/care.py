@@ -1,0 +1,85 @@
+"""A vault as a whole, looked after from outside: checked, repaired, backed up, brought back, measured, compacted.
+
+Takes folders; needs no model and no caller, as whoever can read the folder, and has its key, can read all that is in
+it. key, scratch: of an encrypted vault, as config.vault has them. Must not know how any of it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memos.config import GovernanceConfig, QuotaConfig
+from memos.errors import VaultError
+from memos.infrastructure import vault_backup, vault_check, vault_repair
+from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vault_key import unlock_there
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault_backup import Backup, Manifest
+    from memos.infrastructure.vault_repair import Repair
+
+Show = Callable[[str, int, int], None]  # (what, done, of how many)
+
+
+def _quiet(*_: object) -> None: ...
+
+
+def check(folder: Path, show: Show = _quiet, key: str | None = None) -> list[str]:
+    """What is wrong with a vault or a backup, in words; reads every byte and changes none.
+
+    Raises VaultError where there is neither, or one of a newer schema; WrongKey, KeyUnusable.
+    """
+    if (folder / vault_backup.NAME).exists():
+        return vault_backup.problems(folder, show, key)
+    return vault_check.key_problems(folder) or vault_check.problems(folder, show, unlock_there(folder, key))
+
+
+def repair(
+    folder: Path, write: bool, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
+) -> Repair:
+    """What is wrong, and what is done about it, or would be. Raises InputError, VaultError."""
+    return vault_repair.repair(folder, show, key, scratch) if write else vault_repair.plan(folder, show, key)
+
+
+def back_up(
+    folder: Path, target: Path, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
+) -> Backup:
+    """Copy a vault as it is now, while others write to it. An encrypted one stays so. Raises InputError, VaultError."""
+    with _opened(folder, key=key, scratch=scratch) as vault:
+        return vault_backup.back_up(vault.path, target, show, vault.data_key)
+
+
+def restore(
+    backup: Path,
+    target: Path,
+    show: Show = _quiet,
+    forgotten: Path | None = None,
+    governance: GovernanceConfig = GovernanceConfig(),
+) -> Manifest:
+    """Make a vault of a backup, in a new or empty folder, in which those are forgotten who were since: in the vault
+    that it is of, or in the vault or backup `forgotten`. Raises InputError, VaultError, Held."""
+    return vault_backup.restore(backup, target, show, forgotten, governance)
+
+
+def stats(
+    folder: Path, quota: QuotaConfig = QuotaConfig(), key: str | None = None, scratch: Path | None = None
+) -> dict[str, Any]:
+    """How much a vault holds. Raises VaultError."""
+    with _opened(folder, quota, key, scratch) as vault:
+        return vault.stats()
+
+
+def compact(folder: Path, key: str | None = None, scratch: Path | None = None) -> tuple[int, int]:
+    """Give space back to the disk; bytes before and after. Raises VaultError."""
+    with _opened(folder, key=key, scratch=scratch) as vault:
+        return vault.compact()
+
+
+def _opened(
+    folder: Path, quota: QuotaConfig = QuotaConfig(), key: str | None = None, scratch: Path | None = None
+) -> MemVault:
+    if not (folder / "vault.db").is_file():
+        raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
+    return MemVault(folder, quota, key=key, scratch=scratch)

@@ -1,0 +1,58 @@
+"""A few lines of text that travel with what leaves: who gave it, when, and of which bytes that is said. Must not know
+what leaves.
+
+    memos provenance 1
+    by: ada
+    at: 2026-11-21T10:00:00+00:00
+    sha256: 9f86d0…
+    key: 3b6a27…
+    signature: 5d6e…
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import sha256
+from typing import NamedTuple
+
+from memos.errors import InputError
+from memos.infrastructure.signing import Signer, is_signed, statement
+
+_FORMAT = "memos provenance 1"
+
+
+class Provenance(NamedTuple):
+    """Signed by whoever has the key: that `by` gave the bytes of this digest at this time."""
+
+    by: str
+    at: str
+    sha256: str
+    key: str
+    signature: str
+
+    def __str__(self) -> str:
+        return "\n".join((_FORMAT, *(f"{name}: {value}" for name, value in self._asdict().items()), ""))
+
+    def is_of(self, data: bytes) -> bool:
+        """True if these are the bytes that were given, and the statement is as it was signed."""
+        told = [self.by, self.at, self.sha256, self.key]
+        return sha256(data).hexdigest() == self.sha256 and is_signed(self.key, _FORMAT, statement(told), self.signature)
+
+
+def provenance(data: bytes, by: str, at: datetime, signer: Signer) -> Provenance:
+    """The statement about bytes that `by` gives away. Raises InputError for a name of several lines."""
+    if not by.isprintable() or not by.strip():
+        raise InputError(f"{by!r} cannot be written as who gave this; give a name in one line")
+    told = by, at.isoformat(), sha256(data).hexdigest(), signer.public
+    return Provenance(*told, signature=signer.sign(_FORMAT, statement(told)))
+
+
+def read_provenance(text: str) -> Provenance:
+    """The statement in a text. Raises InputError."""
+    head, *lines = text.splitlines() or [""]
+    told = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if head != _FORMAT or told.keys() != set(Provenance._fields) or len(lines) != len(told):
+        raise InputError(
+            f"this is no statement of provenance: it begins {head[:40]!r}, not {_FORMAT!r}, or lacks a line"
+        )
+    return Provenance(**told)

@@ -1,0 +1,154 @@
+"""Whose turn it is to write. Knows threads and processes; must not know what is written.
+
+Two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that one who has just written queues
+behind those who wait. The system gives up the locks of a process that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+
+from memos.errors import VaultError
+
+
+class WriterLock:
+    """One writer at a time, of all threads and processes, nearly in the order of asking; it may ask again within."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._next, self._turn = (file.with_name(f"{file.name}-{name}") for name in ("next", "turn"))
+        self._mutex = threading.Lock()
+        self._queue: deque[threading.Lock] = deque()  # of threads; the first is let in by the one before it
+        self._taken = False
+        self._owner = 0
+
+    @property
+    def mine(self) -> bool:
+        """True in the thread whose turn it is."""
+        return self._owner == threading.get_ident()
+
+    @contextmanager
+    def held(self, wait_s: float) -> Iterator[None]:
+        """Raises VaultError after so many seconds of waiting."""
+        if self.mine:
+            yield
+            return
+        until = time.monotonic() + wait_s
+        with self.among_threads(wait_s):
+            lock = self._lock(max(0.0, until - time.monotonic()))
+            try:
+                self._owner = threading.get_ident()
+                yield
+            finally:
+                self._owner = 0
+                _unlock(lock)
+
+    @contextmanager
+    def among_threads(self, wait_s: float) -> Iterator[None]:
+        """No other thread of this process writes; another process may. -1: wait for as long as it takes."""
+        if self.mine:
+            yield
+            return
+        self._enter(wait_s)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self, wait_s: float) -> None:
+        with self._mutex:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._queue.append(turn)
+        try:
+            came = turn.acquire(timeout=wait_s)
+        except BaseException:  # Ctrl-C: those behind must not wait for one who is gone
+            self._give_up(turn)
+            raise
+        if not came:
+            self._give_up(turn)
+            raise self._too_long("another thread of this process")
+
+    def _give_up(self, turn: threading.Lock) -> None:
+        with self._mutex:
+            if turn in self._queue:
+                self._queue.remove(turn)
+                return
+        self._leave()  # its turn came just now
+
+    def _leave(self) -> None:
+        with self._mutex:
+            if self._queue:
+                self._queue.popleft().release()
+            else:
+                self._taken = False
+
+    def _lock(self, wait_s: float) -> int:
+        later: futures.Future[int] = futures.Future()
+        try:
+            try:
+                return _lock(self._next, self._turn, fcntl.LOCK_NB)
+            except BlockingIOError:  # waiting in order cannot be given up, so another thread does it
+                threading.Thread(target=_lock_later, args=(self._next, self._turn, later), daemon=True).start()
+                return later.result(wait_s)
+        except futures.TimeoutError:
+            later.add_done_callback(_unlock_late)
+            raise self._too_long("another process") from None
+        except OSError as error:
+            raise VaultError(
+                f"{self._turn} cannot be locked ({error.strerror}); nothing was written, make sure that the folder "
+                "can be written to, and try again"
+            ) from error
+        except BaseException:  # Ctrl-C
+            later.add_done_callback(_unlock_late)
+            raise
+
+    def _too_long(self, who: str) -> VaultError:
+        return VaultError(
+            f"{self._file} is locked: {who} has been writing for too long; nothing of this change is kept, end or "
+            "resume it (`fuser` or `lsof` names it), and try again"
+        )
+
+
+def _lock(next_up: Path, turn: Path, how: int = 0) -> int:
+    """The open file that holds the lock. Raises BlockingIOError, OSError."""
+    waiting = os.open(next_up, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(waiting, fcntl.LOCK_EX | how)
+        lock = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | how)
+        except BaseException:
+            os.close(lock)
+            raise
+    finally:
+        _unlock(waiting)
+    return lock
+
+
+def _lock_later(next_up: Path, turn: Path, later: futures.Future[int]) -> None:
+    try:
+        later.set_result(_lock(next_up, turn))
+    except OSError as error:
+        later.set_exception(error)
+
+
+def _unlock(lock: int) -> None:
+    fcntl.flock(lock, fcntl.LOCK_UN)  # closing alone leaves it to a child that was forked meanwhile
+    os.close(lock)
+
+
+def _unlock_late(later: futures.Future[int]) -> None:
+    if later.exception() is None:
+        _unlock(later.result())

@@ -1,0 +1,66 @@
+"""`memos import`: memories of other programs. A door; knows no format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memos.interface.cli_forms import HERE, User, Vault
+from memos.interface.progress import progress_bars
+
+if TYPE_CHECKING:
+    from memos.interface.importer import Report
+
+imports = typer.Typer()
+
+
+@imports.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(help="file or folder, as the other program exported it")],
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", help="mem0, memoryos, langgraph, letta, jsonl, markdown or chatgpt; default: found out"),
+    ] = None,
+    vault: Vault = HERE,
+    user: User = None,
+    of: Annotated[
+        list[str] | None, typer.Option("--of", help="only what belongs to this user over there; may be given again")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="keep turns and passages as they stand, not what the reader finds in them")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the report as JSON")] = False,
+) -> None:
+    """Bring in memories of mem0, MemoryOS, LangGraph, Letta, ChatGPT, JSON lines or Markdown, and say what did not map.
+
+    Nothing is added twice; interrupted, the same command goes on.
+    """
+    from memos.config import Config
+    from memos.interface.importer import bring_in
+    from memos.kernel import MemOS
+
+    with MemOS(Config(), vault=vault) as kernel, progress_bars() as show:
+        report = bring_in(
+            kernel, path, as_, user=user, of=of or (), whole=whole, progress=lambda done, all: show("import", done, all)
+        )
+    if as_json:
+        print(json.dumps(vars(report)))
+        return
+    _told(report)
+
+
+def _told(report: Report) -> None:
+    print(
+        f"{report.format}: {report.records} records, {report.mapped} mapped to {report.memories} memories, "
+        f"{report.known} imported before, {report.unmapped.total()} not mapped"
+    )
+    for why, count in report.unmapped.most_common():
+        print(f"  {count} not mapped: {why} [{'; '.join(report.places[why])}{'; ...' if count > 3 else ''}]")
+    for name, count in report.dropped.most_common():
+        print(f"  {count} without a place in a memory: {name}")
+    if len(report.owners) > 1:
+        of = ", ".join(f"{name} {count}" for name, count in report.owners.most_common(20))
+        print(f"  memories of several users are one's now: {of}; --of takes those of one alone")

@@ -1,0 +1,382 @@
+"""What is known, kept current: told once, replaced and brought back, made one and cut in parts, tagged and limited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import MemOS
+from memos.config import Config, LifecycleConfig, LimitConfig, LimitsConfig, SchedulerConfig
+from memos.cube import Fact, Probe, State
+from memos.errors import BadTransition, Denied, InputError, NoRoom, NotFound
+from memos.ops import Add
+
+MONDAY = datetime(2025, 3, 3, 9, tzinfo=timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS(vault=tmp_path_factory.mktemp("vault")) as kernel:
+        yield kernel
+
+
+def say(memos: MemOS, user: str, *texts: str, speaker: str = "Mira", day: int | None = None) -> list[str]:
+    """Ids of what is kept of them; said on so many days after Monday, or at no known time."""
+    when = {} if day is None else {"time": (MONDAY + timedelta(days=day)).isoformat()}
+    return [c.id for text in texts for c in memos.add([{"speaker": speaker, "content": text, **when}], user=user)]
+
+
+def texts(memos: MemOS, user: str) -> list[str]:
+    return [cube.text for cube in memos.memories(user=user)]
+
+
+# told again
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ("I live in Oslo.", "I am based in Oslo."),
+        ("I have a cat as a pet.", "i keep a CAT at home!"),
+        ("The key is under the mat in the hall of House 7.", "The key is under the mat, in the hall of house 7"),
+        ("我住在上海。", "我住在上海！"),
+    ],
+)
+def test_what_is_told_again_is_counted_and_not_kept_twice(memos: MemOS, ada: str, first: str, again: str) -> None:
+    [cube] = memos.add(first, user=ada)
+    assert [c.id for c in memos.add(again, user=ada)] == [cube.id]
+    assert [c.id for c in memos.add(again, user=ada)] == [cube.id]
+    assert memos.get(cube.id, user=ada).usage.repeats == 2
+    assert texts(memos, ada) == [cube.text]
+    told = [event["event"] for event in memos.history(cube.id, user=ada)]
+    assert told == ["version", "state", "told again", "told again"]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ("I live in Oslo.", "I live in Oslo with my two cats, Tom and Kim."),
+        ("Tom has a cat.", "Tom does not have a cat."),
+        ("Tom likes Anna.", "Anna likes Tom."),
+        ("I like to eat soup.", "I used to like to eat soup."),
+        ("The train leaves at 7.", "The train leaves at 8."),
+    ],
+)
+def test_what_says_something_else_is_kept(memos: MemOS, ada: str, first: str, other: str) -> None:
+    one, two = memos.add(first, user=ada)[0], memos.add(other, user=ada)[0]
+    assert one.id != two.id and memos.get(one.id, user=ada).usage.repeats == 0
+
+
+def test_what_may_have_happened_again_is_kept_again(memos: MemOS, ada: str) -> None:
+    event = "I went to the dentist in Oslo."
+    monday, friday = say(memos, ada, event, day=0), say(memos, ada, event, day=4)
+    assert monday != friday and say(memos, ada, event, day=0) == monday
+    # a lasting fact is the same fact on any day
+    assert say(memos, ada, "I live in Oslo.", day=0) == say(memos, ada, "I live in Oslo.", day=4)
+
+
+def test_the_same_from_somebody_else_is_another_memory(memos: MemOS, ada: str, bob: str) -> None:
+    assert say(memos, ada, "I live in Oslo.") != say(memos, ada, "I live in Oslo.", speaker="Tom")
+    memos.add("The door sticks in House 7.", user=bob)
+    assert "House 7" not in " ".join(texts(memos, ada))
+
+
+def test_what_is_kept_unread_is_a_memory_for_each(memos: MemOS, ada: str) -> None:
+    ops = [Add(text="Hello.", speaker="Tom", said=MONDAY + timedelta(hours=n)) for n in (0, 1, 0)]
+    cubes = memos.keep(ops, user=ada)
+    assert cubes[0] == cubes[2] != cubes[1] and len(memos.memories(user=ada)) == 2
+
+
+def test_what_is_told_again_after_something_else_is_changed_back(memos: MemOS, ada: str) -> None:
+    [first] = say(memos, ada, "I play the piano.", day=0)
+    say(memos, ada, "I also play the flute.", day=1)
+    [again] = say(memos, ada, "I play the piano.", day=2)
+    assert again != first and memos.get(first, user=ada).state is State.ARCHIVED
+    assert texts(memos, ada) == ["Mira: I also play the flute.", "Mira: I play the piano."]
+
+
+# replaced
+
+
+def test_what_was_replaced_is_told_as_of_any_time_and_comes_back(memos: MemOS, ada: str) -> None:
+    [oslo] = say(memos, ada, "I live in Oslo.", day=0)
+    [rome] = say(memos, ada, "I have moved to Rome.", day=10)
+    before = memos.vault.now()
+    assert [c.id for c in memos.memories(user=ada)] == [rome]
+
+    def ids(day: int, known_at: datetime | None = None) -> list[str]:
+        then = memos.memories(true_at=MONDAY + timedelta(days=day), known_at=known_at, user=ada)
+        return [c.id for c in then]
+
+    assert (ids(-1), ids(5), ids(20)) == ([], [oslo], [rome])
+    assert ids(20, known_at=MONDAY) == []  # nothing was known then
+    assert memos.reinstate(oslo, user=ada).state is State.ACTIVATED
+    assert ids(20) == [oslo, rome] and ids(20, known_at=before) == [rome]
+    with pytest.raises(BadTransition, match=f"cube {oslo} is activated and was not superseded"):
+        memos.reinstate(oslo, user=ada)
+
+
+def test_an_old_text_is_as_it_was_known(memos: MemOS, ada: str) -> None:
+    [cube] = memos.add("The door code of House 7 is 1234.", user=ada)
+    before = memos.vault.now()
+    memos.update(cube.id, "The door code of House 7 is 9999.", user=ada)
+    [then], [now] = memos.memories(known_at=before, user=ada), memos.memories(user=ada)
+    assert ("1234" in then.text, "9999" in now.text) == (True, True)
+
+
+# made one, cut in parts
+
+
+def test_memories_become_one_and_are_parted_again(memos: MemOS, ada: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.")
+    made = memos.fuse(ids, user=ada)
+    assert made.text == "Mira: I live in Oslo. Mira: I have a cat as a pet."
+    assert {fact.relation for fact in made.payload.facts} == {"city", "pet"}  # type: ignore[union-attr]
+    assert [c.id for c in memos.memories(user=ada)] == [made.id]
+    assert [hit.cube.id for hit in memos.search("Where does Mira live?", user=ada)] == [made.id]
+    assert memos.ask("Where does Mira live?", via="plaintext", user=ada).text == "Oslo"
+    memos.update(ids[1], "I have a dog as a pet.", user=ada)  # a source says something else now
+    assert sorted(texts(memos, ada)) == ["Mira: I have a dog as a pet.", "Mira: I live in Oslo."]
+    again = memos.fuse(ids, "Mira lives in Oslo with a dog.", user=ada)
+    assert [c.id for c in memos.split(again.id, user=ada)] == ids
+    assert [c.id for c in memos.memories(user=ada)] == ids
+
+
+def test_a_memory_is_cut_into_its_sentences(memos: MemOS, ada: str) -> None:
+    [cube] = memos.add("Mira: I live in Oslo. I have a cat as a pet.", user=ada)
+    parts = memos.split(cube.id, user=ada)
+    assert [part.text for part in parts] == ["Mira: I live in Oslo.", "Mira: I have a cat as a pet."]
+    assert memos.get(cube.id, user=ada).state is State.MERGED
+    memos.delete(cube.id, user=ada)  # no part of it is left
+    assert memos.memories(user=ada) == []
+
+
+def test_a_fused_memory_goes_with_any_of_its_sources(memos: MemOS, ada: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.")
+    made = memos.fuse(ids, user=ada)
+    memos.delete(ids[0], user=ada)
+    assert [c.id for c in memos.memories(user=ada)] == [ids[1]]
+    with pytest.raises(NotFound):
+        memos.get(made.id, user=ada)
+
+
+@pytest.mark.parametrize("call", ["fuse", "split", "tag", "reinstate"])
+def test_only_the_owner_reworks_a_memory(memos: MemOS, ada: str, bob: str, call: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.")
+    given: dict[str, Any] = {
+        "fuse": (ids,), "split": (ids[0],), "tag": (ids[0], ["always"]), "reinstate": (ids[0],)
+    }  # fmt: skip
+    with pytest.raises((NotFound, Denied)):
+        getattr(memos, call)(*given[call], user=bob)
+    assert [c.id for c in memos.memories(user=ada)] == ids
+
+
+def test_what_cannot_be_reworked_says_why(memos: MemOS, ada: str) -> None:
+    [one] = say(memos, ada, "I live in Oslo.")
+    with pytest.raises(InputError, match="cannot be fused; name two or more"):
+        memos.fuse([one, one], user=ada)
+    with pytest.raises(InputError, match="says one thing"):
+        memos.split(one, user=ada)
+    with pytest.raises(InputError, match="none empty"):
+        memos.tag(one, ["always", " "], user=ada)
+    memos.freeze(one, user=ada)
+    [two] = say(memos, ada, "I have a cat as a pet.")
+    with pytest.raises(BadTransition, match="frozen"):
+        memos.fuse([one, two], user=ada)
+    assert len(memos.memories(user=ada)) == 2
+
+
+def test_those_that_say_the_same_become_one(memos: MemOS, ada: str) -> None:
+    fact = Fact(subject="Mira", relation="city", object="Oslo")
+    said = ("Mira lives in Oslo.", "Mira is based in Oslo.", "Mira has a flat in Oslo.")
+    memos.keep([Add(text=text, facts=(fact,), segment="Mira") for text in said], user=ada)
+    [made] = memos.consolidate(user=ada)
+    assert texts(memos, ada) == ["Mira lives in Oslo."] and len(made.sources) == 3
+    assert memos.consolidate(user=ada) == []
+
+
+# held against each other
+
+
+def test_an_audit_names_what_is_told_twice_overtaken_or_unsupported(memos: MemOS, ada: str) -> None:
+    at = [MONDAY + timedelta(days=n) for n in range(3)]
+    oslo, rome = (Fact(subject="Mira", relation="city", object=name, sole=True) for name in ("Oslo", "Rome"))
+    more = "Mira lives in Oslo, where she has learnt to sail."
+    kept = memos.keep(
+        [
+            Add(text=more, said=at[0], facts=(oslo,), more=True),
+            Add(text="Mira lives in Rome.", said=at[1], facts=(rome,)),
+            Add(text="Mira is based in Rome.", said=at[2], facts=(rome,)),
+            Add(text="Tom is well.", facts=(Fact(subject="Tom", relation="job", object="pilot"),)),
+        ],
+        user=ada,
+    )
+    found = memos.audit_memory(user=ada)
+    assert found.memories == 4
+    assert (found.duplicates, found.stale, found.unsupported) == ((kept[2].id,), (kept[0].id,), (kept[3].id,))
+    assert found.share(found.stale) == 0.25
+    pairs = [(pair.one.id, pair.other.id) for pair in memos.conflicts(user=ada)]
+    assert pairs == [(kept[0].id, kept[1].id), (kept[0].id, kept[2].id)]
+
+
+def test_an_audit_of_nothing_finds_nothing(memos: MemOS, ada: str) -> None:
+    found = memos.audit_memory(user=ada)
+    assert (found.memories, found.share(found.stale)) == (0, 0.0) and memos.conflicts(user=ada) == []
+
+
+# tags and limits
+
+
+def test_what_is_always_in_is_seen_by_every_request(memos: MemOS, ada: str) -> None:
+    [rule] = memos.add("The house rule is silence after ten.", tags=["always"], user=ada)
+    say(memos, ada, "I live in Oslo.")
+    cubes = memos.ask("Where does Mira live?", via="plaintext", user=ada).admission.cubes
+    assert rule.id in [c.id for c in cubes] and len(cubes) == 2
+    memos.tag(rule.id, [], user=ada)
+    cubes = memos.ask("Where does Mira live?", via="plaintext", user=ada).admission.cubes
+    assert rule.id not in [c.id for c in cubes]
+
+
+def test_of_two_that_are_kept_apart_one_is_seen(memos: MemOS, ada: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.", "I like to eat soup.")
+    for id in ids[:2]:
+        memos.tag(id, ["apart:home"], user=ada)
+    with MemOS(Config(scheduler=SchedulerConfig(segments=3)), vault=memos.vault.path) as kernel:
+        for question, seen, unseen in (("Where does Mira live?", 0, 1), ("What pet does Mira have?", 1, 0)):
+            cubes = [c.id for c in kernel.ask(question, via="plaintext", user=ada).admission.cubes]
+            assert ids[seen] in cubes and ids[unseen] not in cubes and ids[2] in cubes
+
+
+def test_a_user_keeps_no_more_than_its_limit(tmp_path: Path) -> None:
+    limits = LimitsConfig(memories=2, users={"bob": LimitConfig(memories=1), "cy": LimitConfig()})
+    with MemOS(Config(limits=limits), vault=tmp_path) as memos:
+        for user, most in (("ann", 2), ("bob", 1), ("cy", 3)):
+            for text in ("I live in Oslo.", "I have a cat as a pet.", "I like to eat soup.")[:most]:
+                say(memos, user, text)
+        for user, most in (("ann", 2), ("bob", 1)):
+            with pytest.raises(NoRoom, match=f"{user} may have {most} memories .limits.memories."):
+                say(memos, user, "I work as a nurse.", "I play the piano.")
+            assert len(memos.memories(user=user)) == most
+            say(memos, user, "I live in Oslo.")  # told again: nothing more is kept
+
+
+def test_a_user_may_not_take_more_kv_than_its_limit(tmp_path: Path) -> None:
+    with MemOS(Config(limits=LimitsConfig(kv_bytes=1)), vault=tmp_path) as memos:
+        [home, pet] = say(memos, "ann", "I live in Oslo.", "I have a cat as a pet.")
+        memos.promote([home], "activation", user="ann")
+        with pytest.raises(NoRoom, match="ann has .* bytes of KV and may have 1"):
+            memos.promote([pet], "activation", user="ann")
+
+
+# what a review found
+
+
+def test_what_a_fused_memory_was_made_of_is_replaced_with_it(memos: MemOS, ada: str) -> None:
+    fact = Fact(subject="Mira", relation="city", object="Oslo", sole=True)
+    said = ("Mira lives in Oslo.", "Mira is based in Oslo.", "Mira has a flat in Oslo.")
+    memos.keep([Add(text=text, facts=(fact,), segment="Mira") for text in said], user=ada)
+    memos.consolidate(user=ada)
+    memos.add("Mira has moved to Rome.", user=ada)
+    assert texts(memos, ada) == ["Mira has moved to Rome."]
+
+
+def test_what_replaces_a_part_of_a_fused_memory_leaves_the_rest(memos: MemOS, ada: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.")
+    memos.fuse(ids, "Mira: I live in Oslo.", user=ada)
+    say(memos, ada, "I have moved to Rome.")
+    assert sorted(texts(memos, ada)) == ["Mira: I have a cat as a pet.", "Mira: I have moved to Rome."]
+
+
+def test_forgetting_reaches_what_a_memory_was_made_of(memos: MemOS, ada: str) -> None:
+    fact = Fact(subject="User", relation="city", object="Oslo")
+    said = ("User: I live in Oslo.", "User: I am based in Oslo.")
+    memos.keep([Add(text=text, speaker="User", facts=(fact,), segment="User") for text in said], user=ada)
+    memos.consolidate(user=ada)
+    assert memos.chat("Forget that I live in Oslo.", user=ada).text.startswith("Forgotten: ")
+    assert memos.cubes(user=ada) == []
+
+
+def test_a_restore_merges_nothing_into_what_was_deleted(memos: MemOS, ada: str) -> None:
+    ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.")
+    made = memos.fuse(ids, user=ada)
+    memos.snapshot("fused", user=ada)
+    memos.delete(made.id, user=ada)
+    memos.restore("fused", user=ada)
+    assert [c.id for c in memos.memories(user=ada)] == ids
+
+
+def test_a_restore_brings_back_what_a_fused_memory_said(memos: MemOS, ada: str) -> None:
+    made = memos.fuse(say(memos, ada, "I live in Oslo.", "I have a cat as a pet."), user=ada)
+    memos.snapshot("fused", user=ada)
+    memos.update(made.id, "I live in Rome.", user=ada)
+    memos.restore("fused", user=ada)
+    assert texts(memos, ada) == [made.text]
+
+
+def test_what_was_parted_and_is_brought_back_answers_alone(memos: MemOS, ada: str) -> None:
+    made = memos.fuse(say(memos, ada, "I live in Oslo.", "I have a cat as a pet."), user=ada)
+    memos.split(made.id, user=ada)
+    memos.unarchive(made.id, user=ada)
+    assert [c.id for c in memos.memories(user=ada)] == [made.id]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["I play the piano.", "I also play the flute.", "I play the piano."],
+        ["I live in Oslo and sail a lot.", "I have moved to Rome.", "I live in Oslo and sail a lot."],
+    ],
+)
+def test_what_is_told_back_without_a_time_is_the_latest(memos: MemOS, ada: str, said: list[str]) -> None:
+    first, _, again = say(memos, ada, *said)
+    assert first != again and texts(memos, ada)[-1] == f"Mira: {said[0]}"
+
+
+def test_a_change_back_within_one_call_holds(memos: MemOS, ada: str) -> None:
+    said = ("I live in Oslo.", "I have moved to Rome.", "I live in Oslo.")
+    memos.add([{"speaker": "Mira", "content": text} for text in said], user=ada)
+    assert texts(memos, ada) == ["Mira: I live in Oslo."]
+
+
+def test_what_has_expired_may_be_told_again(memos: MemOS, ada: str) -> None:
+    turn = {"speaker": "Mira", "content": "I live in Oslo.", "time": MONDAY.isoformat()}
+    [short] = memos.add([turn], ttl=timedelta(milliseconds=1), user=ada)
+    while memos.get(short.id, user=ada).state is not State.EXPIRED:
+        pass
+    [lasting] = memos.add([turn], user=ada)
+    assert lasting.id != short.id and texts(memos, ada) == ["Mira: I live in Oslo."]
+
+
+def test_telling_again_adds_probes_and_tags(memos: MemOS, ada: str) -> None:
+    probes = [Probe(question="Where?", answer="Oslo"), Probe(question="Which city?", answer="Oslo", held_out=True)]
+    [first] = memos.add("Mira lives in Oslo.", probes=probes[:1], user=ada)
+    [again] = memos.add("Mira lives in Oslo.", probes=probes[1:], tags=["always"], user=ada)
+    assert first.id == again.id and again.header.tags == ("always",)
+    assert again.payload.probes == tuple(probes)  # type: ignore[union-attr]
+    memos.freeze(first.id, user=ada)
+    assert memos.add("Mira lives in Oslo.", tags=["other"], user=ada)[0].id != first.id  # a locked one takes nothing
+
+
+def test_since_when_it_is_replaced_is_when_the_last_of_it_was(memos: MemOS, ada: str) -> None:
+    [both] = say(memos, ada, "I live in Oslo and work as a nurse.", day=0)
+    say(memos, ada, "I have moved to Rome.", day=5)
+    say(memos, ada, "I now work as a baker.", day=10)
+    then = memos.memories(true_at=MONDAY + timedelta(days=7), user=ada)
+    assert both in [c.id for c in then]
+    assert both not in [c.id for c in memos.memories(true_at=MONDAY + timedelta(days=11), user=ada)]
+
+
+def test_an_idle_source_takes_nothing_along_and_ageing_goes_on(tmp_path: Path) -> None:
+    config = Config(lifecycle=LifecycleConfig(archive_after_idle_days=30))
+    with MemOS(config, vault=tmp_path) as kernel:
+        made = kernel.fuse(say(kernel, "ann", "I live in Oslo.", "I have a cat as a pet."), user="ann")
+        later = kernel.vault.now() + timedelta(days=40)
+        kernel.lifecycle.used([made.id], later)
+        kernel.lifecycle.age(later)
+        assert kernel.get(made.id, user="ann").state is State.ACTIVATED
+        kernel.lifecycle.age(later + timedelta(days=40))  # all at once
+        assert kernel.memories(user="ann") == []
