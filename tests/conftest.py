@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 _users = (f"user{n}" for n in itertools.count())
 
