@@ -1083,7 +1083,6 @@ class MemOS:
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         read = self.reader.recall(query)
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=read.about, asks=read.asks)
-        self.governance.permit(caller, op)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
         found = self._find(op.query, op.top_k, caller, op, policy, limits)
         told = self._told(caller, [hit.cube for hit in found])
@@ -1151,7 +1150,6 @@ class MemOS:
         k: None for as much as a request needs. read: what the reader made of the query. limits: see `View`.
         """
         view = self._view(caller, *limits)
-        self.governance.narrowed(caller, *self.operator.in_view(view))
         name = policy or self._policy(caller)
         if replay := self._replay(name):
             found = replay.search(query, k, self._view(caller), view)
@@ -1159,6 +1157,7 @@ class MemOS:
             score = self._by_policy(name).policy.score
             about, asks = (read.about, read.asks) if read else ((), ())
             found = self.operator.search(query, k or self.config.scheduler.top_k, view, score, about, asks)
+        self.governance.narrowed(caller, *self.operator.in_view(view, afresh=False))
         at = self.vault.at(f.id for f in found)  # one that is gone since is left out
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self.governance.visible(caller, at) if c.state in ANSWERING}
