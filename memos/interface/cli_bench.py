@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from memos.errors import InputError
+from memos.interface.cli_shared import Json, Set, made
 from memos.interface.progress import progress_bars
 
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
-Json = Annotated[Path | None, typer.Option("--json", help="write the figures to this file")]
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
 
@@ -300,7 +300,7 @@ def bench_redaction(json: Json = None) -> None:
 
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,
+    set_: Set = None,
     vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault that keeps the card")] = None,
     json: Json = None,
     questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 40,
@@ -309,17 +309,14 @@ def calibrate(
     """Measure the fidelity levels on this model; `fidelity.level: auto` goes by the card from then on."""
     from memos.bench import write_report
     from memos.bench.calibrate import calibrate as measure
-    from memos.config import load_config
     from memos.interface.report import levels_table
-    from memos.kernel import MemOS
 
-    settings = load_config(config, tuple(set_ or ()))
-    with MemOS(settings, vault=vault) as kernel, progress_bars() as show:
+    with made(vault, config, set_) as kernel, progress_bars() as show:
         card = measure(kernel, questions, seed, show)
     report = write_report("calibrate", seed, card["model"]["device"], card, json)
     _print(levels_table(report))
     chosen = report["chosen"]
-    print(f"fidelity.level {settings.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
+    print(f"fidelity.level {kernel.config.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
 
 
 def doctor(
