@@ -21,7 +21,7 @@ from typing_extensions import assert_never
 
 from memos.bound import Bound
 from memos.config import Config, load_config
-from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust
+from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -49,7 +49,7 @@ from memos.infrastructure.pack import PackReader
 from memos.infrastructure.quarantine_table import Suspect
 from memos.infrastructure.signing import read_public
 from memos.interface.mem_reader import MemReader
-from memos.knowledge import Disagreement, Knowledge, MemoryAudit, in_zone, text_of
+from memos.knowledge import Disagreement, Knowledge, MemoryAudit, text_of
 from memos.operation.catalog import View
 from memos.operation.currency import stated
 from memos.operation.foresight import Foresight
