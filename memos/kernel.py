@@ -576,8 +576,7 @@ class MemOS:
         """Remove a cube with every form made from it; returns the ids that are gone."""
         cube = self._visible(Delete(id=id), id, user)
         # what others have made of it goes too, and they are not told of
-        made = self.governance.visible(self._caller(user), self.vault.derived(cube.id))
-        told = {cube.id, *(c.id for c in made)}
+        told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
         return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
 
     def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
@@ -1349,8 +1348,8 @@ class MemOS:
         self.vault.cancel_job(job)
 
     def _sees(self, caller: Namespace, job: Job) -> bool:
-        ids = sources_of(job)
-        return len(self.governance.visible(caller, self.vault.at(ids))) == len(ids)
+        ids = set(sources_of(job))
+        return self.governance.visible_ids(caller, self.vault.at(ids)) == ids
 
     def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why, of the
@@ -1360,7 +1359,7 @@ class MemOS:
         """
         caller = self._caller(user)
         aged = self._age(caller)
-        told = {cube.id for cube in self.governance.visible(caller, self.vault.at(move["cube"] for move in aged))}
+        told = self.governance.visible_ids(caller, self.vault.at(move["cube"] for move in aged))
         self.plan(user=user)
         return [m for m in aged if m["cube"] in told] + self.upkeep.work(progress, partial(self._sees, caller))
 

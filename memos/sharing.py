@@ -139,7 +139,7 @@ class Sharing:
         reaching = {*self._vault.groups_with(caller)}
         found = [grant for grant in self._vault.grants() if what is None or _is_on(grant, what)]
         cubes = {cube.id: cube for cube in self._vault.at({g.on for g in found if isinstance(g.on, str)})}
-        seen = {cube.id for cube in self._governance.visible(caller, cubes.values())}
+        seen = self._governance.visible_ids(caller, cubes.values())
         return [
             grant
             for grant in found
