@@ -1219,7 +1219,7 @@ class MemOS:
         op = Promote(ids=asked, to=form)
         sources = self._sources(op, user)
         self._require_trust(form, sources)
-        beside = self._beside(op, sources, user) if form is Form.PARAMETRIC else ()
+        beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, self._caller(user))
         return self.transitions.promote(form, sources, progress or (lambda *_: None), beside, job, require)
 
@@ -1233,7 +1233,7 @@ class MemOS:
                     f"to governance.trust.adapters"
                 )
 
-    def _beside(self, op: Promote, sources: Sequence[MemCube], user: str | None) -> list[MemCube]:
+    def _beside(self, sources: Sequence[MemCube]) -> list[MemCube]:
         """The adapters that a new one may be active with: the latest of its owner that compose with each other."""
         most = self.config.scheduler.segments - 1
         owner = sources[0].rights.owner

@@ -283,7 +283,7 @@ class Knowledge:
 
     def audit(self, cubes: Sequence[MemCube]) -> MemoryAudit:
         """cubes: memories in force."""
-        stale = {cube.id for found in self.conflicts(cubes) for cube in (found.one,)}
+        stale = {found.one.id for found in self.conflicts(cubes)}
         for group in _by_subject(cubes):
             beside = [cube for _, cube in group]
             stale |= {cube.id for cube in beside if facts_out_of_force(cube, beside)}
