@@ -111,7 +111,7 @@ class MemDumper:
 
     def __init__(
         self, vault: MemVault, reader: MemReader, visible: Callable[[Namespace, Iterable[MemCube]], list[MemCube]]
-    ):
+    ) -> None:
         """visible: those of the cubes that a caller may read."""
         self._vault, self._reader, self._visible = vault, reader, visible
 
