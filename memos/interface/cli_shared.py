@@ -39,7 +39,9 @@ def over_new_vault(command: Callable[..., None]) -> Callable[..., None]:
     return _over(made, command)
 
 
-def _over(kernel_of: Callable[[Path, Path | None, list[str] | None], MemOS], command: Callable[..., None]) -> Any:
+def _over(
+    kernel_of: Callable[[Path, Path | None, list[str] | None], MemOS], command: Callable[..., None]
+) -> Callable[..., None]:
     def run(vault: Vault = HERE, config: Config = None, set_: Set = None, **own: Any) -> None:
         with kernel_of(vault, config, set_) as kernel:
             command(kernel, **own)
