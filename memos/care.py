@@ -6,7 +6,6 @@ it. key, scratch: of an encrypted vault, as config.vault has them. Must not know
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,8 @@ from memos.infrastructure.vault_key import unlock_there
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault_backup import Backup, Manifest
+    from memos.infrastructure.vault_check import Show
     from memos.infrastructure.vault_repair import Repair
-
-Show = Callable[[str, int, int], None]  # (what, done, of how many)
 
 
 def _quiet(*_: object) -> None: ...

@@ -21,7 +21,7 @@ from typing_extensions import assert_never
 
 from memos.bound import Bound
 from memos.config import Config, load_config
-from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust
+from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -49,7 +49,7 @@ from memos.infrastructure.pack import PackReader
 from memos.infrastructure.quarantine_table import Suspect
 from memos.infrastructure.signing import read_public
 from memos.interface.mem_reader import MemReader
-from memos.knowledge import Disagreement, Knowledge, MemoryAudit, in_zone, text_of
+from memos.knowledge import Disagreement, Knowledge, MemoryAudit, text_of
 from memos.operation.catalog import View
 from memos.operation.currency import stated
 from memos.operation.foresight import Foresight
@@ -576,8 +576,7 @@ class MemOS:
         """Remove a cube with every form made from it; returns the ids that are gone."""
         cube = self._visible(Delete(id=id), id, user)
         # what others have made of it goes too, and they are not told of
-        made = self.governance.visible(self._caller(user), self.vault.derived(cube.id))
-        told = {cube.id, *(c.id for c in made)}
+        told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
         return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
 
     def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
@@ -1219,7 +1218,7 @@ class MemOS:
         op = Promote(ids=asked, to=form)
         sources = self._sources(op, user)
         self._require_trust(form, sources)
-        beside = self._beside(op, sources, user) if form is Form.PARAMETRIC else ()
+        beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, self._caller(user))
         return self.transitions.promote(form, sources, progress or (lambda *_: None), beside, job, require)
 
@@ -1233,7 +1232,7 @@ class MemOS:
                     f"to governance.trust.adapters"
                 )
 
-    def _beside(self, op: Promote, sources: Sequence[MemCube], user: str | None) -> list[MemCube]:
+    def _beside(self, sources: Sequence[MemCube]) -> list[MemCube]:
         """The adapters that a new one may be active with: the latest of its owner that compose with each other."""
         most = self.config.scheduler.segments - 1
         owner = sources[0].rights.owner
@@ -1348,8 +1347,8 @@ class MemOS:
         self.vault.cancel_job(job)
 
     def _sees(self, caller: Namespace, job: Job) -> bool:
-        ids = sources_of(job)
-        return len(self.governance.visible(caller, self.vault.at(ids))) == len(ids)
+        ids = set(sources_of(job))
+        return self.governance.visible_ids(caller, self.vault.at(ids)) == ids
 
     def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why, of the
@@ -1359,7 +1358,7 @@ class MemOS:
         """
         caller = self._caller(user)
         aged = self._age(caller)
-        told = {cube.id for cube in self.governance.visible(caller, self.vault.at(move["cube"] for move in aged))}
+        told = self.governance.visible_ids(caller, self.vault.at(move["cube"] for move in aged))
         self.plan(user=user)
         return [m for m in aged if m["cube"] in told] + self.upkeep.work(progress, partial(self._sees, caller))
 

@@ -8,10 +8,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 
 from memos.config import LimitsConfig
-from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, Trust, new_id, plain
+from memos.cube import (
+    Fact,
+    Form,
+    Header,
+    MemCube,
+    Namespace,
+    Probe,
+    Rights,
+    Source,
+    State,
+    Text,
+    Trust,
+    in_zone,
+    new_id,
+    plain,
+)
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
@@ -268,7 +283,7 @@ class Knowledge:
 
     def audit(self, cubes: Sequence[MemCube]) -> MemoryAudit:
         """cubes: memories in force."""
-        stale = {cube.id for found in self.conflicts(cubes) for cube in (found.one,)}
+        stale = {found.one.id for found in self.conflicts(cubes)}
         for group in _by_subject(cubes):
             beside = [cube for _, cube in group]
             stale |= {cube.id for cube in beside if facts_out_of_force(cube, beside)}
@@ -390,7 +405,3 @@ def _outlives(op: Add, cube: MemCube) -> bool:
     """True if a memory that may be changed would expire before the statement that is said again."""
     ends, until = cube.header.expires, in_zone(op.expires)
     return cube.state not in GONE | LOCKED and ends is not None and (until is None or until > ends)
-
-
-def in_zone(when: datetime | None) -> datetime | None:
-    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)

@@ -7,9 +7,12 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+
+from memos.infrastructure import database
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
@@ -27,6 +30,18 @@ def ada() -> str:
 @pytest.fixture
 def bob() -> str:
     return next(_users)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Moves the machine's clock."""
+    ahead = [timedelta()]
+
+    def move(by: timedelta) -> None:
+        ahead[0] += by
+
+    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
+    return move
 
 
 @pytest.fixture

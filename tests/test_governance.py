@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
 from memos.forgetting import read_proof
-from memos.infrastructure import database, vault_backup
+from memos.infrastructure import vault_backup
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.traces import pieces_of, search
 from memos.ops import Add
@@ -261,13 +261,6 @@ def test_an_edit_is_looked_at_too(opened: Opener) -> None:
 
 
 # holds and retention
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    ahead = [timedelta()]
-    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
-    return lambda by: ahead.append(ahead.pop() + by)
 
 
 def test_a_hold_stops_deletion_expiry_thaw_and_forgetting(opened: Opener, later: Callable[[timedelta], None]) -> None:

@@ -7,7 +7,6 @@ work/<job>/                what an interrupted job can be taken up from
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,9 +17,7 @@ from pathlib import Path
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.group_sync import fsync
-from memos.infrastructure.vault_files import SUFFIX, Files, Kept, digest, remove
-
-_DIGEST = re.compile("[0-9a-f]{64}")
+from memos.infrastructure.vault_files import DIGEST, SUFFIX, Files, Kept, digest, remove
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Blobs:
         self._folder, self._kept, self._referrers = folder, kept, referrers
 
     def find(self, sha256: str) -> Path | None:
-        if not _DIGEST.fullmatch(sha256):  # an imported "../.." must not lead out of the vault
+        if not DIGEST.fullmatch(sha256):  # an imported "../.." must not lead out of the vault
             return None
         name = self._kept.name(sha256)
         home = self._folder / "blobs" / name[:2]

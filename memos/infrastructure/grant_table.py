@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timezone
 
 from memos.cube import Namespace
 from memos.infrastructure.database import Database
+from memos.infrastructure.rows import kept
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
 _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent, to_session, purpose,
@@ -25,9 +25,9 @@ class GrantTable:
     def put(self, grant: Grant, by: str) -> None:
         """Within a transaction; one of the same tuple and purpose is replaced."""
         self.remove(grant.on, grant.to, grant.relation, grant.purpose)
-        self._db.write("DELETE FROM grants WHERE until <= ?", _kept(self._db.now()))
+        self._db.write("DELETE FROM grants WHERE until <= ?", kept(self._db.now()))
         cube, over = _object(grant.on)
-        until = grant.until and _kept(grant.until)
+        until = kept(grant.until)
         self._db.write(
             f"INSERT INTO grants ({_COLUMNS}, by, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(cube or None, *over, grant.relation, *_subject(grant.to), grant.purpose, until, by, self._db.stamp()),
@@ -55,7 +55,7 @@ class GrantTable:
         """Those in force that reach a caller, itself or through groups, for a purpose."""
         sql = f"""SELECT {_COLUMNS} FROM grants WHERE (until IS NULL OR until > ?) AND purpose IN ('', ?)
                   AND to_group = ? AND to_user = ?"""
-        now = _kept(self._db.now())
+        now = kept(self._db.now())
         own = [_grant(row) for row in self._db.rows(sql, now, purpose, 0, caller.user_id)]
         grants = [g for g in own if isinstance(g.to, Namespace) and holds_for(g.to, caller)]
         for group in self.groups_with(caller):
@@ -66,12 +66,12 @@ class GrantTable:
     def all(self) -> list[Grant]:
         """Those in force, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM grants WHERE until IS NULL OR until > ? ORDER BY n"
-        return [_grant(row) for row in self._db.rows(sql, _kept(self._db.now()))]
+        return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
 
     def state(self) -> tuple[int, str]:
         """Changes whenever a right may have: by a change here, or because a grant has ended."""
         sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?) FROM rights_clock"
-        [(n, ended)] = self._db.rows(sql, _kept(self._db.now()))
+        [(n, ended)] = self._db.rows(sql, kept(self._db.now()))
         return n, ended or ""
 
     def changed(self) -> None:
@@ -164,7 +164,3 @@ def _grant(row: Collection[object]) -> Grant:
             "until": until,
         }
     )
-
-
-def _kept(when: datetime) -> str:
-    return when.astimezone(timezone.utc).isoformat()

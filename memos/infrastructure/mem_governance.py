@@ -185,7 +185,7 @@ class MemGovernance:
     def _readable_alone(self, caller: Namespace) -> frozenset[str]:
         granted = self._standing(caller).cubes
         made = self._vault.made(granted)
-        return frozenset({*granted} - made) | {cube.id for cube in self.visible(caller, self._vault.at(made))}
+        return frozenset({*granted} - made) | self.visible_ids(caller, self._vault.at(made))
 
     def _asked(self, caller: Namespace) -> _Asked:
         return _Asked(caller, lambda: self._standing(caller))
@@ -217,6 +217,9 @@ class MemGovernance:
         asked = self._asked(caller)
         asked.known.update((cube.id, True) for cube in seen)
         return [cube for cube in cubes if self._may_read(asked, cube)]
+
+    def visible_ids(self, caller: Namespace, cubes: Iterable[MemCube]) -> set[str]:
+        return {cube.id for cube in self.visible(caller, cubes)}
 
     def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""

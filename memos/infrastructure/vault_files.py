@@ -19,7 +19,7 @@ from memos.infrastructure.group_sync import fsync
 from memos.infrastructure.vault_key import DataKey
 
 SUFFIX = ".safetensors"  # of a payload that is a file; one that is a folder has none
-_DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = re.compile("[0-9a-f]{64}")  # a sha256, as it is written
 
 
 class Kept(Protocol):
@@ -84,7 +84,7 @@ class PlainFiles:
         return sha256
 
     def sha256(self, name: str) -> str:
-        return name if _DIGEST.fullmatch(name) else ""
+        return name if DIGEST.fullmatch(name) else ""
 
     def keep(self, path: Path, sha256: str) -> Path:
         for part in [*path.rglob("*"), path]:

@@ -57,7 +57,7 @@ def plan(folder: Path, show: Show = lambda *_: None, key: str | None = None) -> 
             f"{folder} is a backup, which is not repaired; take another one, or restore it elsewhere first"
         )
     found = _examined(folder, show, unlock_there(folder, key))
-    return Repair(tuple(found.problems), tuple(_steps(folder, found)))
+    return Repair(tuple(found.problems), tuple(_steps(found)))
 
 
 def repair(folder: Path, show: Show = lambda *_: None, key: str | None = None, scratch: Path | None = None) -> Repair:
@@ -137,7 +137,7 @@ def _is_main(found: vault_check.Findings) -> bool:
     return bool(found.rows or found.log or "vault.db" in found.files)
 
 
-def _steps(folder: Path, found: vault_check.Findings) -> list[str]:
+def _steps(found: vault_check.Findings) -> list[str]:
     steps = []
     if _is_main(found):
         steps.append("read vault.db row by row into a new one; versions and moves are trusted by their checksums")
