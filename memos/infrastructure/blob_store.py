@@ -17,7 +17,7 @@ from pathlib import Path
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.vault_files import SUFFIX, Files, Kept, digest, remove
 
 _DIGEST = re.compile("[0-9a-f]{64}")

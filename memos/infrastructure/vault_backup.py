@@ -28,6 +28,7 @@ from memos.infrastructure.blob_store import Blobs
 from memos.infrastructure.database import SCHEMA_VERSION, clock, require_schema
 from memos.infrastructure.forgotten_ledger import Forgotten, entries
 from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.signing import KEY
 from memos.infrastructure.vault_files import PlainFiles, digest, kept_of, remove
 from memos.infrastructure.vault_key import DataKey
@@ -91,7 +92,7 @@ def back_up(vault: Path, target: Path, show: Show = lambda *_: None, key: DataKe
         if target.exists():
             target.rename(old)
         part.rename(target)
-        checked_json.sync(target.parent)
+        fsync(target.parent)
         remove(old)
     except OSError as error:
         raise VaultError(
@@ -181,7 +182,7 @@ def restore(
         if target.exists():
             target.rmdir()
         part.rename(target)
-        checked_json.sync(target.parent)
+        fsync(target.parent)
     except OSError as error:
         raise VaultError(
             f"{target} was not written ({error}); make sure that the disk has room, and try again"
@@ -278,7 +279,7 @@ class _Copy:
             _copy(self._vault / vault_key.NAME, self._part / vault_key.NAME)
             names += [vault_key.NAME, *(path.relative_to(self._part).as_posix() for path in wanted.values())]
         for name in DATABASES.values():
-            checked_json.sync(self._part / name)
+            fsync(self._part / name)
         files = {name: digest(self._part / name) for name in (*DATABASES.values(), *names)}
         blobs = {} if self._key else {sha256: _size(path) for sha256, path in wanted.items()}
         manifest = Manifest(
@@ -380,4 +381,4 @@ def _size(path: Path) -> int:
 def _sync_folders(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         if path.is_dir():
-            checked_json.sync(path)
+            fsync(path)

@@ -15,7 +15,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Protocol
 
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync_all
 from memos.infrastructure.vault_key import DataKey
 
 SUFFIX = ".safetensors"  # of a payload that is a file; one that is a folder has none
@@ -87,8 +87,7 @@ class PlainFiles:
         return name if _DIGEST.fullmatch(name) else ""
 
     def keep(self, path: Path, sha256: str) -> Path:
-        for part in [*path.rglob("*"), path]:
-            fsync(part)
+        fsync_all(path)
         return path
 
     def problem(self, kept: Path, sha256: str) -> bool:
