@@ -16,7 +16,7 @@ from pathlib import Path
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.vault_files import DIGEST, SUFFIX, Files, Kept, digest, remove
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memos.errors import VaultError
-from memos.infrastructure.group_sync import GroupSync, fsync
+from memos.infrastructure.group_sync import GroupSync
+from memos.infrastructure.on_disk import fsync, land
 from memos.infrastructure.rows import checksum, words
 from memos.infrastructure.sqlite_file import attach, connect, damaged, module, why
 from memos.infrastructure.vault_key import DataKey
@@ -645,9 +646,7 @@ def _back_up(file: Path, version: int, key: DataKey | None) -> Path:
         part.unlink(missing_ok=True)
         with closing(connect(file, key)) as source, closing(connect(part, key, file.name)) as copy:
             source.backup(copy)
-        fsync(part)
-        part.rename(kept)
-        fsync(file.parent)
+        land(part, kept)
     finally:
         part.unlink(missing_ok=True)
     return kept

@@ -9,13 +9,13 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from io import RawIOBase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync_all
 from memos.infrastructure.vault_key import DataKey
 
 SUFFIX = ".safetensors"  # of a payload that is a file; one that is a folder has none
@@ -87,8 +87,7 @@ class PlainFiles:
         return name if DIGEST.fullmatch(name) else ""
 
     def keep(self, path: Path, sha256: str) -> Path:
-        for part in [*path.rglob("*"), path]:
-            fsync(part)
+        fsync_all(path)
         return path
 
     def problem(self, kept: Path, sha256: str) -> bool:
@@ -140,15 +139,20 @@ def kept_of(folder: Path, key: DataKey | None) -> Kept:
     return Seals(key)
 
 
-def digest(path: Path) -> tuple[str, int]:
-    """sha256 and bytes of a file, or of a folder: then over its sorted `name NUL sha256(file)` lines."""
+def digest(path: Path, new: Callable[[], Any] = hashlib.sha256) -> tuple[str, int]:
+    """sha256 and bytes of a file, or of a folder: then over its sorted `name NUL sha256(file)` lines. new: of a file,
+    another hash."""
     if not path.is_dir():
-        sha256 = hashlib.sha256()
+        seen = new()
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):  # a payload may be larger than memory
-                sha256.update(chunk)
-        return sha256.hexdigest(), path.stat().st_size
-    parts = {file.relative_to(path).as_posix(): digest(file) for file in path.rglob("*") if file.is_file()}
+                seen.update(chunk)
+        return seen.hexdigest(), path.stat().st_size
+    return digest_of({file.relative_to(path).as_posix(): digest(file) for file in path.rglob("*") if file.is_file()})
+
+
+def digest_of(parts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """The same of a folder, by (sha256, bytes) of each file in it."""
     lines = "".join(f"{name}\0{sha256}\n" for name, (sha256, _) in sorted(parts.items()))
     return hashlib.sha256(lines.encode()).hexdigest(), sum(size for _, size in parts.values())
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.errors import KeyUnusable, VaultError, WrongKey
+from memos.infrastructure import on_disk
 
 log = logging.getLogger("memos")
 NAME, FORMAT = "key.json", 1
@@ -112,22 +113,12 @@ def write(folder: Path, key: DataKey, source: str) -> None:
         "scrypt": scrypt,
         "wrapped": aes_key_wrap(_stretched(secret, scrypt), key._bytes).hex(),
     }
-    part = folder / f"{NAME}.part"
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(_text(told | {"check": _check(key, told)}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(folder / NAME)
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        on_disk.write(folder / NAME, _text(told | {"check": _check(key, told)}).encode())
     except OSError as error:
         raise VaultError(
-            f"{part} was not written ({error.strerror}); the key is the one that it was, make sure that the folder "
-            f"can be written to and the disk has room, and try again"
+            f"{folder / NAME} was not written ({error.strerror}); the key is the one that it was, make sure that the "
+            f"folder can be written to and the disk has room, and try again"
         ) from error
 
 
