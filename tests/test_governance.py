@@ -453,6 +453,32 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
     assert memos.jobs() == [] and memos.snapshots(user="ada") == []
 
 
+def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOF_KEY", "ab" * 32)
+    config = parse_config({"vault": {"key": "env:PROOF_KEY"}, "scheduler": {"choice": "dearest"}})
+    folder = tmp_path / "vault"
+    with MemOS(config, vault=folder) as memos:
+        for name in ("Quillfeather", "Zephyrine"):
+            [cube] = memos.add(f"Ada keeps a heron called {name}.", user="ada")
+            memos.promote(cube.id, "activation", user="ada")
+            memos.search("heron", user="ada")
+            texts, raw = needles(memos, "ada")
+            assert search(folder, [*texts, *raw]).found == ()
+            there = search(folder, [*texts, *raw], key=memos.vault.data_key).found
+            assert {Path(file).parts[0] for file, _ in there} >= {"blobs", "vault.db-wal", "vectors.db-wal"}
+            if name == "Quillfeather":  # somebody has copied it to where no deletion looks
+                for file in ("vault.db", "vault.db-wal"):
+                    shutil.copy(folder / file, folder / file.replace("vault", "vault.copy"))
+            proof = memos.forget_user("ada")
+            assert proof.clean is (name == "Zephyrine") and proof.signed
+            assert proof.searched["decrypted"] >= 2 and proof.searched["unread"] == []
+            assert {file for file, _ in proof.searched["found"]} == (set() if proof.clean else {"vault.copy.db-wal"})
+            for file in folder.glob("vault.copy*"):
+                file.unlink()
+
+
 def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [one] = memos.add("Mira lives in Lisbon.")

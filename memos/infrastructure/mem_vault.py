@@ -52,6 +52,7 @@ from memos.infrastructure.quarantine_table import QuarantineTable
 from memos.infrastructure.recrypt import finish_swap
 from memos.infrastructure.rows import HEAD, checksum, facts, head, kept, sources, words
 from memos.infrastructure.snapshot_table import Snapshot, SnapshotTable
+from memos.infrastructure.traces import Searched, search
 from memos.infrastructure.vault_files import files_of
 from memos.infrastructure.vault_key import unlock
 from memos.infrastructure.vault_stats import VaultStats
@@ -640,7 +641,7 @@ class MemVault:
 
     def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
         """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and
-        where they lie. What other cubes hold too is left out."""
+        where they lie, sealed and in the clear. What other cubes hold too is left out."""
         names = json.dumps(list(ids))
         versions = self._db.rows(f"SELECT id, json FROM versions WHERE id {IN}", names)
         others = self._db.rows(f"SELECT json FROM versions WHERE NOT id {IN}", names)
@@ -653,8 +654,18 @@ class MemVault:
         )
         blobs = {c.blob.sha256 for c in (_parsed(content) for _, content in versions) if c.blob}
         shared = {c.blob.sha256 for (content,) in others if (c := _parsed(content)).blob}
-        paths = [path for sha256 in sorted(blobs - shared) if (path := self._blobs.find(sha256))]
+        paths = [path for sha256 in sorted(blobs - shared) for path in self._places(sha256)]
         return [t.encode() for t in sorted(texts)], [bytes(b) for row in rows for b in row if b], paths
+
+    def _places(self, sha256: str) -> set[Path]:
+        """Where a payload lies, as it is on disk and in the clear."""
+        kept = self._blobs.find(sha256)
+        if kept is None:
+            return set()
+        try:
+            return {kept, self._files.lend(kept, sha256)}
+        except CorruptBlob:
+            return {kept}
 
     def forget_user(self, user_id: str, ids: Iterable[str]) -> dict[str, int]:
         """Remove these cubes of a user, and what else names the user or them; how many of each. Raises Held, Conflict.
@@ -691,8 +702,12 @@ class MemVault:
             self._db.write("INSERT INTO erasures (sha256) VALUES (NULL)")  # names go from free pages too
         return counts
 
-    def says(self, piece: bytes) -> bool:
-        """True if a cube of anybody has these bytes in what it says, in any version."""
+    def search(self, pieces: Iterable[bytes]) -> Searched:
+        """Look for bytes in all that lies on disk of this vault, in any file and whatever is left in it; of an
+        encrypted one as it is and as it says. What a cube of anybody says, in any version, is passed over."""
+        return search(self.path, pieces, self._says, self.data_key, self._files.beside)
+
+    def _says(self, piece: bytes) -> bool:
         return any(piece in content.encode() for (content,) in self._db.rows("SELECT json FROM versions"))
 
     def unerased(self) -> bool:

@@ -54,6 +54,15 @@ class DataKey:
     def id(self) -> str:
         return self.made("id", 8).hex()
 
+    @property
+    def hex(self) -> str:
+        """All of it, for a process that this one starts, through a pipe."""
+        return self._bytes.hex()
+
+    @classmethod
+    def of_hex(cls, told: str) -> DataKey:
+        return cls(bytes.fromhex(told))
+
 
 def unlock(folder: Path, named: str | None) -> DataKey | None:
     """The data key of the vault in a folder; None for one that is not encrypted. A new vault is given a key of its own.
