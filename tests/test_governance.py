@@ -317,6 +317,26 @@ def test_an_old_text_that_comes_back_is_looked_at_too(opened: Opener) -> None:
     assert evil.state is State.ARCHIVED and [c.text for c in memos.memories()] == ["The sea is calm."]
 
 
+def test_what_was_released_stays_so_when_its_words_come_back_until_the_rules_change(opened: Opener) -> None:
+    memos = opened()
+    [cube] = memos.keep([Add(text=EVIL, origin="notes.md")])
+    memos.release(cube.id)
+    memos.snapshot("evil")
+    memos.update(cube.id, "The weather is fine.")
+    assert memos.rollback(cube.id, 1).state is State.ACTIVATED and memos.quarantined() == []
+    memos.update(cube.id, "The sea is calm.")
+    memos.restore("evil")
+    assert memos.get(cube.id).text == EVIL and memos.quarantined() == []
+    memos.update(cube.id, f"{EVIL} Now.")  # other words
+    assert [c.id for c, _ in memos.quarantined()] == [cube.id]
+    memos.release(cube.id)
+    memos = opened(quarantine={"unknown_origin": True})
+    memos.rollback(cube.id, 1)
+    assert [c.id for c, _ in memos.quarantined()] == [cube.id]
+    memos.delete(cube.id)
+    assert memos.vault._db.rows("SELECT * FROM released") == []
+
+
 def test_who_is_believed_less_adds_nothing_to_what_is_trusted(opened: Opener) -> None:
     memos = opened()
     probe = Probe(question="Where does Mira live?", answer="Rome")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from memos.config import GovernanceConfig
@@ -32,6 +33,7 @@ class Guard:
         self._storing, self._use = self._redactor.hides("before_storing"), self._redactor.hides("before_use")
         self._patterns = [_compiled(n, pattern) for n, pattern in enumerate(config.quarantine.patterns)]
         self._masked = lru_cache(maxsize=65_536)(self._shown)
+        self._rules = sha256(f"{config.trust!r}{config.quarantine!r}".encode()).hexdigest()
 
     # -- identifiers ---------------------------------------------------------------------------------------
 
@@ -130,6 +132,10 @@ class Guard:
         if rules.most is not None and (count := arrived(rules.window_s)) > rules.most:
             return f"it is one of {count} memories from one origin within {rules.window_s:g} seconds"
         return None
+
+    def judged(self, cube: MemCube) -> str:
+        """Names what somebody has judged who lets a memory out of quarantine: its words, under the rules of now."""
+        return sha256(f"{self._rules}{cube.text}".encode()).hexdigest()
 
     def _instruction(self, text: str) -> int | None:
         """The number of the first pattern that a text fits, from 1."""

@@ -261,10 +261,11 @@ class MemLifecycle:
             return cube
 
     def release(self, id: str, why: str) -> MemCube:
-        """Into use again. Raises BadTransition for one that is not in quarantine."""
+        """Into use again; what it says now is not put there again under the rules of now. Raises BadTransition for one
+        that is not in quarantine."""
         with self._vault.transaction():
             cube = self._vault.get(id)
-            if not self._vault.quarantine.release(cube.id):
+            if not self._vault.quarantine.release(cube.id, self._vault.guard.judged(cube)):
                 raise BadTransition(f"cube {cube.id} is not in quarantine; see `memos quarantine list`")
             return self.move(cube.id, State.ACTIVATED, why) if cube.state is State.ARCHIVED else cube
 
