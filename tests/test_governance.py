@@ -141,6 +141,36 @@ def test_labels_are_tags_that_follow_the_text(opened: Opener) -> None:
     assert memos.update(cube.id, "Pay in cash.").header.tags == ("other",)
 
 
+def test_what_is_never_stored_stands_in_no_reason_name_or_tag(opened: Opener, tmp_path: Path) -> None:
+    memos = opened(redaction={"phone": "before_storing"})
+    [cube] = memos.add("Mira lives in Lisbon.")
+    for move in (memos.freeze, memos.thaw, memos.archive, memos.unarchive):
+        move(cube.id, why=f"{PHONE} asked for it")
+    assert "[phone] asked for it" in str(memos.history(cube.id))
+    memos.tag(cube.id, [f"apart:{PHONE}"])
+    memos.hold(cube.id, f"ask {PHONE}")
+    with pytest.raises(Held, match=r"\(ask \[phone\]\)"):
+        memos.delete(cube.id)
+    memos.end_hold(cube.id)
+    assert memos.snapshot(f"for {PHONE}").name == "for [phone]"
+    memos.update(cube.id, "Mira lives in Rome.")
+    assert memos.restore(f"for {PHONE}").changed == [cube.id] and memos.get(cube.id).text == "Mira lives in Lisbon."
+    memos.delete_snapshot(f"for {PHONE}")
+    names: list[Callable[[], Any]] = [
+        lambda: memos.join(f"team {PHONE}", "bob"),
+        lambda: memos.join("team", f"group:bob/{PHONE}"),
+        lambda: memos.grant(cube.id, f"group:{PHONE}", "reader"),
+        lambda: memos.grant(cube.id, "bob", "reader", purpose=PHONE),
+        lambda: memos.add_key("bob", purposes=[PHONE]),
+    ]
+    for named in names:  # two of them, masked, would be one
+        with pytest.raises(InputError, match=r"cannot be called '.*\[phone\]'.*choose another name"):
+            named()
+    assert memos.vault.check() == []
+    memos.close()
+    assert on_disk(tmp_path / "vault", "555-2671") == []
+
+
 def test_a_pattern_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"quarantine\.patterns\.0 is no regular expression"):
         MemOS(parse_config({"governance": {"quarantine": {"patterns": ["("]}}}), vault=tmp_path)

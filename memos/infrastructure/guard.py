@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from memos.config import GovernanceConfig
 from memos.cube import MemCube, Text, Trust, Turn
-from memos.errors import ConfigError
+from memos.errors import ConfigError, InputError
 from memos.infrastructure.redaction import SENSITIVE, Redactor
 from memos.ops import Add
 
@@ -86,6 +86,18 @@ class Guard:
                 return {key: self.shown(one) for key, one in value.items()}
             case _:
                 return value
+
+    def as_written(self, words: str) -> str:
+        """Words beside a memory, as a reason, as they may be kept."""
+        return self._masker(words)(words)
+
+    def require_name(self, name: str, what: str) -> None:
+        """Raises InputError for a name that may not be kept as it is: masked, it would be that of others too."""
+        if (masked := self.as_written(name)) != name:
+            raise InputError(
+                f"{what} cannot be called {masked!r:.200}: identifiers are not stored here (governance.redaction), and "
+                f"without them names are no longer told apart; choose another name"
+            )
 
     def _shown(self, said: str, whole: str) -> str:
         """Words of a text without what is hidden before use; what was found in the whole is known there, too."""

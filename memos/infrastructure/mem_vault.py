@@ -118,9 +118,11 @@ class MemVault:
                 self._sums = file_sums.take(path)
                 self.audit_log = AuditLog(self._db, path, governance.audit)
                 self._jobs, self._vectors = JobList(self._db), VectorTable(self._db)
-                self._snapshots, self.packs = SnapshotTable(self._db), PackTable(self._db)
+                self._snapshots = SnapshotTable(self._db, self.guard.as_written)
+                self.packs = PackTable(self._db)
                 self._grants, self._credentials = GrantTable(self._db), CredentialTable(self._db)
-                self.quarantine, self.holds = QuarantineTable(self._db), HoldTable(self._db)
+                self.quarantine = QuarantineTable(self._db)
+                self.holds = HoldTable(self._db, self.guard.as_written)
                 self._ledger = ForgottenLedger(self._db)
                 self._stats = VaultStats(path, self._db, quota)
                 ids_after(self.now())
@@ -395,12 +397,13 @@ class MemVault:
         return [(moment(at), _state(state), why) for at, state, why in rows]
 
     def set_state(self, id: str, state: State, why: str) -> None:
-        """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content."""
+        """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content; what is
+        never stored (governance.redaction) is taken out of it."""
         with self.transaction():
             known = self._resolve(id)
             at = self._db.stamp()
             self._db.write("UPDATE heads SET state = ?, since = ? WHERE id = ?", state, at, known)
-            self._put_transition(known, state, at, why)
+            self._put_transition(known, state, at, self.guard.as_written(why))
 
     def derived(self, *ids: str) -> list[MemCube]:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
@@ -921,7 +924,9 @@ class MemVault:
     # rights
 
     def grant(self, grant: Grant, by: str) -> None:
-        """Keep a relation, in place of the same for the same purpose."""
+        """Keep a relation, in place of the same for the same purpose. Raises InputError for a name that is not kept."""
+        self.guard.require_name(grant.purpose, "a purpose")
+        self._require_names(grant.to)
         with self.transaction():
             self._grants.put(grant, by)
 
@@ -945,8 +950,15 @@ class MemVault:
         return self._grants.state()
 
     def join(self, group: Group, member: Subject) -> None:
+        """Raises InputError for a name that is not kept."""
+        self._require_names(group, member)
         with self.transaction():
             self._grants.join(group, member)
+
+    def _require_names(self, *subjects: Subject) -> None:
+        for subject in subjects:
+            if isinstance(subject, Group):
+                self.guard.require_name(subject.name, "a group")
 
     def leave(self, group: Group, member: Subject) -> bool:
         """Whether it was a member."""
@@ -964,7 +976,10 @@ class MemVault:
     # credentials
 
     def add_key(self, namespace: Namespace, purposes: Sequence[str], until: datetime | None) -> tuple[str, Credential]:
-        """A new key, which nothing tells again, and what it stands for."""
+        """A new key, which nothing tells again, and what it stands for. Raises InputError for a purpose that is not
+        kept."""
+        for purpose in purposes:
+            self.guard.require_name(purpose, "a purpose")
         with self.transaction():
             return self._credentials.add(namespace, purposes, until)
 
