@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from memos import MemOS
+from memos.bound import CALLS, handed
 from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
@@ -21,6 +22,7 @@ from memos.forgetting import read_proof
 from memos.infrastructure import database, vault_backup
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.traces import pieces_of, search
+from memos.kernel import Hit
 from memos.ops import Add
 from memos.rights import name_of
 
@@ -130,6 +132,47 @@ def test_a_change_gives_back_to_others_what_they_may_read_and_no_more(opened: Op
     with pytest.raises(InputError, match="says one thing") as refused:
         memos.split(cube.id, user="bob")
     assert digits not in str(refused.value)
+
+
+def test_whatever_call_it_leaves_by_a_memory_of_others_is_masked(opened: Opener) -> None:
+    memos = opened(redaction={"phone": "before_use"})
+    [kept] = memos.add(f"My phone number is {PHONE}.", user="bob")
+    whose = kept.rights.model_copy(update={"owner": "ada"})
+    memos.vault.put(kept.model_copy(update={"version": 2, "rights": whose}))
+    [again] = memos.add(f"My phone number is {PHONE}.", user="bob")  # it is there already, and is told
+    assert again.id == kept.id and again.text == "My phone number is [phone]."
+    with_it = {"hit": [Hit(memos.vault.get(kept.id), 1.0, {})], "none": None}
+    told = handed(with_it, memos.vault.guard.as_shown)
+    assert PHONE not in str(told) and PHONE in str(with_it) and told["hit"][0].score == 1.0
+    assert handed(told, memos.vault.guard.as_shown) is told  # what needs no change is not copied
+    assert all(hasattr(getattr(MemOS, name), "__wrapped__") for name in CALLS)
+
+
+def test_kv_from_before_the_setting_tells_others_no_identifier_in_its_header(opened: Opener) -> None:
+    memos = opened()
+    [cube] = memos.keep([Add(text="Call me.", segment=PHONE)], user="ada")
+    memos.promote(cube.id, "activation", user="ada")
+    memos = opened(redaction={"phone": "before_use"})
+    memos.grant(cube.id, "bob", "owner", user="ada")
+    assert memos.promote(cube.id, "activation", user="bob").header.segment == "[phone]"
+    assert memos.promote(cube.id, "activation", user="ada").header.segment == PHONE
+
+
+def test_what_is_an_identifier_by_what_stands_elsewhere_is_masked_in_every_part(opened: Opener) -> None:
+    memos = opened(redaction={"national_id": "before_use"})
+    digits = "536904399"
+    probe = Probe(question="Which number?", answer=digits)
+    said = Add(text=f"My SSN:\n{digits} it is. I sing.", probes=(probe,))
+    [cube] = memos.keep([said], user="ada")
+    memos.update(cube.id, f"Here is my SSN.\n{digits}\nI dance.", user="ada")
+    memos.grant(cube.id, "bob", "owner", user="ada")
+    for told in (
+        memos.diff(cube.id, 1, 2, user="bob"),
+        memos.history(cube.id, diffs=True, user="bob"),
+        memos.get(cube.id, user="bob"),
+    ):
+        assert digits not in str(told) and "[national_id]" in str(told)
+    assert digits in str(memos.diff(cube.id, 1, 2, user="ada"))
 
 
 def test_labels_are_tags_that_follow_the_text(opened: Opener) -> None:
