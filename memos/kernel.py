@@ -1132,8 +1132,7 @@ class MemOS:
 
     def _view(self, caller: Namespace, *limits: Any) -> View:
         """What the caller may see. limits: see `View`."""
-        may, single = partial(self.governance.may_read, caller), partial(self.governance.single, caller)
-        return View(self.governance.standing_of(caller), may, single, *limits)
+        return View(*self.governance.sight(caller), *limits)
 
     def _find(
         self,

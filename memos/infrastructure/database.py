@@ -237,6 +237,8 @@ UPGRADES = (
         """CREATE TABLE released (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, judged TEXT NOT NULL,
            PRIMARY KEY (id, judged)) WITHOUT ROWID""",
     ),
+    # how often a cube was not whose it was, beside what is granted: decisions that rest on nothing else stay
+    ("ALTER TABLE rights_clock ADD COLUMN moved INTEGER NOT NULL DEFAULT 0",),
     # the file that holds what an index was: what it means, and the last change that is in it
     (
         """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,

@@ -42,7 +42,7 @@ from memos.infrastructure.credential_table import Credential, CredentialTable
 from memos.infrastructure.database import IN, Database, moment, odd_row
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.forgotten_ledger import Forgotten, ForgottenLedger, named
-from memos.infrastructure.grant_table import GrantTable
+from memos.infrastructure.grant_table import GrantTable, RightsState
 from memos.infrastructure.guard import Guard
 from memos.infrastructure.hold_table import HoldTable
 from memos.infrastructure.index_store import Arrays, IndexStore
@@ -211,7 +211,7 @@ class MemVault:
             self._stats.require_room(sum(len(content) for _, _, content, _ in contents), 0, new_of)
             with self._db.indivisible():
                 if any(c.version > 1 and _belongs(_unshared(c)) != _belongs(self.get(c.id)) for c in cubes):
-                    self._grants.changed()
+                    self._grants.moved()
                 self._write(cubes, contents, at)
                 for cube in cubes:
                     for reader in cube.rights.readers:
@@ -618,6 +618,8 @@ class MemVault:
                 names,
             )
             self._db.write("DELETE FROM indexes WHERE EXISTS (SELECT 1 FROM erasures WHERE sha256 IS NULL)")
+            if self._db.rows(f"SELECT 1 FROM heads WHERE id {IN} AND form = ? LIMIT 1", names, Form.PLAINTEXT):
+                self._grants.moved()  # its name could come back in a pack, as somebody else's
             self._db.write(f"DELETE FROM heads WHERE id {IN}", names)  # and, by cascade, all but its versions
             self._db.write(f"DELETE FROM versions WHERE id {IN}", names)
 
@@ -945,8 +947,8 @@ class MemVault:
         """Those in force that reach a caller, itself or through groups, for a purpose."""
         return self._grants.of(caller, purpose)
 
-    def rights_state(self) -> tuple[int, str]:
-        """Changes whenever somebody's rights may have, in this process or another."""
+    def rights_state(self) -> RightsState:
+        """Another whenever somebody's rights may be, in this process or another."""
         return self._grants.state()
 
     def join(self, group: Group, member: Subject) -> None:
