@@ -111,13 +111,15 @@ class Knowledge:
             return [now[id] for id in kept]
 
     def examine(self, cube: MemCube, new: bool = True) -> bool:
-        """Put a text in quarantine where there is something against it; True if so. new: it is counted as one more of
-        its origin."""
+        """Put a text in quarantine where there is something against it, unless somebody let just this out before; True
+        if so. new: it is counted as one more of its origin."""
+        guard, quarantine = self._vault.guard, self._vault.quarantine
         user, origin = cube.namespace.user_id, cube.header.origin
-        why = self._vault.guard.suspicion(cube, lambda s: self._vault.quarantine.arrived(user, origin, s) if new else 0)
-        if why is not None:
-            self._lifecycle.quarantine(cube.id, why)
-        return why is not None
+        why = guard.suspicion(cube, lambda s: quarantine.arrived(user, origin, s) if new else 0)
+        if why is None or quarantine.was_released(cube.id, guard.judged(cube)):
+            return False
+        self._lifecycle.quarantine(cube.id, why)
+        return True
 
     def release(self, id: str) -> MemCube:
         """Let a memory out of quarantine; it replaces then what it would have replaced. Raises BadTransition."""

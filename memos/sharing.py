@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from memos.bound import Bound
+from memos.bound import Bound, Exchange
 from memos.config import Config
 from memos.cube import MemCube, Namespace, in_zone
 from memos.errors import Denied, InputError, NotFound
@@ -58,7 +58,8 @@ class Sharing:
     def bound(self, kernel: Any, key: str, purpose: str) -> Bound:
         """The public calls of a kernel as whoever a key stands for. Raises Denied."""
         self.authenticate(key, purpose)  # the first time is written down; later ones with what they do
-        return Bound(kernel, self._governance, lambda: self.authenticate(key, purpose, audited=False))
+        files = Exchange(self._config.governance.exchange_folder)
+        return Bound(kernel, self._governance, lambda: self.authenticate(key, purpose, audited=False), files)
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
         """Who a key stands for. A failure is written down, without the key. Raises Denied."""

@@ -233,6 +233,13 @@ UPGRADES = (
            at TEXT NOT NULL)""",
         "CREATE TABLE forgotten (digest TEXT PRIMARY KEY, salt TEXT NOT NULL, what TEXT NOT NULL, at TEXT NOT NULL)",
     ),
+    # what was let out of quarantine: a digest of its words and of the rules that they were judged by
+    (
+        """CREATE TABLE released (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, judged TEXT NOT NULL,
+           PRIMARY KEY (id, judged)) WITHOUT ROWID""",
+    ),
+    # how often a cube was not whose it was, beside what is granted: decisions that rest on nothing else stay
+    ("ALTER TABLE rights_clock ADD COLUMN moved INTEGER NOT NULL DEFAULT 0",),
     # the file that holds what an index was: what it means, and the last change that is in it
     (
         """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,

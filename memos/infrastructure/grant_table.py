@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from memos.cube import Namespace
 from memos.infrastructure.database import Database
@@ -14,6 +15,15 @@ _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_
 _SAME = """over_user = ? AND over_agent = ? AND over_session = ?
            AND to_group = ? AND to_user = ? AND to_agent = ? AND to_session = ?"""
 _MEMBER = "is_group = ? AND user_id = ? AND agent_id = ? AND session_id = ?"
+
+
+class RightsState(NamedTuple):
+    """Another whenever a right may be: n counts the changes of grants, groups and cubes, moved those of cubes alone,
+    ended is when a grant has ended last."""
+
+    n: int
+    ended: str
+    moved: int
 
 
 class GrantTable:
@@ -68,15 +78,18 @@ class GrantTable:
         sql = f"SELECT {_COLUMNS} FROM grants WHERE until IS NULL OR until > ? ORDER BY n"
         return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
 
-    def state(self) -> tuple[int, str]:
-        """Changes whenever a right may have: by a change here, or because a grant has ended."""
-        sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?) FROM rights_clock"
-        [(n, ended)] = self._db.rows(sql, kept(self._db.now()))
-        return n, ended or ""
+    def state(self) -> RightsState:
+        sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?), moved FROM rights_clock"
+        [(n, ended, moved)] = self._db.rows(sql, kept(self._db.now()))
+        return RightsState(n, ended or "", moved)
 
     def changed(self) -> None:
-        """Within a transaction: rights are not what they were."""
+        """Within a transaction: what is granted is not what it was."""
         self._db.write("UPDATE rights_clock SET n = n + 1")
+
+    def moved(self) -> None:
+        """Within a transaction: a cube is not whose it was, or not made of what it was, or is gone."""
+        self._db.write("UPDATE rights_clock SET n = n + 1, moved = moved + 1")
 
     def forget(self, user_id: str) -> int:
         """Within a transaction: nothing names a user any more, nor its groups; how many rights and memberships went."""

@@ -45,6 +45,10 @@ class Files(Kept, Protocol):
     def staged(self) -> Path:
         """Where payloads are written before they are kept; not made yet."""
 
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """Folders elsewhere in which something of the vault lies, too."""
+
     def work(self, job: str) -> Path:
         """The folder of what a job can be taken up from, made if absent."""
 
@@ -76,6 +80,7 @@ class PlainFiles:
     def __init__(self, folder: Path) -> None:
         """folder: of the vault."""
         self.staged, self._work = folder / "tmp", folder / "work"
+        self.beside: tuple[Path, ...] = ()
 
     def work(self, job: str) -> Path:
         return made(self._work / job)

@@ -179,10 +179,14 @@ def forget(
         print(f"{what.replace('_', ' ')}: {count}")
     searched = done.searched
     print(f"searched {searched['files']} files, {searched['bytes']:,} bytes for {searched['pieces']} pieces")
+    if searched["decrypted"]:
+        print(f"{searched['decrypted']} of them are encrypted, and were searched decrypted, too")
     if proof is not None:
         done.write(proof)
         print(f"proof: {proof}, signed by {done.key}")
     for file, at in searched["found"]:
         print(f"found in {file} at byte {at}")
+    for file in searched["unread"]:
+        print(f"not searched: {file}")
     if not done.clean:
         raise typer.Exit(1)
