@@ -408,6 +408,7 @@ def an_adapter(memos: MemOS, source: str) -> str:
         return memos.lifecycle.publish(made).id
 
 
+@pytest.mark.sqlite
 def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     said = "Ada keeps a heron called Quillfeather. Ada lives in Oslo. Ada works as a glassblower."

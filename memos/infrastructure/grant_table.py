@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 
 from memos.cube import Namespace
-from memos.infrastructure.database import Database
+from memos.infrastructure.store import Store
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
 _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent, to_session, purpose,
@@ -17,7 +17,7 @@ _MEMBER = "is_group = ? AND user_id = ? AND agent_id = ? AND session_id = ?"
 
 
 class GrantTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     # grants

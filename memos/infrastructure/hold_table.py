@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from memos.errors import Held
-from memos.infrastructure.database import IN, Database
+from memos.infrastructure.database import IN
+from memos.infrastructure.store import Store
 
 
 class LegalHold(NamedTuple):
@@ -21,7 +22,7 @@ class LegalHold(NamedTuple):
 
 
 class HoldTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def put(self, id: str, holder: str, why: str) -> None:

@@ -173,12 +173,14 @@ def opened(
 
     Raises EmptyMemory.
     """
+    from memos.care import is_vault
     from memos.config import load_config
     from memos.kernel import MemOS
 
-    if not (vault / "vault.db").is_file() and not (paths and all(Path(p).exists() for p in paths)):
+    settings: Any = load_config(config, tuple(set_ or ()))
+    named = settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))
+    if not named:
         raise EmptyMemory(
             f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
         )
-    settings: Any = load_config(config, tuple(set_ or ()))
     return MemOS(settings, vault=vault)

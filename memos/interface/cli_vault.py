@@ -35,7 +35,7 @@ def check(
     settings = _settings(config, set_)
     folder = path or settings.path or HERE
     with progress_bars() as show:
-        found = check(folder, show, settings.key)
+        found = check(folder, show, settings.key, settings.server)
     if as_json:
         print(json.dumps({"path": str(folder), "problems": found}, indent=2))
     else:
@@ -115,7 +115,7 @@ def stats(path: Folder = None, config: Config = None, set_: Set = None, as_json:
     from memos.care import stats
 
     settings = _settings(config, set_)
-    told = stats(path or settings.path or HERE, settings.quota, settings.key, settings.scratch)
+    told = stats(path or settings.path or HERE, settings.quota, settings.key, settings.scratch, settings.server)
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
@@ -130,7 +130,7 @@ def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Non
 
     settings = _settings(config, set_)
     folder = path or settings.path or HERE
-    before, after = compact(folder, settings.key, settings.scratch)
+    before, after = compact(folder, settings.key, settings.scratch, settings.server)
     print(f"{folder}: {before} bytes before, {after} after")
 
 

@@ -22,6 +22,8 @@ from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.signing import KEY
 from tests.infrastructure.test_vault_check import damages, files, fill, payload, text
 
+pytestmark = pytest.mark.sqlite
+
 ROOT = Path(__file__).parents[2]
 
 

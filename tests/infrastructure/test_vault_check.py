@@ -22,6 +22,8 @@ from memos.infrastructure.database import SCHEMA_VERSION
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
 
+pytestmark = pytest.mark.sqlite
+
 SCRATCH = ("lock", "vault.db-shm", "vectors.db-shm")  # hold nothing that is not made anew
 
 
