@@ -18,6 +18,7 @@ import pytest
 from memos.infrastructure import vault_server
 
 _users = (f"user{n}" for n in itertools.count())
+_schemas = itertools.count()
 
 
 @pytest.fixture
@@ -85,19 +86,20 @@ def running_server() -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def new_schema(server: Any) -> str:
+    """The URL of one for a vault."""
+    name = f"vault{next(_schemas)}"
+    server.psql(f"CREATE SCHEMA {name};")
+    return f"{server.get_uri()}&options=-csearch_path%3D{name},public"
+
+
 @pytest.fixture(scope="session")
 def new_url() -> Iterator[Callable[[], str]]:
     """The URL of a vault that is not there yet, each time of another: a schema of one server."""
-    numbers = itertools.count()
     with running_server() as server:
         server.psql("ALTER SYSTEM SET fsync = off; ALTER SYSTEM SET full_page_writes = off; SELECT pg_reload_conf();")
 
-        def new() -> str:
-            name = f"vault{next(numbers)}"
-            server.psql(f"CREATE SCHEMA {name};")
-            return f"{server.get_uri()}{'&' if '?' in server.get_uri() else '?'}options=-csearch_path%3D{name},public"
-
-        yield new
+        yield lambda: new_schema(server)
 
 
 @pytest.fixture(autouse=True)

@@ -93,17 +93,7 @@ class PostgresDatabase:
             if isinstance(error, psycopg.Error):
                 raise VaultError(f"{self.name} cannot be used ({why(error)}); {_WAY_OUT}") from error
             raise
-        self._pool: ConnectionPool[Any] = ConnectionPool(
-            url,
-            kwargs=self._options(),
-            min_size=0,
-            max_size=_READERS,
-            num_workers=1,
-            timeout=_READ_WAIT_S,
-            configure=self._adapt,
-            name=self.name,
-            open=True,
-        )
+        self._pool = self._new_pool()
 
     def close(self) -> None:
         with self._lock.among_threads(-1):
@@ -129,6 +119,19 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise VaultError(f"{self.name} cannot be reached ({why(error)}); {_WAY_OUT}") from error
         return connection
+
+    def _new_pool(self) -> ConnectionPool[Any]:
+        return ConnectionPool(
+            self._url,
+            kwargs=self._options(),
+            min_size=0,
+            max_size=_READERS,
+            num_workers=1,
+            timeout=_READ_WAIT_S,
+            configure=self._adapt,
+            name=self.name,
+            open=True,
+        )
 
     def _adapt(self, connection: Any) -> None:
         """What values are on the server."""
@@ -375,23 +378,26 @@ class PostgresDatabase:
                 raise psycopg.InterfaceError("the vault is closed")
             self._reading += 1
         try:
+            pool = self._pool
             try:
-                return self._read_once(statement, values)
+                return _asked(pool, statement, values)
             except psycopg.OperationalError as error:
                 if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P")):
                     raise
                 self._connected().close()  # told at once where the server is away
-                self._pool.check()  # where it is back, connections from before are of no use
-                return self._read_once(statement, values)
+                return _asked(self._renewed(pool), statement, values)
         finally:
             with self._idle:
                 self._reading -= 1
                 self._idle.notify_all()
 
-    def _read_once(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        with self._pool.connection() as connection:
-            found: list[tuple[Any, ...]] = connection.execute(statement, values, binary=True).fetchall()
-            return found
+    def _renewed(self, old: ConnectionPool[Any]) -> ConnectionPool[Any]:
+        """Where the server is back: connections from before are of no use, and the pool would wait before the next."""
+        with self._idle:
+            if self._pool is old:
+                self._pool = self._new_pool()
+                threading.Thread(target=old.close, daemon=True).start()  # takes as long as who reads through it
+            return self._pool
 
     def write(self, sql: str, *values: object) -> int:
         """Within a transaction; the number of rows written."""
@@ -465,6 +471,12 @@ class PostgresDatabase:
                     f"{self.name} was not compacted ({why(error)}); it needs as much free disk as it is large, and "
                     "nobody else who reads or writes; try again"
                 ) from error
+
+
+def _asked(pool: ConnectionPool[Any], statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    with pool.connection() as connection:
+        found: list[tuple[Any, ...]] = connection.execute(statement, values, binary=True).fetchall()
+        return found
 
 
 class PostgresSnapshot:

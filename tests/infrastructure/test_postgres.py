@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from memos.infrastructure import postgres_dialect, recrypt
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.postgres_dialect import translated
 from memos.infrastructure.vector_table import VectorRow
-from tests.conftest import running_server
+from tests.conftest import new_schema, running_server
 from tests.infrastructure.test_vault_check import fill, payload, text
 
 pytest.importorskip("psycopg")
@@ -64,6 +65,9 @@ class Between:
     def __exit__(self, *_: object) -> None:
         self._door.close()
 
+    def through(self, url: str) -> str:
+        return re.sub("host=[^&]*", f"host={self.folder}", url)
+
     def cut_at_commit(self, arrives: bool) -> None:
         self._cut = arrives
 
@@ -101,11 +105,17 @@ def url(new_url: NewUrl) -> str:
     return new_url()
 
 
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """One that may be killed."""
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Any]:
     with running_server() as server:
         yield server
+
+
+@pytest.fixture
+def server(mortal: Any) -> Any:
+    """One that may be killed."""
+    mortal.ensure_postgres_running()
+    return mortal
 
 
 def beside(folder: Path, url: str) -> subprocess.Popen[str]:
@@ -276,7 +286,7 @@ with vault.transaction():
 
 @pytest.mark.crash
 def test_a_server_that_dies_within_a_write_is_named_and_nothing_of_it_is_kept(server: Any, tmp_path: Path) -> None:
-    with MemVault(tmp_path, url=server.get_uri()) as vault:
+    with MemVault(tmp_path, url=new_schema(server)) as vault:
         kept = text(vault, "Kept.")
         with pytest.raises(VaultError, match="was not written .*; nothing of this change is kept, make sure that the"):
             with vault.transaction():
@@ -298,7 +308,7 @@ def test_a_server_that_dies_within_a_write_is_named_and_nothing_of_it_is_kept(se
 
 @pytest.mark.crash
 def test_a_server_that_dies_before_the_commit_has_kept_nothing_of_it(server: Any, tmp_path: Path) -> None:
-    with MemVault(tmp_path, url=server.get_uri()) as vault:
+    with MemVault(tmp_path, url=new_schema(server)) as vault:
         text(vault, "Kept.")
         with pytest.raises(VaultError, match=r"was not written .*; nothing of this change is kept"):
             with vault.transaction():
@@ -314,7 +324,7 @@ def test_a_commit_whose_confirmation_is_lost_is_told_by_what_the_server_has(
     server: Any, tmp_path: Path, arrives: bool
 ) -> None:
     with Between(Path(server.get_uri().split("host=")[1]), tmp_path / "between") as line:
-        with MemVault(tmp_path / "vault", url=f"postgresql://postgres@/postgres?host={line.folder}") as vault:
+        with MemVault(tmp_path / "vault", url=line.through(new_schema(server))) as vault:
             text(vault, "Kept.")
             line.cut_at_commit(arrives)
             if arrives:
