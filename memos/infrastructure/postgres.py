@@ -78,6 +78,7 @@ class PostgresDatabase:
         self._url, self._given = url, _parsed(url)
         self.name = without_password(url)
         self._closed = self._torn = False
+        self._away = False  # the server, when it was asked last
         self._reading, self._idle = 0, threading.Condition()
         self._times = Times()
         self._number: str | None = None  # of the transaction that was stamped last, as the server counts
@@ -379,20 +380,23 @@ class PostgresDatabase:
             self._reading += 1
         try:
             pool = self._pool
-            try:
-                return _asked(pool, statement, values)
-            except psycopg.OperationalError as error:
-                if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P")):
-                    raise
-                self._connected().close()  # told at once where the server is away
-                return _asked(self._renewed(pool), statement, values)
+            if not self._away:
+                try:
+                    return _asked(pool, statement, values)
+                except psycopg.OperationalError as error:
+                    if error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P")):
+                        raise
+                    self._away = True
+            self._connected().close()  # told at once where it still is, for which the pool would wait
+            pool, self._away = self._renewed(pool), False
+            return _asked(pool, statement, values)
         finally:
             with self._idle:
                 self._reading -= 1
                 self._idle.notify_all()
 
     def _renewed(self, old: ConnectionPool[Any]) -> ConnectionPool[Any]:
-        """Where the server is back: connections from before are of no use, and the pool would wait before the next."""
+        """Where the server is back: connections from before are of no use."""
         with self._idle:
             if self._pool is old:
                 self._pool = self._new_pool()
