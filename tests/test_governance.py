@@ -491,6 +491,7 @@ def test_what_others_say_too_is_not_looked_for(opened: Opener) -> None:
     assert [c.text for c in memos.memories(user="bob")] == ["The sea is calm today."]
 
 
+@pytest.mark.sqlite
 def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")
@@ -609,6 +610,7 @@ def test_what_is_published_is_what_others_may_read(opened: Opener, tmp_path: Pat
         assert MAIL not in reader.get(cube.id).model_dump_json() and reader.get(cube.id).text == "My e-mail is [email]."
 
 
+@pytest.mark.sqlite
 def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     memos.add("Bob lives in Rome.", user="bob")
@@ -626,6 +628,7 @@ def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(open
     assert memos.authenticate(key).namespace.user_id == "quillfeather"
 
 
+@pytest.mark.sqlite
 def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")

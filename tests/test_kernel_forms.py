@@ -245,6 +245,7 @@ def test_a_deleted_memory_leaves_no_payload(memos: MemOS, ada: str, form: Any) -
 # damage
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("harm", ["flipped", "gone"])
 def test_a_damaged_payload_is_left_aside_or_refused(

@@ -751,8 +751,6 @@ class MemVault:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
         files of an index."""
         debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
-        if not debt and self._shelf is None:
-            return
         try:
             self._drop_copies()
             if not debt:

@@ -140,6 +140,8 @@ class PostgresDatabase:
         connection.adapters.register_dumper(bool, _Number)
         register_vector(connection)
         connection.adapters.register_loader("vector", _Floats)
+        if not connection.execute("SELECT current_setting('synchronous_commit') != 'off'").fetchone()[0]:
+            connection.execute("SET synchronous_commit = on")  # what is acknowledged is lasting
 
     def _require_server(self) -> int:
         """The number that the vault's locks have in common. Raises VaultError."""
@@ -290,7 +292,7 @@ class PostgresDatabase:
                 self._torn = torn  # what was torn in here is undone
                 raise
             return
-        with self.writing(), self._block():
+        with self.writing(), self._block(outermost=True):
             self._times.stamped, self._torn, self._number = None, False, None
             if not lasting:
                 self._writer.execute("SET LOCAL synchronous_commit = off")
@@ -302,13 +304,13 @@ class PostgresDatabase:
                 [self._number] = self._writer.execute(stamp, (self._times.stamped.isoformat(),)).fetchone()
 
     @contextmanager
-    def _block(self) -> Iterator[None]:
+    def _block(self, outermost: bool = False) -> Iterator[None]:
         whole = False
         try:
             with self._writer.transaction():
                 yield
                 self._require_intact()
-                whole = True
+                whole = outermost
         except psycopg.Error as error:
             if not (whole and self._writer.closed and self._was_kept(error)):
                 raise self._not_written(error) from error
