@@ -1,7 +1,8 @@
 """A vault as a whole, looked after from outside: checked, repaired, backed up, brought back, measured, compacted.
 
 Takes folders; needs no model and no caller, as whoever can read the folder, and has its key, can read all that is in
-it. key, scratch: of an encrypted vault, as config.vault has them. Must not know how any of it is done.
+it. key, scratch: of an encrypted vault, url: of one on a server, as config.vault has them. Must not know how any of it
+is done.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.errors import VaultError
-from memos.infrastructure import vault_backup, vault_check, vault_repair
+from memos.infrastructure import vault_backup, vault_check, vault_repair, vault_server
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vault_key import unlock_there
+from memos.infrastructure.vault_server import require_files
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault_backup import Backup, Manifest
@@ -24,13 +26,20 @@ if TYPE_CHECKING:
 def _quiet(*_: object) -> None: ...
 
 
-def check(folder: Path, show: Show = _quiet, key: str | None = None) -> list[str]:
+def is_vault(folder: Path) -> bool:
+    """True for the folder of a vault, wherever its rows are."""
+    return vault_server.is_vault(folder)
+
+
+def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | None = None) -> list[str]:
     """What is wrong with a vault or a backup, in words; reads every byte and changes none.
 
     Raises VaultError where there is neither, or one of a newer schema; WrongKey, KeyUnusable.
     """
     if (folder / vault_backup.NAME).exists():
         return vault_backup.problems(folder, show, key)
+    if vault_server.is_on_server(folder):
+        return vault_check.problems(folder, show, url=url)
     return vault_check.key_problems(folder) or vault_check.problems(folder, show, unlock_there(folder, key))
 
 
@@ -38,6 +47,7 @@ def repair(
     folder: Path, write: bool, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
 ) -> Repair:
     """What is wrong, and what is done about it, or would be. Raises InputError, VaultError."""
+    require_files(folder, "repair the rows", "bring back a dump of its database with `pg_restore`")
     return vault_repair.repair(folder, show, key, scratch) if write else vault_repair.plan(folder, show, key)
 
 
@@ -45,6 +55,7 @@ def back_up(
     folder: Path, target: Path, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
 ) -> Backup:
     """Copy a vault as it is now, while others write to it. An encrypted one stays so. Raises InputError, VaultError."""
+    require_files(folder, "make a backup", "run `pg_dump` on its database, which holds the payloads, too")
     with _opened(folder, key=key, scratch=scratch) as vault:
         return vault_backup.back_up(vault.path, target, show, vault.data_key)
 
@@ -62,22 +73,32 @@ def restore(
 
 
 def stats(
-    folder: Path, quota: QuotaConfig = QuotaConfig(), key: str | None = None, scratch: Path | None = None
+    folder: Path,
+    quota: QuotaConfig = QuotaConfig(),
+    key: str | None = None,
+    scratch: Path | None = None,
+    url: str | None = None,
 ) -> dict[str, Any]:
     """How much a vault holds. Raises VaultError."""
-    with _opened(folder, quota, key, scratch) as vault:
+    with _opened(folder, quota, key, scratch, url) as vault:
         return vault.stats()
 
 
-def compact(folder: Path, key: str | None = None, scratch: Path | None = None) -> tuple[int, int]:
+def compact(
+    folder: Path, key: str | None = None, scratch: Path | None = None, url: str | None = None
+) -> tuple[int, int]:
     """Give space back to the disk; bytes before and after. Raises VaultError."""
-    with _opened(folder, key=key, scratch=scratch) as vault:
+    with _opened(folder, key=key, scratch=scratch, url=url) as vault:
         return vault.compact()
 
 
 def _opened(
-    folder: Path, quota: QuotaConfig = QuotaConfig(), key: str | None = None, scratch: Path | None = None
+    folder: Path,
+    quota: QuotaConfig = QuotaConfig(),
+    key: str | None = None,
+    scratch: Path | None = None,
+    url: str | None = None,
 ) -> MemVault:
-    if not (folder / "vault.db").is_file():
+    if not is_vault(folder):
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
-    return MemVault(folder, quota, key=key, scratch=scratch)
+    return MemVault(folder, quota, key=key, scratch=scratch, url=url)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from memos.cube import Form, Trust
 from memos.errors import ConfigError
@@ -154,6 +154,12 @@ class VaultConfig(Section):
     path: Path | None = Field(
         None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
     )
+    url: SecretStr | None = Field(
+        None,
+        description="postgresql://USER@HOST/NAME: the PostgreSQL server (14 or later, with pgvector) that the vault is "
+        "on, shared by all machines that name it; vault.path then holds what is this machine's own. The password may "
+        "stand in it, in PGPASSWORD or in ~/.pgpass; unset: as server.json of the folder says, or a vault in files",
+    )
     quota: QuotaConfig = Field(QuotaConfig(), description="what the vault may hold")
     key: str | None = Field(
         None,
@@ -166,6 +172,11 @@ class VaultConfig(Section):
         description="where an encrypted vault keeps payloads in the clear while it is open; unset: /dev/shm. It must "
         "be on a file system in memory",
     )
+
+    @property
+    def server(self) -> str | None:
+        """`url`, with its password."""
+        return self.url.get_secret_value() if self.url else None
 
 
 class SchedulerConfig(Section):

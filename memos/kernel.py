@@ -182,7 +182,8 @@ class MemOS:
         self.config = config
         self._given = (model, tokenizer)
         folder = Path(vault or config.vault.path or DEFAULT_VAULT)
-        self.vault = MemVault(folder, config.vault.quota, config.governance, config.vault.key, config.vault.scratch)
+        its = config.vault
+        self.vault = MemVault(folder, its.quota, config.governance, its.key, its.scratch, its.server)
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import shutil
+import signal
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memos.infrastructure import database
+from memos.infrastructure import database, vault_server
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
     os.environ["OMP_NUM_THREADS"] = "1"
 
 _users = (f"user{n}" for n in itertools.count())
+_schemas = itertools.count()
 
 
 @pytest.fixture
@@ -66,3 +71,63 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextMa
             yield
 
     return full
+
+
+# the store that vaults are in
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", choices=("sqlite", "postgres"), default="sqlite", help="what new vaults are made in")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--store") == "postgres":
+        about_files = [item for item in items if item.get_closest_marker("sqlite")]
+        config.hook.pytest_deselected(items=about_files)
+        items[:] = [item for item in items if item not in set(about_files)]
+
+
+@contextmanager
+def running_server() -> Iterator[Any]:
+    """A PostgreSQL server of its own, as pgserver gives it, in a folder that goes with it."""
+    pgserver = pytest.importorskip("pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="memos-postgres-"))
+    server = pgserver.get_server(folder / "data")
+    try:
+        server.psql("CREATE EXTENSION vector;")
+        yield server
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(server.get_pid(), signal.SIGQUIT)  # at once: nothing of it is wanted any more
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_schema(server: Any) -> str:
+    """The URL of one for a vault."""
+    name = f"vault{next(_schemas)}"
+    server.psql(f"CREATE SCHEMA {name};")
+    return f"{server.get_uri()}&options=-csearch_path%3D{name},public"
+
+
+@pytest.fixture(scope="session")
+def new_url() -> Iterator[Callable[[], str]]:
+    """The URL of a vault that is not there yet, each time of another: a schema of one server."""
+    with running_server() as server:
+        server.psql("ALTER SYSTEM SET fsync = off; ALTER SYSTEM SET full_page_writes = off; SELECT pg_reload_conf();")
+
+        yield lambda: new_schema(server)
+
+
+@pytest.fixture(autouse=True)
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--store postgres`, a vault that is made anew, without a key, is made on a server."""
+    if request.config.getoption("--store") == "sqlite":
+        return
+    new, url_of = request.getfixturevalue("new_url"), vault_server.url_of
+
+    def on_server(folder: Path, url: str | None, key: str | None = None) -> str | None:
+        anew = url is None and key is None and not vault_server.is_vault(folder) and not (folder / "key.json").exists()
+        return new() if anew else url_of(folder, url, key)
+
+    monkeypatch.setattr(vault_server, "url_of", on_server)

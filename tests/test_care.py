@@ -11,6 +11,8 @@ from memos.errors import VaultError
 from memos.infrastructure.mem_vault import MemVault
 from tests.infrastructure.test_vault_check import fill
 
+pytestmark = pytest.mark.sqlite
+
 
 def test_a_vault_goes_through_all_that_can_be_done_with_it(tmp_path: Path) -> None:
     folder, backup, again = tmp_path / "vault", tmp_path / "backup", tmp_path / "again"

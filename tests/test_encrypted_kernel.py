@@ -12,6 +12,8 @@ from memos.infrastructure.mem_vault import MemVault
 from tests import test_kernel_forms, test_sessions
 from tests.test_kernel_forms import opened
 
+pytestmark = pytest.mark.sqlite
+
 SAME = (
     test_kernel_forms.test_a_memory_goes_from_text_to_kv_and_back,
     test_kernel_forms.test_an_adapter_answers_with_nothing_in_the_prompt,

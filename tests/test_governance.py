@@ -494,6 +494,7 @@ def an_adapter(memos: MemOS, source: str) -> str:
         return memos.lifecycle.publish(made).id
 
 
+@pytest.mark.sqlite
 def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     said = "Ada keeps a heron called Quillfeather. Ada lives in Oslo. Ada works as a glassblower."
@@ -602,6 +603,7 @@ def test_what_others_say_too_is_not_looked_for(opened: Opener) -> None:
     assert [c.text for c in memos.memories(user="bob")] == ["The sea is calm today."]
 
 
+@pytest.mark.sqlite
 def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")
@@ -720,6 +722,7 @@ def test_what_is_published_is_what_others_may_read(opened: Opener, tmp_path: Pat
         assert MAIL not in reader.get(cube.id).model_dump_json() and reader.get(cube.id).text == "My e-mail is [email]."
 
 
+@pytest.mark.sqlite
 def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     memos.add("Bob lives in Rome.", user="bob")
@@ -737,6 +740,7 @@ def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(open
     assert memos.authenticate(key).namespace.user_id == "quillfeather"
 
 
+@pytest.mark.sqlite
 def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")

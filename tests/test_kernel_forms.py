@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -99,9 +98,8 @@ def files(memos: MemOS) -> set[str]:
 
 def jobs(vault: MemVault | MemOS) -> list[tuple[str, str, str]]:
     """(kind, state, note) of every job, oldest first."""
-    path = (vault.vault if isinstance(vault, MemOS) else vault).path
-    with sqlite3.connect(f"file:{path / 'vault.db'}?mode=ro", uri=True) as db:
-        return list(db.execute("SELECT kind, state, ifnull(note, '') FROM jobs ORDER BY started, id"))
+    db = (vault.vault if isinstance(vault, MemOS) else vault)._db
+    return db.rows("SELECT kind, state, ifnull(note, '') FROM jobs ORDER BY started, id")
 
 
 def blob_file(memos: MemOS, cube: MemCube) -> Path:
@@ -247,6 +245,7 @@ def test_a_deleted_memory_leaves_no_payload(memos: MemOS, ada: str, form: Any) -
 # damage
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("harm", ["flipped", "gone"])
 def test_a_damaged_payload_is_left_aside_or_refused(

@@ -148,6 +148,7 @@ def test_a_rewind_to_turns_that_there_are_not_is_refused(kernel: MemOS, turns: i
     assert len(kernel.turns("s")) == 1
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("change", ["deleted", "edited", "corrected"])
 def test_what_is_deleted_leaves_the_conversation(kernel: MemOS, change: str) -> None:
     for question in (ASKED[2], ASKED[0], ASKED[1]):

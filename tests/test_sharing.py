@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -284,9 +283,7 @@ def test_a_wrong_key_is_refused_and_written_down_without_it(memos: MemOS, ada: s
 def test_what_is_kept_of_a_key_does_not_tell_it(memos: MemOS, ada: str) -> None:
     key, made = memos.add_key(ada)
     secret = key.split("_", 2)[2]
-    db = sqlite3.connect(memos.vault.path / "vault.db")
-    [row] = db.execute("SELECT * FROM credentials WHERE id = ?", (made.id,)).fetchall()
-    db.close()
+    [row] = memos.vault._db.rows("SELECT * FROM credentials WHERE id = ?", made.id)
     assert len(secret) >= 43 and secret not in str(row)  # 256 bits
 
 

@@ -25,14 +25,15 @@ from typing import Any, NamedTuple
 from memos.config import AuditConfig
 from memos.errors import InputError, VaultError
 from memos.infrastructure import on_disk
-from memos.infrastructure.database import Database, Rows
 from memos.infrastructure.signing import KEY, Signer, is_signed, statement
+from memos.infrastructure.store import Rows, Store
 
 log = logging.getLogger("memos")
 FORMAT = "memos audit 1"
 _CHECKPOINT, _FORGETTING, _EXPORT = "audit checkpoint", "audit forgetting", "audit export"
 _OVER = "namespace "  # before a namespace, in the place of a target
 _PAGE = 10_000  # rows read at once
+_EVERY = 2**63 - 1  # rows
 _ROW = "n, at, caller, action, target, allowed, why, prev, hash, salt, forgetting"
 
 
@@ -102,7 +103,7 @@ class Verdict:
 
 
 class AuditLog:
-    def __init__(self, db: Database, folder: Path, config: AuditConfig = AuditConfig()) -> None:
+    def __init__(self, db: Store, folder: Path, config: AuditConfig = AuditConfig()) -> None:
         """folder: of the vault."""
         self._db, self._config = db, config
         self.signer = Signer(config.key or folder / KEY)
@@ -137,7 +138,7 @@ class AuditLog:
     def rows(self, limit: int | None = None) -> list[AuditRow]:
         """The last `limit` decisions, or all; oldest first."""
         sql = f"SELECT {_ROW} FROM audit ORDER BY n DESC LIMIT ?"
-        return [_row(row) for row in reversed(self._db.rows(sql, -1 if limit is None else limit))]
+        return [_row(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
 
     def query(
         self,
@@ -163,7 +164,7 @@ class AuditLog:
         where = f"WHERE {' AND '.join(asked)}" if asked else ""
         values = [value for test, value in asked.items() for _ in range(test.count("?"))]
         sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
-        return [_row(row) for row in reversed(self._db.rows(sql, *values, -1 if limit is None else limit))]
+        return [_row(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
 
     # signed
 

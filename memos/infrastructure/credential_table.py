@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from memos.cube import Namespace
 from memos.errors import NotFound
-from memos.infrastructure.database import Database
+from memos.infrastructure.store import Store
 
 _PREFIX = "memos"
 _SECRET, _SALT, _ID = 32, 16, 8  # bytes
@@ -33,7 +33,7 @@ class Credential(NamedTuple):
 
 
 class CredentialTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def add(self, namespace: Namespace, purposes: Sequence[str], until: datetime | None) -> tuple[str, Credential]:

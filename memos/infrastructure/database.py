@@ -13,20 +13,24 @@ import logging
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from memos.errors import VaultError
 from memos.infrastructure.group_sync import GroupSync
 from memos.infrastructure.on_disk import fsync, land
 from memos.infrastructure.rows import checksum, words
 from memos.infrastructure.sqlite_file import attach, connect, damaged, module, why
+from memos.infrastructure.store import Store
 from memos.infrastructure.vault_key import DataKey
-from memos.infrastructure.writer_lock import WriterLock
+from memos.infrastructure.writer_lock import WriterLock, lock_of
 
 log = logging.getLogger("memos")
 SCHEMA = (
@@ -269,10 +273,35 @@ _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TOLD_S = 1.0  # by how much a clock must go back to be told of; less is its being set by a time server
 
 
-class Rows(Protocol):
-    """What can be asked, and not written to."""
+class Times:
+    """The time as a store tells it: never before one that was told or written down, wherever that was."""
 
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]: ...
+    def __init__(self) -> None:
+        self.stamped: datetime | None = None  # the latest time that this transaction has stamped
+        self._warned, self._latest = False, clock()  # of the clock; the latest time that was told
+        self._telling = threading.Lock()
+
+    def now(self, store: Store) -> datetime:
+        said = clock()
+        latest = self.stamped if store.in_transaction else None
+        if latest is None:
+            [(kept,)] = store.rows("SELECT at FROM clock")
+            latest = moment(kept) if kept else _NEVER
+        with self._telling:
+            self._latest = max(self._latest, said, latest + timedelta(microseconds=1))
+            if (self._latest - said).total_seconds() > _TOLD_S and not self._warned:
+                self._warned = True
+                log.warning(
+                    "the clock says %s, and it was %s before: time goes on from there, and nothing ages until the "
+                    "clock is past it; set the clock of this machine",
+                    *(said.isoformat(), self._latest.isoformat()),
+                )
+            return self._latest
+
+    def stamp(self, store: Store) -> str:
+        """Within a transaction, which writes it down at its end."""
+        self.stamped = self.now(store)
+        return self.stamped.isoformat()
 
 
 class Database:
@@ -285,7 +314,7 @@ class Database:
 
     def __init__(self, file: Path, key: DataKey | None = None) -> None:
         """Open the file, made if absent. key: of an encrypted one. Raises VaultError."""
-        self._file, self._key, self._lock = file, key, WriterLock(file)
+        self._file, self._key, self._lock = file, key, lock_of(file)
         self._db = _connect(file, key, self._lock)
         self._damaged = damaged(key)
         self.reading = reading(key is not None)  # how a row of `readings` is laid out
@@ -301,10 +330,8 @@ class Database:
             raise VaultError(
                 f"{file} cannot be written ({error.strerror}); set vault.path to another folder"
             ) from error
-        self._told, self._latest = False, clock()  # warned of the clock; the latest time that was told
-        self._stamped: datetime | None = None  # the latest time that this transaction has stamped
+        self._times = Times()
         self._torn = False  # a part of this transaction has failed and was not undone
-        self._telling = threading.Lock()
 
     def close(self) -> None:
         with self._lock.among_threads(-1):
@@ -348,12 +375,12 @@ class Database:
         with self.writing():
             self._require_sound()
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
-                self._stamped, self._torn = None, False
+                self._times.stamped, self._torn = None, False
                 yield
                 if self._torn:
                     raise self._half()
-                if self._stamped:
-                    self.write("UPDATE clock SET at = ?", self._stamped.isoformat())
+                if self._times.stamped:
+                    self.write("UPDATE clock SET at = ?", self._times.stamped.isoformat())
             number = self._sync.wrote()
         if lasting:
             try:
@@ -443,26 +470,25 @@ class Database:
 
     def now(self) -> datetime:
         """The time: never before one that was told here, and after all that was written in any process."""
-        said = clock()
-        latest = self._stamped if self.in_transaction else None
-        if latest is None:
-            [(kept,)] = self.rows("SELECT at FROM clock")
-            latest = moment(kept) if kept else _NEVER
-        with self._telling:
-            self._latest = max(self._latest, said, latest + timedelta(microseconds=1))
-            if (self._latest - said).total_seconds() > _TOLD_S and not self._told:
-                self._told = True
-                log.warning(
-                    "the clock says %s, and it was %s before: time goes on from there, and nothing ages until the "
-                    "clock is past it; set the clock of this machine",
-                    *(said.isoformat(), self._latest.isoformat()),
-                )
-            return self._latest
+        return self._times.now(self)
 
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""
-        self._stamped = self.now()  # written with the end of the transaction
-        return self._stamped.isoformat()
+        return self._times.stamp(self)
+
+    def floats(self, vector: npt.NDArray[np.float32]) -> bytes:
+        return vector.astype("<f4").tobytes()
+
+    def alone(self, leaving: bool = False) -> AbstractContextManager[bool]:
+        """As the folder's lock says: it is on no other machine."""
+        return nullcontext(True)
+
+    def sizes(self) -> dict[str, int]:
+        return {file.name: _size(file) for file in (self._file, _side(self._file))}
+
+    def journals(self) -> dict[str, int]:
+        logs = (file.with_name(f"{file.name}-wal") for file in (self._file, _side(self._file)))
+        return {file.name: _size(file) for file in logs}
 
     def write(self, sql: str, *values: object) -> int:
         """Within a transaction; the number of rows written."""
@@ -536,7 +562,7 @@ def clock() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def require_schema(file: Path, version: int) -> None:
+def require_schema(file: Path | str, version: int) -> None:
     """Raises VaultError for a newer one than this memos knows."""
     if version > SCHEMA_VERSION:
         raise VaultError(f"{file} has schema {version}, this memos reads up to {SCHEMA_VERSION}; upgrade memos")
@@ -586,15 +612,31 @@ def _side(file: Path) -> Path:
     return file.with_name("vectors.db")
 
 
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 @cache
 def schema() -> frozenset[tuple[str, str]]:
     """(name, statement) of all that vault.db is made of, in an empty one."""
+    return frozenset(blank()[0])
+
+
+@cache
+def blank() -> tuple[tuple[tuple[str, str], ...], dict[str, list[tuple[Any, ...]]]]:
+    """(name, statement) of all that an empty vault.db is made of, in order, and the rows that it begins with."""
     with closing(_open(":memory:", None)) as db:
         db.execute("ATTACH ':memory:' AS side")
         for statement in chain(READINGS, SCHEMA, *UPGRADES):
             side = statement in READINGS
             db.execute(re.sub("(TABLE|INDEX) ", r"\1 side.", statement, count=1) if side else statement)
-        return frozenset(db.execute("SELECT name, sql FROM main.sqlite_master WHERE sql IS NOT NULL").fetchall())
+        made = db.execute("SELECT name, sql, type FROM main.sqlite_master WHERE sql IS NOT NULL").fetchall()
+        tables = [name for name, _, kind in made if kind == "table" and not name.startswith("sqlite_")]
+        rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+        return tuple((name, sql) for name, sql, _ in made), {name: found for name, found in rows.items() if found}
 
 
 def _prepare(db: Any, file: Path, key: DataKey | None, lock: WriterLock) -> None:

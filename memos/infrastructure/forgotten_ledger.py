@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from memos.infrastructure.database import Database, Rows, moment
+from memos.infrastructure.database import moment
+from memos.infrastructure.store import Rows, Store
 
 What = Literal["cube", "user"]
 
@@ -27,7 +28,7 @@ class Forgotten(NamedTuple):
 
 
 class ForgottenLedger:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def add(self, what: What, names: Iterable[str]) -> list[str]:

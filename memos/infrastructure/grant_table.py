@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from memos.cube import Namespace
-from memos.infrastructure.database import Database
 from memos.infrastructure.rows import kept
+from memos.infrastructure.store import Store
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
 _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent, to_session, purpose,
@@ -27,7 +27,7 @@ class RightsState(NamedTuple):
 
 
 class GrantTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     # grants

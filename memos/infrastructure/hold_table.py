@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from memos.errors import Held
-from memos.infrastructure.database import IN, Database
+from memos.infrastructure.database import IN
+from memos.infrastructure.store import Store
 
 
 class LegalHold(NamedTuple):
@@ -21,7 +22,7 @@ class LegalHold(NamedTuple):
 
 
 class HoldTable:
-    def __init__(self, db: Database, as_written: Callable[[str], str]) -> None:
+    def __init__(self, db: Store, as_written: Callable[[str], str]) -> None:
         """as_written: a reason as it may be kept."""
         self._db, self._as_written = db, as_written
 

@@ -23,19 +23,21 @@ import xxhash
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.database import Database, Rows
+from memos.infrastructure.blob_store import Shelf
+from memos.infrastructure.store import Rows, Store
 from memos.infrastructure.vault_files import Files, Kept
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
 _PIECE = 1 << 24  # bytes
+_SHELVED = "index/"  # before the name of a file on a shelf
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
 class IndexStore:
-    def __init__(self, folder: Path, files: Files, db: Database) -> None:
-        """folder: of the vault."""
-        self._folder, self._files, self._db = folder / "index", files, db
+    def __init__(self, folder: Path, files: Files, db: Store, shelf: Shelf | None = None) -> None:
+        """folder: of the vault. shelf: where the file is kept, if that is elsewhere."""
+        self._folder, self._files, self._db, self._shelf = folder / "index", files, db, shelf
 
     def save(self, layout: str, embedder: str, change: int, arrays: Arrays) -> bool:
         """Keep these in place of what was kept. False where memories were deleted after `change`: nothing is kept,
@@ -55,6 +57,8 @@ class IndexStore:
                     if deleted > change:
                         return False
                     part.rename(self._folder / name)
+                    if self._shelf is not None:
+                        self._shelf.put(f"{_SHELVED}{name}", self._folder / name)
                     self._db.write("DELETE FROM indexes")
                     self._db.write("INSERT INTO indexes VALUES (?, ?, ?, ?, ?)", name, layout, embedder, change, digest)
                 self.sweep()
@@ -83,7 +87,7 @@ class IndexStore:
             if its != wanted:
                 raise VaultError(f"{self._folder / name} is of {what} {its!r}, not {wanted!r}")
         try:
-            return change, _read(self._folder / name, self._files, digest)
+            return change, _read(_found(self._folder, name, self._shelf), self._files, digest)
         except CorruptBlob:
             with self._db.transaction():
                 is_last = self._db.write("DELETE FROM indexes WHERE name = ?", name) > 0
@@ -109,18 +113,29 @@ class IndexStore:
             others = [path for path in self._folder.glob(pattern) if path.name not in named]
             for path in others:
                 path.unlink(missing_ok=True)
+            if self._shelf is not None:
+                shelved = {name for name in self._shelf.names() if name.startswith(_SHELVED)}
+                for name in shelved - {f"{_SHELVED}{name}" for name in named}:
+                    self._shelf.drop(name)
         return sorted(str(path.relative_to(self._folder.parent)) for path in others)
 
 
-def problems(folder: Path, files: Kept, db: Rows) -> list[str]:
+def problems(folder: Path, files: Kept, db: Rows, shelf: Shelf | None = None) -> list[str]:
     """What is wrong with the kept index of the vault in a folder, in words; the next opening makes it anew."""
     found = list[str]()
     for name, digest in db.rows("SELECT name, digest FROM indexes"):
         try:
-            _read(folder / "index" / name, files, digest)
+            _read(_found(folder / "index", name, shelf), files, digest)
         except CorruptBlob as error:
             found.append(str(error))
     return found
+
+
+def _found(folder: Path, name: str, shelf: Shelf | None) -> Path:
+    path = folder / name
+    if shelf is not None and not path.exists():
+        shelf.fetch(f"{_SHELVED}{name}", path, "")
+    return path
 
 
 def _write(write: Callable[[bytes], object], arrays: Arrays) -> str:

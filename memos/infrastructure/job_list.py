@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from memos.cube import new_id
 from memos.errors import NotFound
-from memos.infrastructure.database import IN, Database, moment
+from memos.infrastructure.database import IN, moment
+from memos.infrastructure.store import Store
 
 Ending = Literal["done", "undone", "interrupted"]
 OPEN = ("queued", "running", "interrupted")
@@ -34,7 +35,7 @@ class Job(NamedTuple):
 
 
 class JobList:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def start(self, kind: str, payload: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""The only door to stored cubes: one SQLite file, and a folder of blobs beside it.
+"""The only door to stored cubes: one SQLite file, and a folder of blobs beside it; or a PostgreSQL server, and a folder
+of copies.
 
 Knows how a cube is kept and forgotten, in all its places together. Must not know why a cube is wanted, who wants it,
 or which state may follow which.
@@ -14,6 +15,7 @@ or which state may follow which.
     sums.json     what all files are, while the vault is closed (file_sums.py)
     vault.db-next, vault.db-turn  whose turn it is to write (writer_lock.py)
     lock          held shared by each open vault, so that one knows when it is alone (folder_lock.py)
+    server.json   on which server the rows and payloads are instead (vault_server.py, postgres.py, server_shelf.py)
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import logging
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -35,9 +37,9 @@ from pydantic import ValidationError
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Source, State, Text, Turn, Usage, ids_after
 from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
-from memos.infrastructure import file_sums, vault_check
+from memos.infrastructure import file_sums, vault_check, vault_server
 from memos.infrastructure.audit_log import AuditLog, AuditRow
-from memos.infrastructure.blob_store import BlobStore
+from memos.infrastructure.blob_store import BlobStore, Shelf
 from memos.infrastructure.credential_table import Credential, CredentialTable
 from memos.infrastructure.database import IN, Database, moment, odd_row
 from memos.infrastructure.folder_lock import FolderLock
@@ -51,7 +53,9 @@ from memos.infrastructure.pack_table import PackTable
 from memos.infrastructure.quarantine_table import QuarantineTable
 from memos.infrastructure.recrypt import finish_swap
 from memos.infrastructure.rows import HEAD, checksum, facts, head, kept, sources, words
+from memos.infrastructure.server_shelf import ServerShelf
 from memos.infrastructure.snapshot_table import Snapshot, SnapshotTable
+from memos.infrastructure.store import Store
 from memos.infrastructure.traces import Searched, search
 from memos.infrastructure.vault_files import files_of
 from memos.infrastructure.vault_key import unlock
@@ -99,22 +103,32 @@ class MemVault:
         governance: GovernanceConfig = GovernanceConfig(),
         key: str | None = None,
         scratch: Path | None = None,
+        url: str | None = None,
     ) -> None:
         """Open the vault in the folder `path`, made if absent.
 
         key: where the key of an encrypted one is, see vault_key.py; None: where it was, or no encryption.
-        scratch: for plaintext of an encrypted one, on a file system in memory; None: the system's. Raises VaultError,
-        ConfigError.
+        scratch: for plaintext of an encrypted one, on a file system in memory; None: the system's. url: of the server
+        that its rows and payloads are on; None: where they were, or in the folder. Raises VaultError, ConfigError.
         """
-        self.path, self.guard = path, Guard(governance)
+        self.path, self.guard, self._url = path, Guard(governance), url
         self._lock, self._vacuumed = FolderLock(path), 0  # the last deletion of a text that left nothing in vault.db
         self._erasing = threading.Thread(target=self._erase, daemon=True)
         try:
-            with self._lock.alone() as alone:
+            with ExitStack() as opening:
+                alone = opening.enter_context(self._lock.alone())
                 finish_swap(path, alone)
-                self.data_key = unlock(path, key)
+                server = vault_server.url_of(path, url, key)
+                self.data_key = None if server else unlock(path, key)
                 self._files = files_of(path, self.data_key, scratch, alone)
-                self._db = Database(path / "vault.db", self.data_key)
+                self._db: Store
+                self._shelf: Shelf | None = None
+                if server:
+                    self._db = vault_server.opened(path, server)
+                    self._shelf = ServerShelf(self._db)
+                else:
+                    self._db = Database(path / "vault.db", self.data_key)
+                alone = opening.enter_context(self._db.alone()) and alone
                 self._sums = file_sums.take(path)
                 self.audit_log = AuditLog(self._db, path, governance.audit)
                 self._jobs, self._vectors = JobList(self._db), VectorTable(self._db)
@@ -126,15 +140,17 @@ class MemVault:
                 self._ledger = ForgottenLedger(self._db)
                 self._stats = VaultStats(path, self._db, quota)
                 ids_after(self.now())
-                self._blobs = BlobStore(path, self._files, self._referrers)
-                self._index = IndexStore(path, self._files, self._db)
+                self._blobs = BlobStore(path, self._files, self._referrers, self._shelf)
+                self._index = IndexStore(path, self._files, self._db, self._shelf)
+                self._deleted = -1  # the last deletion that copies of payloads are free of
+                self._drop_copies()
                 if alone:
                     self._jobs.end_cut_off(self._blobs.has_work)
                     self._blobs.sweep()
                     for name in self._index.sweep(alone=True):
                         log.warning("%s is not named by the vault as it is now, and was removed", path / name)
                     self._clear_work()
-                    if (path / "vault.db").stat().st_size < _AT_ONCE:
+                    if next(iter(self._db.sizes().values())) < _AT_ONCE:
                         self._erase()
                     else:
                         self._erasing.start()
@@ -152,7 +168,8 @@ class MemVault:
         if self._erasing.is_alive():
             self._erasing.join()
         with self._lock.alone(leaving=True) as alone:
-            self.audit_log.sign()
+            with self._db.alone(leaving=True):
+                self.audit_log.sign()
             self._db.close()
             self._files.close(alone)
             if alone:
@@ -420,10 +437,11 @@ class MemVault:
 
     def held(self, form: Form) -> dict[str, tuple[int, int]]:
         """(cubes, bytes of their payloads) of this form that each user has in use."""
-        sql = """SELECT h.user_id, count(*), sum(json_extract(v.json, '$.payload.bytes')) FROM versions v
+        sql = """SELECT h.user_id, count(*),
+                 CAST(ifnull(sum(CAST(json_extract(v.json, '$.payload.bytes') AS BIGINT)), 0) AS BIGINT) FROM versions v
                  JOIN heads h ON h.id = v.id AND h.version = v.version WHERE h.form = ? AND h.state = ?
                  GROUP BY h.user_id"""
-        return {user: (count, size or 0) for user, count, size in self._db.rows(sql, form, State.ACTIVATED)}
+        return {user: (count, size) for user, count, size in self._db.rows(sql, form, State.ACTIVATED)}
 
     def count(self, user_id: str, states: Iterable[State]) -> int:
         """The memories of a user in one of these states."""
@@ -432,9 +450,9 @@ class MemVault:
 
     def in_use(self, blobs: Iterable[str]) -> set[str]:
         """Those of the blobs, by sha256, that belong to a cube in use."""
-        sql = f"""SELECT json_extract(v.json, '$.payload.sha256') AS sha256 FROM versions v
-                  JOIN heads h ON h.id = v.id AND h.version = v.version
-                  WHERE sha256 {IN} AND {_STATE} = ?"""
+        sha256 = "json_extract(v.json, '$.payload.sha256')"
+        sql = f"""SELECT {sha256} FROM versions v JOIN heads h ON h.id = v.id AND h.version = v.version
+                  WHERE {sha256} {IN} AND {_STATE} = ?"""
         values = json.dumps(list(blobs)), self._at(), State.ACTIVATED
         return {sha256 for (sha256,) in self._db.rows(sql, *values)}
 
@@ -457,13 +475,14 @@ class MemVault:
 
         kinds: of which they are, if `within`; else of which they are not. user_id: of one user; None: of all.
         """
+        of_kind = f"json_extract(v.json, '$.header.kind') {'' if within else 'NOT'} {IN}"
         sql = f"""SELECT h.id FROM heads h JOIN versions v ON v.id = h.id AND v.version = h.version
                   LEFT JOIN usage u ON u.id = h.id
                   WHERE h.state {IN} AND h.since <= ? AND ifnull(u.last, '') <= ? AND h.form = ?
-                  AND h.user_id = ifnull(?, h.user_id) AND (json_extract(v.json, '$.header.kind') {IN}) = ?
+                  AND h.user_id = ifnull(?, h.user_id) AND {of_kind}
                   ORDER BY h.since"""
         since = kept(before)
-        values = json.dumps(list(states)), since, since, Form.PLAINTEXT, user_id, json.dumps(list(kinds)), within
+        values = json.dumps(list(states)), since, since, Form.PLAINTEXT, user_id, json.dumps(list(kinds))
         return [id for (id,) in self._db.rows(sql, *values)]
 
     def of_class(self, name: str, before: datetime, user_id: str | None = None) -> list[str]:
@@ -509,7 +528,7 @@ class MemVault:
         with self._db.transaction(lasting=False):
             self._db.write(
                 f"""INSERT INTO usage SELECT id, 1, ? FROM heads WHERE id {IN}
-                    ON CONFLICT (id) DO UPDATE SET recalls = recalls + 1, last = excluded.last""",
+                    ON CONFLICT (id) DO UPDATE SET recalls = usage.recalls + 1, last = excluded.last""",
                 *(kept(when), names),
             )
             self._db.write(
@@ -580,18 +599,18 @@ class MemVault:
     def superseded(self, user_id: str, known_at: datetime) -> dict[str, datetime]:
         """The memories of a user that were known to be replaced at a time, each with when it ceased to be true."""
         sql = """SELECT s.id, s.since FROM superseded s JOIN heads h ON h.id = s.id
-                 WHERE h.user_id = ? AND s.at <= ? AND ifnull(s.undone > ?, 1) ORDER BY s.n"""
+                 WHERE h.user_id = ? AND s.at <= ? AND (s.undone IS NULL OR s.undone > ?) ORDER BY s.n"""
         at = kept(known_at)
         return {id: moment(since) for id, since in self._db.rows(sql, user_id, at, at)}
 
     def known(self, user_id: str, at: datetime) -> list[MemCube]:
         """The texts of a user as they were at a time, in canonical order: in the version and the state of then."""
-        sql = """SELECT v.json, (SELECT t.state FROM transitions t WHERE t.id = h.id AND t.at <= ?1
+        sql = """SELECT v.json, (SELECT t.state FROM transitions t WHERE t.id = h.id AND t.at <= ?
                                  ORDER BY t.n DESC LIMIT 1) AS state
                  FROM heads h JOIN versions v ON v.id = h.id AND v.version =
-                      (SELECT max(w.version) FROM versions w WHERE w.id = h.id AND w.at <= ?1)
-                 WHERE h.user_id = ?2 AND h.form = 'plaintext' AND h.words != ''"""
-        rows = self._db.rows(sql, kept(at), user_id)
+                      (SELECT max(w.version) FROM versions w WHERE w.id = h.id AND w.at <= ?)
+                 WHERE h.user_id = ? AND h.form = 'plaintext' AND h.words != ''"""
+        rows = self._db.rows(sql, kept(at), kept(at), user_id)
         cubes = (_parsed(content).model_copy(update={"state": State(state)}) for content, state in rows)
         return sorted(cubes, key=lambda cube: cube.order)
 
@@ -752,9 +771,10 @@ class MemVault:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
         files of an index."""
         debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
-        if not debt:
-            return
         try:
+            self._drop_copies()
+            if not debt:
+                return
             with self._db.writing():
                 with self._db.transaction():  # no put can come between the question who refers to it and the removal
                     for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
@@ -772,6 +792,17 @@ class MemVault:
                         self._db.write_many("DELETE FROM erasures WHERE n = ?", [(n,) for n, _ in debt])
         except (VaultError, OSError) as error:  # as another process is writing: a later commit pays the debt
             log.warning("what was deleted has left traces on disk (%s); the next write tries again", error)
+
+    def _drop_copies(self) -> None:
+        """Of what was deleted on another machine: copies in the folder go with the next write here, or opening."""
+        if self._shelf is None:
+            return
+        [(deleted,)] = self._db.rows("SELECT deleted FROM clock")
+        if deleted != self._deleted:
+            with self._db.writing():
+                self._blobs.drop_copies()
+                self._index.sweep()
+            self._deleted = deleted
 
     # vectors
 
@@ -916,7 +947,8 @@ class MemVault:
     def keep_card(self, host: str, card: dict[str, Any]) -> None:
         """Keep what was measured on the host with this digest, in place of what was."""
         with self.transaction():
-            self._db.write("INSERT OR REPLACE INTO cards VALUES (?, ?, ?)", host, json.dumps(card), self._db.stamp())
+            self._db.write("DELETE FROM cards WHERE host = ?", host)
+            self._db.write("INSERT INTO cards VALUES (?, ?, ?)", host, json.dumps(card), self._db.stamp())
 
     def card(self, host: str) -> dict[str, Any] | None:
         """What was measured on the host with this digest; None if nothing was."""
@@ -1031,12 +1063,13 @@ class MemVault:
 
         Removes nothing while another process has the vault open or a payload is being staged.
         """
-        with self._lock.alone() as alone, self._db.writing():
+        with self._lock.alone() as here, self._db.alone() as there, self._db.writing():
+            alone = here and there
             return [*self._blobs.sweep(), *self._index.sweep(alone)] if alone else []
 
     def check(self) -> list[str]:
         """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""
-        return vault_check.problems(self.path, key=self.data_key)
+        return vault_check.problems(self.path, key=self.data_key, url=self._url)
 
 
 def absent(id: str) -> NotFound:

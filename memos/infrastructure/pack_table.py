@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from memos.errors import NotFound
-from memos.infrastructure.database import IN, Database, moment
+from memos.infrastructure.database import IN, moment
 from memos.infrastructure.mip import Entry, Origin
+from memos.infrastructure.store import Store
 
 _ARRIVAL = "SELECT original, id, here, there, digest, own, origin FROM arrivals WHERE source = ? AND user_id = ?"
 
@@ -48,7 +49,7 @@ class Installed(NamedTuple):
 class PackTable:
     """source: the pack, or the key of a dump."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def arrivals(self, source: str, user_id: str) -> list[Arrival]:

@@ -7,7 +7,8 @@ import json
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from memos.infrastructure.database import IN, Database
+from memos.infrastructure.database import IN
+from memos.infrastructure.store import Store
 
 
 class Suspect(NamedTuple):
@@ -19,7 +20,7 @@ class Suspect(NamedTuple):
 
 
 class QuarantineTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def put(self, id: str, why: str) -> None:

@@ -23,6 +23,7 @@ from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.sqlite_file import literal
 from memos.infrastructure.vault_files import SUFFIX, Files, files_of, remove
 from memos.infrastructure.vault_key import DataKey
+from memos.infrastructure.vault_server import require_files
 
 _PART, NEXT = "next.part", "next"
 _FILES, _FOLDERS = ("vault.db", "vectors.db"), ("blobs", "index")
@@ -100,6 +101,7 @@ def _summed(folder: Path, alone: bool) -> Iterator[None]:
 @contextmanager
 def _alone(folder: Path, must: bool = True) -> Iterator[bool]:
     """True if nobody else opens the vault meanwhile. Raises VaultError if somebody has it open, and must not."""
+    require_files(folder, "encrypt the rows", "encrypt the disk of its server")
     if not (folder / "vault.db").exists() and not (folder / NEXT).exists():
         raise VaultError(f"there is no vault in {folder}; name its folder with --vault")
     lock = FolderLock(folder)

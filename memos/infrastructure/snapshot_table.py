@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, State
 from memos.errors import InputError, NotFound
-from memos.infrastructure.database import Database, moment
+from memos.infrastructure.database import moment
+from memos.infrastructure.store import Store
 
 LONGEST = 200  # characters of a name
 
@@ -26,7 +27,7 @@ class Snapshot(NamedTuple):
 
 
 class SnapshotTable:
-    def __init__(self, db: Database, as_written: Callable[[str], str]) -> None:
+    def __init__(self, db: Store, as_written: Callable[[str], str]) -> None:
         """as_written: a name as it may be kept, under which it is found too."""
         self._db, self._as_written = db, as_written
 

@@ -15,22 +15,25 @@ import fcntl
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure import audit_log, file_sums, index_store, recrypt, vault_key, wal_file
-from memos.infrastructure.blob_store import Blobs
-from memos.infrastructure.database import IN, Rows, schema
+from memos.infrastructure import audit_log, file_sums, index_store, recrypt, vault_key, vault_server, wal_file
+from memos.infrastructure.blob_store import Blobs, Shelf
+from memos.infrastructure.database import IN
 from memos.infrastructure.rows import HEAD, checksum, facts, head, sources
-from memos.infrastructure.vault_files import kept_of
+from memos.infrastructure.server_shelf import ServerShelf
+from memos.infrastructure.store import Rows
+from memos.infrastructure.vault_files import Kept, PlainFiles, kept_of
 from memos.infrastructure.vault_key import DataKey
 from memos.infrastructure.vault_reader import CannotRead, VaultReader
 
@@ -76,16 +79,20 @@ class Findings:
         return [*self.log, *files, *self.rows, *self.vectors, *self.payloads.values(), *self.index, *self.audit]
 
 
-def problems(folder: Path, show: Show = lambda *_: None, key: DataKey | None = None) -> list[str]:
-    """What is wrong with the vault in a folder, in words. key: of an encrypted one. Raises VaultError where there is
-    none, or a newer one."""
-    return examine(folder, show, key).problems
+def problems(
+    folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None
+) -> list[str]:
+    """What is wrong with the vault in a folder, in words. key: of an encrypted one. url: of one on a server, where it
+    is not as it was. Raises VaultError where there is none, or a newer one."""
+    return examine(folder, show, key, url).problems
 
 
-def examine(folder: Path, show: Show = lambda *_: None, key: DataKey | None = None) -> Findings:
+def examine(folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None) -> Findings:
     """Raises VaultError where there is no vault, or one of another schema; KeyUnusable."""
-    if not (folder / "vault.db").is_file():
+    if not vault_server.is_vault(folder):
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault, or a backup")
+    if server := vault_server.url_of(folder, url):
+        return _of_server(folder, server, show)
     if (folder / recrypt.NEXT).exists():
         raise VaultError(f"the key of {folder} was being changed, and that was cut off; open it once to finish it")
     alone = not in_use(folder)
@@ -141,37 +148,75 @@ def of_content(folder: Path, alone: bool, show: Show = lambda *_: None, key: Dat
     """What is wrong with what the files say. alone: nobody has the vault open. Raises VaultError for another schema."""
     try:
         with VaultReader(folder, alone, key) as reader:
-            return _Content(folder, reader, alone, show, key).findings()
+            again = partial(VaultReader, folder, alone=False, key=key)
+            return _Content(folder, reader, alone, show, kept_of(folder, key), again).findings()
     except CannotRead as error:
         return Findings(rows=(str(error),))
     except (TypeError, ValueError, LookupError) as error:  # a bit can turn a text into bytes, or a name into another
         return Findings(rows=(f"vault.db: a row holds what was never written ({error}); see `memos vault repair`",))
 
 
+def _of_server(folder: Path, url: str, show: Show) -> Findings:
+    """What is wrong with the rows and payloads on a server, whose files are its own."""
+    database = vault_server.opened(folder, url)
+    try:
+        with database.snapshot() as reader:
+            shelf = ServerShelf(database)
+            return _Content(folder, reader, True, show, PlainFiles(folder), database.snapshot, shelf).findings()
+    except (TypeError, ValueError, LookupError) as error:
+        return Findings(rows=(f"{database.name}: a row holds what was never written ({error}); bring back a dump",))
+    finally:
+        database.close()
+
+
+class Snapshot(Rows, Protocol):
+    """The rows of a vault as they are at one moment."""
+
+    side_problem: str  # why vectors cannot be read, or ""
+    padding: str  # the columns of `readings` that nothing stands in, each after ", "
+
+    way_out: str  # of damage to the structure
+
+    def each(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows, some at a time."""
+
+    def damage(self, of: str) -> list[str]:
+        """What is wrong with the structure of "main" or "side", in words."""
+
+    def structure(self) -> Iterator[str]:
+        """How tables, and what their rows refer to, differ from what memos makes."""
+
+
 class _Content:
-    def __init__(self, folder: Path, reader: VaultReader, alone: bool, show: Show, key: DataKey | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        reader: Snapshot,
+        alone: bool,
+        show: Show,
+        kept: Kept,
+        again: Callable[[], AbstractContextManager[Snapshot]],
+        shelf: Shelf | None = None,
+    ) -> None:
+        """again: a snapshot of a later moment."""
         self._folder, self._db, self._alone, self._show = folder, reader, alone, show
-        self._key, self._kept = key, kept_of(folder, key)
+        self._kept, self._again, self._shelf = kept, again, shelf
         self._unused: tuple[str, ...] = ()
 
     def findings(self) -> Findings:
         if broken := self._db.damage("main"):  # what follows would stumble over it
-            return Findings(rows=(*broken, "vault.db: see `memos vault repair`, or bring back a backup"))
+            return Findings(rows=(*broken, self._db.way_out))
         side = [self._db.side_problem] if self._db.side_problem else self._db.damage("side")
         rows, vectors = tuple(self._rows()), tuple(side or self._vectors())
         payloads, unused, index = self._payloads(self._db), self._unused, self._index(self._db)
         if (payloads or index) and not self._alone:  # what was removed since the rows were read is no loss
-            with VaultReader(self._folder, alone=False, key=self._key) as now:
+            with self._again() as now:
                 payloads, index = self._payloads(now), self._index(now)
         audit = tuple(audit_log.broken(self._db))
         return Findings((), {}, rows, vectors, payloads, tuple(index), audit, unused)
 
     def _rows(self) -> Iterator[str]:
-        for table, _, parent, _ in self._db.rows("PRAGMA main.foreign_key_check"):
-            yield f"vault.db: a row of {table} refers to no {parent}"
-        there = set(self._db.rows("SELECT name, sql FROM main.sqlite_master WHERE sql IS NOT NULL"))
-        for name, _ in sorted(there ^ schema()):
-            yield f"vault.db: {name} is not as this memos makes it"
+        yield from self._db.structure()
         yield from self._versions()
         yield from self._heads()
         yield from self._times()
@@ -236,9 +281,9 @@ class _Content:
         )
 
     def _vectors(self) -> Iterator[str]:
-        sql = "SELECT id, digest, head, vector, tokens, rest FROM vectors JOIN readings USING (n)"
-        for id, digest, start, vector, tokens, rest in self._db.each(sql):
-            if digest != checksum(vector, tokens) or any(start) or any(rest):
+        sql = f"SELECT id, digest, vector, tokens{self._db.padding} FROM vectors JOIN readings USING (n)"
+        for id, digest, vector, tokens, *padding in self._db.each(sql):
+            if digest != checksum(vector, tokens) or any(map(any, padding)):
                 yield f"vectors.db: the vectors of cube {id} are not what was written"
 
     def _times(self) -> Iterator[str]:
@@ -252,7 +297,7 @@ class _Content:
             yield "vault.db: its clock is behind what has changed"
 
     def _index(self, db: Rows) -> list[str]:
-        return index_store.problems(self._folder, self._kept, db)
+        return index_store.problems(self._folder, self._kept, db, self._shelf)
 
     def _payloads(self, db: Rows) -> dict[str, str]:
         """What is wrong with each payload that is named, or there."""
@@ -261,14 +306,15 @@ class _Content:
             sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
             return [id for (id,) in db.rows(sql, sha256)]
 
-        blobs, found = Blobs(self._folder, self._kept, referrers), dict[str, str]()
-        named = "SELECT DISTINCT json_extract(json, '$.payload.sha256') AS b FROM versions WHERE b IS NOT NULL"
+        blobs, found = Blobs(self._folder, self._kept, referrers, self._shelf), dict[str, str]()
+        sha256 = "json_extract(json, '$.payload.sha256')"
+        named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
         wanted = {sha256 for (sha256,) in db.rows(named)}
         every = sorted(wanted | set(blobs.all()))
         for i, sha256 in enumerate(every):
             self._show("payloads", i, len(every))
             problem = blobs.problem(sha256)
-            if problem and (sha256 in wanted or blobs.find(sha256)):
+            if problem and (sha256 in wanted or blobs.here(sha256)):
                 found[sha256] = problem
         self._show("payloads", len(every), len(every))
         self._unused = tuple(sha256 for sha256 in every if sha256 not in wanted)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from memos.errors import KeyUnusable, VaultError
 from memos.infrastructure import wal_file
-from memos.infrastructure.database import READINGS, SCHEMA_VERSION, WAIT_S, require_schema
+from memos.infrastructure.database import READINGS, SCHEMA_VERSION, WAIT_S, require_schema, schema
 from memos.infrastructure.sqlite_file import attach, connect, damaged, module, why
 from memos.infrastructure.vault_key import DataKey, is_encrypted
 
@@ -28,6 +28,9 @@ class CannotRead(VaultError):
 
 class VaultReader:
     """One transaction that reads; not thread safe. `side_problem`: why vectors.db cannot be read, or ""."""
+
+    padding = ", head, rest"  # columns of `readings` that nothing stands in
+    way_out = "vault.db: see `memos vault repair`, or bring back a backup"
 
     def __init__(self, folder: Path, alone: bool, key: DataKey | None) -> None:
         """alone: nobody is known to have the vault open; one who opens it meanwhile may spoil what is read here.
@@ -102,12 +105,20 @@ class VaultReader:
         except self._damaged as error:
             raise CannotRead(f"{self.file} cannot be read ({why(error)}); see `memos vault repair`") from error
 
-    def damage(self, schema: str) -> list[str]:
+    def structure(self) -> Iterator[str]:
+        """How tables, and what their rows refer to, differ from what memos makes. Raises VaultError."""
+        for table, _, parent, _ in self.rows("PRAGMA main.foreign_key_check"):
+            yield f"vault.db: a row of {table} refers to no {parent}"
+        there = set(self.rows("SELECT name, sql FROM main.sqlite_master WHERE sql IS NOT NULL"))
+        for name, _ in sorted(there ^ schema()):
+            yield f"vault.db: {name} is not as this memos makes it"
+
+    def damage(self, of: str) -> list[str]:
         """What is wrong with the structure of the file of "main" or "side", in words."""
-        name = self.file.name if schema == "main" else "vectors.db"
+        name = self.file.name if of == "main" else "vectors.db"
         try:
             checks = ["integrity_check"] if self._key is None else ["cipher_integrity_check", "integrity_check"]
-            found = [line for check in checks for (line,) in self.each(f"PRAGMA {schema}.{check}") if line != "ok"]
+            found = [line for check in checks for (line,) in self.each(f"PRAGMA {of}.{check}") if line != "ok"]
         except CannotRead as error:  # where the check itself cannot go on
             return [str(error)]
         return [f"{name}: {line}" for line in found]

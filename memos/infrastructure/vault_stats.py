@@ -9,17 +9,18 @@ from typing import Any
 
 from memos.config import QuotaConfig
 from memos.errors import QuotaExceeded
-from memos.infrastructure.database import SCHEMA_VERSION, Rows
+from memos.infrastructure.database import SCHEMA_VERSION
+from memos.infrastructure.store import Store
 
-_FILES = ("vault.db", "vectors.db")
-_JOURNALS = tuple(f"{name}-wal" for name in _FILES)
 _FOLDERS = ("blobs", "index", "work", "tmp", "damaged")
-_BLOBS = """SELECT ifnull(sum(bytes), 0) FROM (SELECT DISTINCT json_extract(json, '$.payload.sha256') AS b,
-            json_extract(json, '$.payload.bytes') AS bytes FROM versions WHERE b IS NOT NULL)"""
+_BLOBS = """SELECT CAST(ifnull(sum(bytes), 0) AS BIGINT) FROM (
+            SELECT DISTINCT json_extract(json, '$.payload.sha256') AS sha256,
+            CAST(json_extract(json, '$.payload.bytes') AS BIGINT) AS bytes
+            FROM versions WHERE json_extract(json, '$.payload.sha256') IS NOT NULL) AS blobs"""
 
 
 class VaultStats:
-    def __init__(self, folder: Path, db: Rows, quota: QuotaConfig) -> None:
+    def __init__(self, folder: Path, db: Store, quota: QuotaConfig) -> None:
         self._folder, self._db, self._quota = folder, db, quota
 
     def all(self) -> dict[str, Any]:
@@ -30,7 +31,7 @@ class VaultStats:
         [(versions,)] = self._db.rows("SELECT count(*) FROM versions")
         users = dict(self._db.rows("SELECT user_id, count(*) FROM heads GROUP BY user_id ORDER BY user_id"))
         jobs = dict(self._db.rows("SELECT state, count(*) FROM jobs GROUP BY state ORDER BY state"))
-        places = {name: _size(self._folder / name) for name in (*_FILES, *_FOLDERS)}
+        places = self._db.sizes() | {name: _size(self._folder / name) for name in _FOLDERS}
         used = {
             "bytes": self.bytes(),
             "blob_bytes": self._blob_bytes(),
@@ -44,13 +45,14 @@ class VaultStats:
             "users": users,
             "jobs": jobs,
             "bytes": places,
-            "journals": {name: _size(self._folder / name) for name in _JOURNALS},
+            "journals": self._db.journals(),
             "quotas": {name: {"used": n, "limit": getattr(self._quota, name)} for name, n in used.items()},
         }
 
     def bytes(self) -> int:
         """Of all that is kept; not of what is under way or was set aside."""
-        return sum(_size(self._folder / name) for name in (*_FILES, *_JOURNALS, "index")) + self._blob_bytes()
+        rows = sum((*self._db.sizes().values(), *self._db.journals().values()))
+        return rows + _size(self._folder / "index") + self._blob_bytes()
 
     def require_room(self, size: int, blob: int, users: Sequence[str] = ()) -> None:
         """For so many bytes, or so many of a payload, and for one more cube of each of the users named, who may be

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.database import IN, Database
+from memos.infrastructure.database import IN
 from memos.infrastructure.rows import checksum
+from memos.infrastructure.store import Store
 
 Vectors = npt.NDArray[np.float32]
 Coarse = npt.NDArray[np.int8]
@@ -36,7 +37,7 @@ class VectorRow:
 
 
 class VectorTable:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Store) -> None:
         self._db = db
 
     def put(self, embedder: str, rows: Iterable[VectorRow]) -> None:
@@ -67,8 +68,8 @@ class VectorTable:
                 if kept:
                     self._db.write(
                         f"""INSERT OR REPLACE INTO readings {self._db.reading}
-                            SELECT n, ? AS vector, ? AS tokens FROM vectors WHERE id = ? AND embedder = ?)""",
-                        *(*content, row.id, embedder),
+                            SELECT n, ? AS vector, ? AS tokens FROM vectors WHERE id = ? AND embedder = ?) AS r""",
+                        *(self._db.floats(row.vector), content[1], row.id, embedder),
                     )
 
     def of(self, embedder: str, ids: Iterable[str]) -> dict[str, tuple[int, str, Vectors]]:
@@ -86,7 +87,7 @@ class VectorTable:
     def forget_around(self, ids: Iterable[str]) -> None:
         """Within a transaction: remove the vectors that were made of these, too."""
         for id in ids:
-            self._db.write("DELETE FROM vectors WHERE around != '' AND instr(around, ?)", f"{id}:")
+            self._db.write("DELETE FROM vectors WHERE around != '' AND instr(around, ?) > 0", f"{id}:")
 
     def forget_strays(self) -> None:
         """Within a transaction: remove what a crash between the two files left in the one of vectors."""

@@ -1,7 +1,7 @@
 """Whose turn it is to write. Knows threads and processes; must not know what is written.
 
-Two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that one who has just written queues
-behind those who wait. The system gives up the locks of a process that dies.
+Between processes of one machine, two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that
+one who has just written queues behind those who wait. The system gives up the locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from memos.errors import VaultError
@@ -22,9 +22,9 @@ from memos.errors import VaultError
 class WriterLock:
     """One writer at a time, of all threads and processes, nearly in the order of asking; it may ask again within."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._next, self._turn = (file.with_name(f"{file.name}-{name}") for name in ("next", "turn"))
+    def __init__(self, name: str, others: Callable[[float], AbstractContextManager[None]]) -> None:
+        """name: of what is written. others: keeps other processes out, which it waits for so many seconds."""
+        self._name, self._others = name, others
         self._mutex = threading.Lock()
         self._queue: deque[threading.Lock] = deque()  # of threads; the first is let in by the one before it
         self._taken = False
@@ -42,14 +42,12 @@ class WriterLock:
             yield
             return
         until = time.monotonic() + wait_s
-        with self.among_threads(wait_s):
-            lock = self._lock(max(0.0, until - time.monotonic()))
+        with self.among_threads(wait_s), self._others(max(0.0, until - time.monotonic())):
             try:
                 self._owner = threading.get_ident()
                 yield
             finally:
                 self._owner = 0
-                _unlock(lock)
 
     @contextmanager
     def among_threads(self, wait_s: float) -> Iterator[None]:
@@ -78,7 +76,7 @@ class WriterLock:
             raise
         if not came:
             self._give_up(turn)
-            raise self._too_long("another thread of this process")
+            raise too_long(self._name, "another thread of this process")
 
     def _give_up(self, turn: threading.Lock) -> None:
         with self._mutex:
@@ -94,6 +92,28 @@ class WriterLock:
             else:
                 self._taken = False
 
+
+def lock_of(file: Path) -> WriterLock:
+    """Of a file of this machine."""
+    return WriterLock(str(file), FileTurn(file).held)
+
+
+class FileTurn:
+    """The turn of a process among those of this machine."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._next, self._turn = (file.with_name(f"{file.name}-{name}") for name in ("next", "turn"))
+
+    @contextmanager
+    def held(self, wait_s: float) -> Iterator[None]:
+        """Raises VaultError after so many seconds of waiting."""
+        lock = self._lock(wait_s)
+        try:
+            yield
+        finally:
+            _unlock(lock)
+
     def _lock(self, wait_s: float) -> int:
         later: futures.Future[int] = futures.Future()
         try:
@@ -104,7 +124,7 @@ class WriterLock:
                 return later.result(wait_s)
         except futures.TimeoutError:
             later.add_done_callback(_unlock_late)
-            raise self._too_long("another process") from None
+            raise too_long(str(self._file), "another process") from None
         except OSError as error:
             raise VaultError(
                 f"{self._turn} cannot be locked ({error.strerror}); nothing was written, make sure that the folder "
@@ -114,11 +134,13 @@ class WriterLock:
             later.add_done_callback(_unlock_late)
             raise
 
-    def _too_long(self, who: str) -> VaultError:
-        return VaultError(
-            f"{self._file} is locked: {who} has been writing for too long; nothing of this change is kept, end or "
-            "resume it (`fuser` or `lsof` names it), and try again"
-        )
+
+def too_long(name: str, who: str, finder: str = "`fuser` or `lsof`") -> VaultError:
+    """finder: what names who it is."""
+    return VaultError(
+        f"{name} is locked: {who} has been writing for too long; nothing of this change is kept, end or resume it "
+        f"({finder} names it), and try again"
+    )
 
 
 def _lock(next_up: Path, turn: Path, how: int = 0) -> int:

@@ -64,18 +64,25 @@ def opened(
 
     Raises EmptyMemory.
     """
-    if not (vault / "vault.db").is_file() and not (paths and all(Path(p).exists() for p in paths)):
+    from memos.care import is_vault
+
+    settings = settings_of(config, set_)
+    if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
         raise EmptyMemory(
             f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
         )
-    return made(vault, config, set_)
+    return _kernel(settings, vault)
 
 
 def made(vault: Path | None, config: Path | None = None, set_: list[str] | None = None) -> MemOS:
     """A kernel over a vault that may be a new one."""
+    return _kernel(settings_of(config, set_), vault)
+
+
+def _kernel(settings: Settings, vault: Path | None) -> MemOS:
     from memos.kernel import MemOS
 
-    return MemOS(settings_of(config, set_), vault=vault)
+    return MemOS(settings, vault=vault)
 
 
 def settings_of(config: Path | None, set_: list[str] | None) -> Settings:

@@ -33,7 +33,7 @@ def check(
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
-        found = check(folder, show, settings.key)
+        found = check(folder, show, settings.key, settings.server)
     if as_json:
         print(json.dumps({"path": str(folder), "problems": found}, indent=2))
     else:
@@ -111,7 +111,7 @@ def stats(path: Folder = None, config: Config = None, set_: Set = None, as_json:
     from memos.care import stats
 
     folder, settings = _place(path, config, set_)
-    told = stats(folder, settings.quota, settings.key, settings.scratch)
+    told = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
@@ -125,7 +125,7 @@ def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Non
     from memos.care import compact
 
     folder, settings = _place(path, config, set_)
-    before, after = compact(folder, settings.key, settings.scratch)
+    before, after = compact(folder, settings.key, settings.scratch, settings.server)
     print(f"{folder}: {before} bytes before, {after} after")
 
 

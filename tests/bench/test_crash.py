@@ -13,6 +13,8 @@ from memos.bench.vault import drawn
 from memos.cube import MemCube, Namespace
 from memos.infrastructure.mem_vault import MemVault
 
+pytestmark = pytest.mark.sqlite
+
 
 def shown(*_: object) -> None: ...
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from memos.bench.encryption import encryption_rows
+
+pytestmark = pytest.mark.sqlite
 
 
 def test_every_kind_of_work_is_measured_in_both_vaults(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from memos.bench import vault as bench
 from memos.infrastructure.mem_vault import MemVault
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.mark.parametrize("put", [bench._put, bench._put_in_turn])
 @pytest.mark.parametrize("batch", [1, 4])

@@ -10,6 +10,8 @@ from memos.bench.vault_backup import backup_rows, fill
 from memos.infrastructure import vault_check
 from memos.infrastructure.mem_vault import MemVault
 
+pytestmark = pytest.mark.sqlite
+
 
 def test_rows_hold_each_rate_against_the_raw_copy(tmp_path: Path) -> None:
     rows = {row["op"]: row for row in backup_rows(40, 2, 50_000, repeats=1, folder=tmp_path)}

@@ -142,6 +142,7 @@ def test_a_long_row_of_the_same_is_read_in_time(row: str) -> None:
         attempt(TARGETS[name], text.encode())  # within 20 s
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "change",
     [

@@ -38,20 +38,17 @@ def vault(tmp_path: Path) -> Iterator[MemVault]:
 
 def tamper(vault: MemVault, *statements: str, values: tuple[object, ...] = ()) -> Verdict:
     """What is told of the log after the statements; they are undone."""
-    with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as intruder:
-        intruder.execute("VACUUM INTO ?", (str(vault.path / "copy.db"),))
-    with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as intruder:
+    db, tables = vault._db, ("audit", "checkpoints", "forgettings", "sqlite_sequence")
+    was = {table: db.rows(f"SELECT * FROM {table}") for table in tables}
+    with db.transaction():
         for statement in statements:
-            intruder.execute(statement, values)
+            db.write(statement, *values)
     verdict = vault.audit_log.verify()
-    with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as db:
-        db.execute("ATTACH ? AS kept", (str(vault.path / "copy.db"),))
-        for table in ("audit", "checkpoints", "forgettings"):
-            db.execute(f"DELETE FROM {table}")
-            db.execute(f"INSERT INTO {table} SELECT * FROM kept.{table}")
-        db.execute("UPDATE sqlite_sequence SET seq = (SELECT max(n) FROM audit) WHERE name = 'audit'")
-        db.execute("DETACH kept")
-    (vault.path / "copy.db").unlink()
+    with db.transaction():
+        for table, rows in was.items():
+            db.write(f"DELETE FROM {table}")
+            for row in rows:
+                db.write(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", *row)
     return verdict
 
 
@@ -65,6 +62,7 @@ def test_a_log_is_signed_every_so_many_rows_and_on_closing(tmp_path: Path, vault
     assert (tmp_path / "outside" / "audit.pem").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_change_of_any_field_of_any_row_is_found(vault: MemVault, field: str) -> None:
     missed = []
@@ -126,20 +124,18 @@ def test_rows_that_were_removed_put_in_or_moved_are_found(vault: MemVault, state
 
 def rewrite(vault: MemVault, signer: Signer | None) -> None:
     """Row 5 says that it was allowed, and the chain and the checkpoints are made anew to fit."""
-    with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as intruder:
-        prev = ""
+    db, prev = vault._db, ""
+    with db.transaction():
         for row in vault.audit_rows():
             row = row._replace(prev=prev, why="all is well" if row.n == 5 else row.why)
             prev = row.expected_hash()
-            intruder.execute(
-                "UPDATE audit SET why = ?, prev = ?, hash = ? WHERE n = ?", (row.why, row.prev, prev, row.n)
-            )
+            db.write("UPDATE audit SET why = ?, prev = ?, hash = ? WHERE n = ?", row.why, row.prev, prev, row.n)
         before = ""
-        for n, at in intruder.execute("SELECT n, at FROM checkpoints ORDER BY n").fetchall() if signer else ():
-            [(hash,)] = intruder.execute("SELECT hash FROM audit WHERE n = ?", (n,)).fetchall()
+        for n, at in db.rows("SELECT n, at FROM checkpoints ORDER BY n") if signer else ():
+            [(hash,)] = db.rows("SELECT hash FROM audit WHERE n = ?", n)
             signature = signer.sign("audit checkpoint", statement([n, hash, at, signer.public, before]))
             new = (hash, signer.public, before, signature, n)
-            intruder.execute("UPDATE checkpoints SET hash = ?, key = ?, prev = ?, signature = ? WHERE n = ?", new)
+            db.write("UPDATE checkpoints SET hash = ?, key = ?, prev = ?, signature = ? WHERE n = ?", *new)
             before = signature
 
 
@@ -175,6 +171,7 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
         assert own.audit_log.verify() == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
 
 
+@pytest.mark.sqlite
 def test_a_log_of_an_older_vault_is_signed_when_it_is_opened(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         vault.audit("ann", "read", "a", True, "get")

@@ -29,6 +29,8 @@ from memos.infrastructure.sqlite_file import connect
 from memos.infrastructure.traces import search
 from memos.infrastructure.vault_key import DataKey
 
+pytestmark = pytest.mark.sqlite
+
 ROOT = Path(__file__).parents[2]
 _NOBODY = 65534
 

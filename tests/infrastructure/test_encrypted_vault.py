@@ -40,6 +40,8 @@ from tests.infrastructure import test_index_store, test_mem_vault
 from tests.infrastructure.test_database import of_the_first_schema
 from tests.infrastructure.test_mem_vault import derived_from, note, stored
 
+pytestmark = pytest.mark.sqlite
+
 ROOT = Path(__file__).parents[2]
 # what these compare lies on disk as it is written
 LOOKING = {

@@ -107,7 +107,10 @@ def flip(at: int) -> Callable[[Path], None]:
     return spoil
 
 
-@pytest.mark.parametrize("spoil", [cut, lengthen, empty, Path.unlink, *map(flip, (0, 6, 20, 60, -1, -30))])
+@pytest.mark.parametrize(
+    "spoil",
+    [cut, lengthen, empty, pytest.param(Path.unlink, marks=pytest.mark.sqlite), *map(flip, (0, 6, 20, 60, -1, -30))],
+)
 def test_a_file_that_is_not_what_was_written_is_named_and_forgotten(
     vault: MemVault, spoil: Callable[[Path], None]
 ) -> None:
@@ -199,6 +202,7 @@ def test_a_kill_leaves_the_old_one_or_the_new_one(tmp_path: Path, at: str, kept:
         assert len(files(vault)) == 1 and (old in files(vault)) != kept
 
 
+@pytest.mark.sqlite
 def test_a_file_beside_a_copy_that_was_brought_back_is_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

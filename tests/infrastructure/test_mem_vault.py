@@ -317,6 +317,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 # deletion
 
 
+@pytest.mark.sqlite
 def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
     secret, other = note("the code is 7341-LIMPET"), note()
     for cube in (secret, next_version(secret, "the code is 8812-LIMPET"), other):
@@ -334,6 +335,7 @@ def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
     assert vault.cubes() == [other]
 
 
+@pytest.mark.sqlite
 def test_deleted_texts_leave_nothing_behind_as_pages_are_balanced(vault: MemVault) -> None:
     """With secure_delete but no VACUUM this seed leaves a text in a gap of a page, as about one seed in eight does."""
     rng = random.Random(7)
@@ -472,6 +474,7 @@ def test_a_payload_is_stored_once_under_its_digest(vault: MemVault, content: byt
     assert list((vault.path / "tmp").iterdir()) == []
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("content", CONTENTS)
 def test_a_flipped_bit_is_found_and_storing_again_repairs_it(
     vault: MemVault, content: bytes | dict[str, bytes]
@@ -584,6 +587,7 @@ def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVa
     assert vault.verify_audit() == []
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("tampering", "found"),
     [
@@ -635,6 +639,7 @@ def newer_schema(path: Path) -> None:
     db.close()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -666,6 +671,7 @@ def test_a_write_that_finds_the_vault_locked_says_so(vault: MemVault, monkeypatc
         other.put(note())
 
 
+@pytest.mark.sqlite
 def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         for _ in range(40):
@@ -708,6 +714,7 @@ def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> Non
     assert vault.check() == []
 
 
+@pytest.mark.sqlite
 def test_vectors_that_lie_with_the_texts_move_to_their_file(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         vault.put(cube := note())
@@ -733,6 +740,7 @@ def test_vectors_that_lie_with_the_texts_move_to_their_file(tmp_path: Path) -> N
         assert made[0] not in bytes_on_disk(vault)
 
 
+@pytest.mark.sqlite
 def test_deleted_vectors_leave_nothing_behind_as_pages_are_balanced(vault: MemVault) -> None:
     """They are not vacuumed. Where rows lay in pages with others, as before, this seed would leave some behind."""
     rng = random.Random(3)
@@ -758,6 +766,7 @@ def test_deleted_vectors_leave_nothing_behind_as_pages_are_balanced(vault: MemVa
         assert not [n for cube in cubes[end:] if f"<{(n := texts[cube.id]):06d}>".encode() not in left]
 
 
+@pytest.mark.sqlite
 def test_the_file_of_vectors_may_be_lost(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         vault.put(cube := note())
@@ -772,6 +781,7 @@ def test_the_file_of_vectors_may_be_lost(tmp_path: Path) -> None:
         MemVault(tmp_path)
 
 
+@pytest.mark.sqlite
 def test_vectors_that_a_crash_left_alone_go_with_the_next_deletion(vault: MemVault) -> None:
     vault.put(cube := note())
     with sqlite3.connect(vault.path / "vectors.db") as db:
@@ -782,6 +792,7 @@ def test_vectors_that_a_crash_left_alone_go_with_the_next_deletion(vault: MemVau
     assert b"LIMPET" not in bytes_on_disk(vault)
 
 
+@pytest.mark.sqlite
 def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     kept = tmp_path / "vault"
     kept.mkdir()
@@ -819,6 +830,7 @@ def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     db.close()
 
 
+@pytest.mark.sqlite
 def test_what_was_allowed_is_written_down_without_waiting_for_the_disk(
     vault: MemVault, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ from memos.cube import Blob, Form, MemCube, Source
 from memos.errors import NotFound
 from memos.infrastructure.mem_vault import MemVault
 
+pytestmark = pytest.mark.sqlite
+
 _SECTOR = 512
 _POINTER = ctypes.c_void_p
 

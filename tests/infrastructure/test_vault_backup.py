@@ -24,6 +24,8 @@ from memos.infrastructure.signing import KEY
 from memos.infrastructure.vault_files import digest
 from tests.infrastructure.test_vault_check import damages, files, fill, payload, text
 
+pytestmark = pytest.mark.sqlite
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -23,6 +23,8 @@ from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
 from tests.infrastructure.test_mem_vault import stored
 
+pytestmark = pytest.mark.sqlite
+
 SCRATCH = ("lock", "vault.db-shm", "vectors.db-shm")  # hold nothing that is not made anew
 
 

@@ -17,6 +17,8 @@ from memos.errors import KeyUnusable, VaultError, WrongKey
 from memos.infrastructure import vault_key
 from memos.infrastructure.vault_key import NAME, DataKey, _summed, _text, problems, unlock, write
 
+pytestmark = pytest.mark.sqlite
+
 RAW = bytes(range(32))
 
 

@@ -15,6 +15,8 @@ from memos.infrastructure import file_sums, vault_backup, vault_check, vault_rep
 from memos.infrastructure.mem_vault import MemVault
 from tests.infrastructure.test_vault_check import files, fill, text
 
+pytestmark = pytest.mark.sqlite
+
 PAGE = 4096
 
 

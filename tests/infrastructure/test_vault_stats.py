@@ -13,6 +13,7 @@ from memos.infrastructure.mem_vault import MemVault
 from tests.infrastructure.test_vault_check import fill, payload, text
 
 
+@pytest.mark.sqlite
 def test_what_a_vault_holds_is_counted(tmp_path: Path) -> None:
     with MemVault(tmp_path, QuotaConfig(cubes_per_user=70)) as vault:
         fill(vault)
@@ -86,6 +87,7 @@ def test_a_payload_of_two_cubes_goes_with_the_last(tmp_path: Path) -> None:
         assert not list((tmp_path / "blobs").glob("*/*"))
 
 
+@pytest.mark.sqlite
 def test_compacting_gives_space_back_and_changes_nothing_else(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         fill(vault)

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from memos.errors import VaultError
-from memos.infrastructure.writer_lock import WriterLock
+from memos.infrastructure.writer_lock import lock_of
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from memos.infrastructure.writer_lock import WriterLock
-with WriterLock(Path(sys.argv[1])).held(10):
+from memos.infrastructure.writer_lock import lock_of
+with lock_of(Path(sys.argv[1])).held(10):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -28,8 +28,8 @@ with WriterLock(Path(sys.argv[1])).held(10):
 TAKE_TURNS = """
 import sys, time
 from pathlib import Path
-from memos.infrastructure.writer_lock import WriterLock
-lock = WriterLock(Path(sys.argv[1]))
+from memos.infrastructure.writer_lock import lock_of
+lock = lock_of(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 until, turns, longest = time.monotonic() + 2, 0, 0.0
@@ -65,7 +65,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_threads_are_let_in_as_they_came(tmp_path: Path) -> None:
-    lock, order = WriterLock(tmp_path / "db"), list[int]()
+    lock, order = lock_of(tmp_path / "db"), list[int]()
 
     def take(n: int) -> None:
         with lock.held(30):
@@ -85,7 +85,7 @@ def test_threads_are_let_in_as_they_came(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    holder, lock = started(HOLD, tmp_path / "db"), WriterLock(tmp_path / "db")
+    holder, lock = started(HOLD, tmp_path / "db"), lock_of(tmp_path / "db")
     came = threading.Event()
 
     def wait() -> None:
@@ -103,7 +103,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_a_lock_that_is_held_for_too_long_is_named_and_does_not_come_later(tmp_path: Path) -> None:
-    holder, lock = started(HOLD, tmp_path / "db"), WriterLock(tmp_path / "db")
+    holder, lock = started(HOLD, tmp_path / "db"), lock_of(tmp_path / "db")
     os.kill(holder.pid, signal.SIGSTOP)
     with pytest.raises(VaultError, match="locked: another process .* try again"), lock.held(0.1):
         pass
@@ -117,7 +117,7 @@ def test_a_lock_that_is_held_for_too_long_is_named_and_does_not_come_later(tmp_p
 
 @pytest.mark.crash
 def test_a_thread_that_waits_in_vain_is_not_waited_for(tmp_path: Path) -> None:
-    lock, errors = WriterLock(tmp_path / "db"), list[str]()
+    lock, errors = lock_of(tmp_path / "db"), list[str]()
 
     def wait() -> None:
         try:

@@ -458,6 +458,7 @@ def test_ls_and_show_tell_what_is_remembered(ran: Ran) -> None:
     assert "activated: published" in shown.stdout
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "args, said",
     [
@@ -513,6 +514,7 @@ def test_a_talk_with_a_model_that_is_not_there_does_not_begin(tmp_path: Path) ->
 # interrupted
 
 
+@pytest.mark.sqlite
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_says_so_and_completes_when_run_again(folder: Path) -> None:
     long = BRIEF | {"steps": 40, "stop_probability": 1.0}

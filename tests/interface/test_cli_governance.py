@@ -30,6 +30,7 @@ def run(*arguments: object, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.sqlite
 def test_a_log_is_verified_listed_and_exported(vault: Path, tmp_path: Path) -> None:
     assert "sound: 1 rows, 1 checkpoints" in run("audit", "verify", "--vault", vault)
     rows = json.loads(run("audit", "query", "--vault", vault, "--action", "write", "--json"))

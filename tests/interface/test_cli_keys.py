@@ -12,6 +12,8 @@ from memos.config import Config, VaultConfig
 from memos.errors import KeyUnusable, WrongKey
 from memos.interface.cli import app
 
+pytestmark = pytest.mark.sqlite
+
 
 def invoke(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 import tempfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -302,10 +301,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_is_deleted_is_nowhere(self) -> None:
-        db = sqlite3.connect(Path(self.folder.name) / "vault.db")
         for table, column in TABLES.items():
-            assert not self.deleted & {id for (id,) in db.execute(f"SELECT {column} FROM {table}")}
-        db.close()
+            assert not self.deleted & {id for (id,) in self.vault._db.rows(f"SELECT {column} FROM {table}")}
         assert not self.deleted & {c.id for c in self.vault.cubes()}
 
 
