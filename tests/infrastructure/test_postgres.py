@@ -188,7 +188,7 @@ def test_what_is_deleted_leaves_the_tables_that_texts_stand_in(url: str, tmp_pat
         gone = [text(vault, f"Aardvark number {i}.") for i in range(20)]
         text(vault, "What stays.")
         vault.delete([cube.id for cube in gone])
-        assert not vault.unerased() and not vault.says(b"Aardvark") and vault.check() == []
+        assert not vault.unerased() and not vault._says(b"Aardvark") and vault.check() == []
         [(file,)] = vault._db.rows("SELECT pg_relation_filepath('versions')")
         [(folder,)] = vault._db.rows("SELECT current_setting('data_directory')")
         assert b"Aardvark" not in (Path(folder) / file).read_bytes()
