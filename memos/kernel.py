@@ -46,6 +46,7 @@ from memos.infrastructure.mem_store import MemStore
 from memos.infrastructure.mem_vault import MemVault, absent
 from memos.infrastructure.mip import release_of
 from memos.infrastructure.pack import PackReader
+from memos.infrastructure.provenance import Provenance, give, given
 from memos.infrastructure.quarantine_table import Suspect
 from memos.infrastructure.signing import read_public
 from memos.interface.mem_reader import MemReader
@@ -1291,10 +1292,18 @@ class MemOS:
         return externalize(self.host, self.reader, path, about, self._texts(self._caller(user)))
 
     def export_adapter(self, adapters: Sequence[str | Path], out: Path, *, user: str | None = None) -> Path:
-        """Adapters as one folder for servers that take one adapter a request; named by its content."""
+        """Adapters as one folder for servers that take one adapter a request; named by its content. Who gave it is
+        signed in it, see `provenance`."""
         from memos.infrastructure.host.export import export_adapter  # loads torch and transformers
 
-        return export_adapter(self.host, [self._folder(name, user) for name in adapters], out)
+        made = export_adapter(self.host, [self._folder(name, user) for name in adapters], out)
+        give(made, str(self._caller(user)), self.vault.now(), self.vault.audit_log.signer)
+        return made
+
+    @staticmethod
+    def provenance(folder: Path) -> Provenance:
+        """Who gave an exported adapter away, and when. Raises InputError, CorruptBlob if it is not as it was given."""
+        return given(folder)
 
     def _folder(self, what: str | Path, user: str | None, *forms: str) -> Path:
         """Where the payload of a cube lies, or the path that is named. Raises NotFound, InputError."""

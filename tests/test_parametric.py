@@ -374,7 +374,7 @@ def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
 
 def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
     out = memos.export_adapter([adapter.id], tmp_path)
-    assert out.parent == tmp_path
+    assert out.parent == tmp_path and memos.provenance(out).by == memos.config.user_id
     assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 32  # type: ignore[attr-defined]
 
 

@@ -1,5 +1,5 @@
-"""A few lines of text that travel with what leaves: who gave it, when, and of which bytes that is said. Must not know
-what leaves.
+"""A few lines of text that travel with a folder that leaves: who gave it, when, and of which bytes that is said. Must
+not know what is in its files.
 
     memos provenance 1
     by: ada
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import NamedTuple
 
-from memos.errors import InputError
+from memos.errors import CorruptBlob, InputError
+from memos.infrastructure import on_disk
 from memos.infrastructure.signing import Signer, is_signed, statement
 
+NAME = "provenance.txt"
 _FORMAT = "memos provenance 1"
 
 
@@ -56,3 +59,28 @@ def read_provenance(text: str) -> Provenance:
             f"this is no statement of provenance: it begins {head[:40]!r}, not {_FORMAT!r}, or lacks a line"
         )
     return Provenance(**told)
+
+
+def give(folder: Path, by: str, at: datetime, signer: Signer) -> None:
+    """Put the statement about all other files of a folder into it. Raises InputError."""
+    on_disk.write(folder / NAME, str(provenance(_bytes_of(folder), by, at, signer)).encode())
+
+
+def given(folder: Path) -> Provenance:
+    """The statement in a folder, which holds for the files beside it. Raises InputError, CorruptBlob."""
+    try:
+        told = read_provenance((folder / NAME).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{folder} does not say who gave it ({error}); name a folder that `memos export-adapter` made"
+        ) from error
+    if not told.is_of(_bytes_of(folder)):
+        raise CorruptBlob(f"{folder} is not as {told.by} gave it at {told.at}, or never was; ask them for it again")
+    return told
+
+
+def _bytes_of(folder: Path) -> bytes:
+    """Names and contents, in order."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != NAME)
+    lines = (f"{path.relative_to(folder).as_posix()}\0{sha256(path.read_bytes()).hexdigest()}" for path in files)
+    return "\n".join(lines).encode()

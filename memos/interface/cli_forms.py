@@ -1,4 +1,5 @@
-"""`memos promote`, `demote`, `jobs`, `cancel`, `gate`, `externalize`, `export-adapter`: memories that change form."""
+"""`memos promote`, `demote`, `jobs`, `cancel`, `gate`, `externalize`, `export-adapter`,
+`provenance`: memories that change form."""
 
 from __future__ import annotations
 
@@ -139,6 +140,15 @@ def export_adapter(
     """One adapter folder that is all of these together, for peft, vLLM and other servers."""
     with opened(vault, config, set_, adapters) as kernel:
         print(kernel.export_adapter([named(a) for a in adapters], out, user=user))
+
+
+@forms.command()
+def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> None:
+    """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
+    from memos.kernel import MemOS
+
+    told = MemOS.provenance(folder)
+    print(f"given by {told.by} at {told.at}, signed with {told.key}")
 
 
 def named(what: str) -> str | Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memos.errors import InputError
-from memos.infrastructure.provenance import provenance, read_provenance
+from memos.errors import CorruptBlob, InputError
+from memos.infrastructure.provenance import NAME, give, given, provenance, read_provenance
 from memos.infrastructure.signing import Signer
 
 AT = datetime(2026, 11, 21, tzinfo=timezone.utc)
@@ -34,3 +34,21 @@ def test_what_is_no_statement_is_refused(text: str) -> None:
 def test_a_name_of_several_lines_is_refused(tmp_path: Path, by: str) -> None:
     with pytest.raises(InputError, match="give a name in one line"):
         provenance(b"", by, AT, Signer(tmp_path / "key.pem"))
+
+
+def test_a_folder_is_as_it_was_given_until_a_file_of_it_changes(tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "weights").write_bytes(b"w" * 99)
+    with pytest.raises(InputError, match="does not say who gave it"):
+        given(folder)
+    give(folder, "ada", AT, Signer(tmp_path / "key.pem"))
+    assert given(folder).by == "ada"
+    changes = {"weights": b"v" * 99, "another": b"", NAME: (folder / NAME).read_bytes().replace(b"by: ada", b"by: bob")}
+    for name, data in changes.items():
+        before = (folder / name).read_bytes() if (folder / name).exists() else None
+        (folder / name).write_bytes(data)
+        with pytest.raises(CorruptBlob, match="is not as"):
+            given(folder)
+        (folder / name).unlink() if before is None else (folder / name).write_bytes(before)
+    assert given(folder).by == "ada"

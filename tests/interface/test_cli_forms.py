@@ -46,7 +46,11 @@ def test_a_memory_goes_up_and_down_from_the_command_line(vault: Path, tmp_path: 
     strict = memos("gate", adapter, "--vault", vault)  # two steps teach nothing
     assert strict.exit_code == 1 and "the gate is not passed: " in strict.stderr
     out = memos("export-adapter", adapter, "--out", tmp_path, "--vault", vault)
-    assert Path(out.output.strip().replace("\n", "")).is_dir()
+    exported = Path(out.output.strip().replace("\n", ""))
+    assert memos("provenance", exported).output.startswith("given by ")
+    (exported / "adapter_config.json").write_text("{}")
+    changed = memos("provenance", exported)
+    assert changed.exit_code == 1 and "is not as " in changed.stderr
     asked = memos("externalize", adapter, "--vault", vault)
     assert asked.exit_code == 0 and asked.output.strip()
     back = memos("demote", adapter, "--vault", vault)
