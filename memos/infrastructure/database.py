@@ -502,8 +502,8 @@ class Database:
         """Leave nothing of a deleted text in vault.db; False while another process is in the way.
 
         secure_delete alone is not enough: where SQLite balances its pages it leaves copies of rows in their gaps
-        (measured: about 1 deleted text in 600 could still be read), so a deleted text costs a VACUUM, but not of the
-        vectors.
+        (measured: 2 of 7,500 deleted facts could still be read, from their index), so a deleted text costs a VACUUM,
+        but not of the vectors.
         """
         for copy in self._file.parent.glob(f"{self._file.stem}.schema-*"):
             copy.unlink(missing_ok=True)
