@@ -11,7 +11,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from memos.config import LimitsConfig
-from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, Trust, new_id, plain
+from memos.cube import (
+    Fact,
+    Form,
+    Header,
+    MemCube,
+    Namespace,
+    Probe,
+    Rights,
+    Source,
+    State,
+    Text,
+    Trust,
+    Turn,
+    new_id,
+    plain,
+)
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
@@ -222,11 +237,12 @@ class Knowledge:
         """A memory in parts, in which it lives on: these, or a part for each of its sentences. One that was made of
         others goes back to them.
 
-        Raises InputError where there is but one part.
+        Raises InputError where there is but one part, or no memory but a turn of a conversation.
         """
         if cube.sources and not parts:
             return self._lifecycle.unmerge(cube.id)
-        said = parts or self._reader.sentences(text_of(cube).text)
+        told = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
+        said = parts or self._reader.sentences(told.text)
         if len(said) < 2:
             raise InputError(f"cube {cube.id} says one thing; give the parts that it should have")
         read = [self._reader.statement(part, cube.header.speaker) for part in said]
@@ -350,7 +366,9 @@ def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment:
 
 
 def text_of(cube: MemCube) -> Text:
-    """The payload of a plaintext cube. Raises InputError for a derived one."""
+    """The payload of a plaintext cube. Raises InputError for a derived one, and for a turn of a conversation."""
+    if isinstance(cube.payload, Turn):
+        raise InputError(f"cube {cube.id} is a turn of a conversation, and no memory; name one that `memos ls` lists")
     if not isinstance(cube.payload, Text):
         raise InputError(
             f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
