@@ -21,6 +21,7 @@ from memos.infrastructure.traces import Searched, phrases_of, pieces_of
 from memos.operation.mem_lifecycle import MemLifecycle
 
 _PROOF = "forgotten"  # what a proof is signed for
+_WAIT_S = 5.0  # for those who read what is being removed
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,14 @@ class Forgetting:
             sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
             counts = _counts(user, cubes) | self._vault.forget_user(user, ids)
             self._lifecycle.let_out(self._vault.at(sorted(sources)))
-        return self._signed(counts, ids, self._vault.search(sought))
+        unerased = self._vault.unerased(_WAIT_S)
+        return self._signed(counts, ids, self._vault.search(sought), unerased)
 
-    def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched) -> Proof:
+    def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched, unerased: bool) -> Proof:
         digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))
         signer = self._vault.audit_log.signer
         told = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
-        if self._vault.unerased():
+        if unerased:
             told["found"].append(["another process is in the way: close it, and open the vault again", 0])
         proof = Proof(self._vault.now().isoformat(), counts, digests, told, signer.public)
         return Proof(**{**vars(proof), "signature": signer.sign(_PROOF, _statement(proof))})

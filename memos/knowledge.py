@@ -23,6 +23,7 @@ from memos.cube import (
     State,
     Text,
     Trust,
+    Turn,
     in_zone,
     new_id,
     plain,
@@ -237,11 +238,12 @@ class Knowledge:
         """A memory in parts, in which it lives on: these, or a part for each of its sentences. One that was made of
         others goes back to them.
 
-        Raises InputError where there is but one part.
+        Raises InputError where there is but one part, or no memory but a turn of a conversation.
         """
         if cube.sources and not parts:
             return self._lifecycle.unmerge(cube.id)
-        said = parts or self._reader.sentences(text_of(cube).text)
+        told = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
+        said = parts or self._reader.sentences(told.text)
         if len(said) < 2:
             raise InputError(f"cube {cube.id} says one thing; give the parts that it should have")
         read = [self._reader.statement(part, cube.header.speaker) for part in said]
@@ -365,7 +367,9 @@ def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment:
 
 
 def text_of(cube: MemCube) -> Text:
-    """The payload of a plaintext cube. Raises InputError for a derived one."""
+    """The payload of a plaintext cube. Raises InputError for a derived one, and for a turn of a conversation."""
+    if isinstance(cube.payload, Turn):
+        raise InputError(f"cube {cube.id} is a turn of a conversation, and no memory; name one that `memos ls` lists")
     if not isinstance(cube.payload, Text):
         raise InputError(
             f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -577,6 +579,19 @@ def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, 
     memos.delete(one.id)
     memos.close()
     assert on_disk(tmp_path / "vault", "Lisbon") == []
+
+
+def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: Opener, tmp_path: Path) -> None:
+    memos = opened()
+    memos.add("Ada keeps a heron called Quillfeather.", user="quill")
+    reader = sqlite3.connect(tmp_path / "vault" / "vault.db", isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM versions").fetchone()  # from here on the log cannot be cleared
+    later = threading.Timer(1.0, reader.close)
+    later.start()
+    assert memos.forget_user("quill").clean
+    later.join()
+    assert on_disk(tmp_path / "vault", "Quillfeather") == []
 
 
 def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> None:

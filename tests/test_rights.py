@@ -292,7 +292,7 @@ class World:
                 of = cube.namespace
                 space = (of.user_id, of.agent_id, of.session_id)
                 sources = tuple(source.id for source in cube.sources)
-                is_turn = cube.header.kind == "turn"  # or a part of one
+                is_turn = cube.header.kind == "turn"
                 self.oracle.things[id] = Thing(cube.rights.owner, space, sources, is_turn, cube.version)
                 for one in SECRET.findall(cube.payload.model_dump_json()):
                     self.oracle.carriers.setdefault(one, set()).add(id)

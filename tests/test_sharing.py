@@ -13,7 +13,7 @@ import pytest
 from memos import Config, MemOS
 from memos.bound import CALLS, FILES
 from memos.config import GovernanceConfig
-from memos.cube import Form, MemCube, Namespace
+from memos.cube import Form, MemCube, Namespace, Turn, new_id
 from memos.errors import Denied, InputError, NotFound
 from memos.infrastructure import database
 from memos.ops import Recall
@@ -218,6 +218,18 @@ def test_each_decision_on_rights_is_written_down(memos: MemOS, ada: str, bob: st
         memos.revoke(cube.id, bob, user=bob)
     rows = [(r.caller, r.action, r.target, r.allowed) for r in memos.vault.audit_rows(2)]
     assert rows == [(ada, "manage", cube.id, True), (bob, "manage", cube.id, False)]
+
+
+def test_who_may_edit_a_turn_of_others_makes_no_memories_of_it(memos: MemOS, ada: str, bob: str) -> None:
+    turn = Turn(question="What is my code?", answer="LIMPET.", since="0")
+    cube = told(memos, ada).model_copy(update={"id": new_id(), "payload": turn})
+    cube = cube.model_copy(update={"header": cube.header.model_copy(update={"kind": "turn"})})
+    memos.vault.put(cube)
+    memos.grant(cube.id, bob, "editor", user=ada)
+    assert memos.get(cube.id, user=bob).payload == turn
+    with pytest.raises(InputError, match=f"cube {cube.id} is a turn of a conversation, and no memory"):
+        memos.split(cube.id, ["My code is WHELK.", "I sing."], user=bob)
+    assert memos.vault.derived(cube.id) == []
 
 
 # keys

@@ -24,6 +24,7 @@ import json
 import logging
 import re
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
@@ -85,6 +86,7 @@ _NAMES = (  # where a user stands beside cubes and snapshots
     *(("uses", "user_id"), ("newcomers", "user_id")),
 )
 _FORGOTTEN = "one that was forgotten"  # in place of a name
+_PAUSE_S = 0.05  # between tries to leave nothing of what was deleted
 _SHORTEST_PREFIX = 6  # of an id, in place of the whole
 
 
@@ -734,9 +736,14 @@ class MemVault:
     def _says(self, piece: bytes) -> bool:
         return any(piece in content.encode() for (content,) in self._db.rows("SELECT json FROM versions"))
 
-    def unerased(self) -> bool:
-        """True while deleted bytes may still lie on disk, as another process is in the way."""
-        return bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))
+    def unerased(self, wait_s: float = 0.0) -> bool:
+        """True while deleted bytes may still lie on disk, as somebody reads. wait_s: for so long whoever does, as what
+        indexes in the background, is waited for."""
+        until = time.monotonic() + wait_s
+        while (left := bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))) and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+            self._erase()
+        return left
 
     def forgotten(self) -> list[Forgotten]:
         """Who and what was forgotten, as digests: kept beside backups, and applied to one that is brought back."""
