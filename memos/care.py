@@ -7,7 +7,6 @@ is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,8 @@ from memos.infrastructure.vault_server import require_files
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault_backup import Backup, Manifest
+    from memos.infrastructure.vault_check import Show
     from memos.infrastructure.vault_repair import Repair
-
-Show = Callable[[str, int, int], None]  # (what, done, of how many)
 
 
 def _quiet(*_: object) -> None: ...

@@ -404,6 +404,11 @@ class GovernanceConfig(Section):
     require_credentials: bool = Field(
         False, description="refuse calls without a key (`memos key add`), also in this process"
     )
+    exchange_folder: Path | None = Field(
+        None,
+        description="where holders of keys find and leave files (packs, documents, adapters), each in a folder of its "
+        "own there; unset: they name none",
+    )
     audit: AuditConfig = Field(AuditConfig(), description="how the log of decisions is signed")
     redaction: RedactionConfig = Field(RedactionConfig(), description="what is done with identifiers")
     trust: TrustConfig = Field(TrustConfig(), description="how far memories are believed")

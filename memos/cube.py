@@ -6,7 +6,7 @@ import itertools
 import re
 import secrets
 import time
-from datetime import datetime
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -19,6 +19,11 @@ AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certai
 def plain(text: str) -> str:
     """The words of a text alone: the same for texts that differ in case, spaces and punctuation."""
     return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def in_zone(when: datetime | None) -> datetime | None:
+    """A time without a zone is UTC, so that all times can be ordered."""
+    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
 class _Word(str, Enum):

@@ -109,7 +109,9 @@ class Loaded:
 class MemDumper:
     """Writes what belongs to a user."""
 
-    def __init__(self, vault: MemVault, reader: MemReader, visible: Callable[[Namespace, Iterable[MemCube]], object]):
+    def __init__(
+        self, vault: MemVault, reader: MemReader, visible: Callable[[Namespace, Iterable[MemCube]], list[MemCube]]
+    ) -> None:
         """visible: those of the cubes that a caller may read."""
         self._vault, self._reader, self._visible = vault, reader, visible
 
@@ -138,7 +140,7 @@ class MemDumper:
             for owner in owners:
                 public = release is not None
                 travel = _Travel(self._vault, self._reader, writer, there, left, tensors, history, public)
-                for cube in self._own(owner, selection, left):
+                for cube in self._own(owner, selection):
                     travel.take(cube)
                 if tensors:
                     for cube in self._made(owner, there):
@@ -148,7 +150,7 @@ class MemDumper:
             manifest = writer.seal(key, made or self._vault.now(), maker=maker, release=release, history=history)
         return Dumped(path, key.public, manifest, left)
 
-    def _own(self, owner: Namespace, selection: Selection, left: dict[str, str]) -> Iterator[MemCube]:
+    def _own(self, owner: Namespace, selection: Selection) -> Iterator[MemCube]:
         """Texts and turns that belong to the owner, in the order of their making."""
         if missing := [id for id in selection.ids if not any(self._readable(owner, [id]))]:
             raise NotFound(f"no memory {missing[0]} of {owner}; see `memos ls`")
@@ -166,7 +168,6 @@ class MemDumper:
 
     def _readable(self, owner: Namespace, ids: Sequence[str]) -> list[MemCube]:
         seen = self._visible(owner, self._vault.at(ids))
-        assert isinstance(seen, list)
         return [c for c in seen if c.rights.owner == owner.user_id and owner.covers(c.namespace)]
 
 

@@ -17,7 +17,7 @@ from memos.cube import Form, MemCube, Text
 from memos.errors import InputError
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.signing import is_signed, statement
-from memos.infrastructure.traces import Searched, phrases_of, pieces_of, search
+from memos.infrastructure.traces import Searched, phrases_of, pieces_of
 from memos.operation.mem_lifecycle import MemLifecycle
 
 _PROOF = "forgotten"  # what a proof is signed for
@@ -27,8 +27,9 @@ _PROOF = "forgotten"  # what a proof is signed for
 class Proof:
     """A statement, signed by the key of the audit log.
 
-    counts: what went, by kind. cubes: the sha256 of the id of each. searched: files, bytes and pieces that were looked
-    through and for, in the vault's folder, and where one was found.
+    counts: what went, by kind. cubes: the sha256 of the id of each. searched: how many files and bytes in the vault's
+    folder were looked through, for how many pieces, and where one was found; how many of the files are encrypted and
+    were looked through decrypted, too, and which could not be.
     """
 
     at: str
@@ -40,8 +41,8 @@ class Proof:
 
     @property
     def clean(self) -> bool:
-        """True if nothing was found."""
-        return not self.searched["found"]
+        """True if all could be looked through, and nothing was found."""
+        return not self.searched["found"] and not self.searched.get("unread")  # older proofs: of plain vaults
 
     @property
     def signed(self) -> bool:
@@ -88,13 +89,12 @@ class Forgetting:
             sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
             counts = _counts(user, cubes) | self._vault.forget_user(user, ids)
             self._lifecycle.let_out(self._vault.at(sorted(sources)))
-        searched = search(self._vault.path, sought, self._vault.says)
-        return self._signed(counts, ids, searched)
+        return self._signed(counts, ids, self._vault.search(sought))
 
     def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched) -> Proof:
         digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))
         signer = self._vault.audit_log.signer
-        told = asdict(searched) | {"found": [list(one) for one in searched.found]}
+        told = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
         if self._vault.unerased():
             told["found"].append(["another process is in the way: close it, and open the vault again", 0])
         proof = Proof(self._vault.now().isoformat(), counts, digests, told, signer.public)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from typing_extensions import assert_never
 
-from memos.bound import Bound
+from memos.bound import AsRead, Bound, handed, handing_over
 from memos.config import Config, load_config
-from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust
+from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -49,7 +49,7 @@ from memos.infrastructure.pack import PackReader
 from memos.infrastructure.quarantine_table import Suspect
 from memos.infrastructure.signing import read_public
 from memos.interface.mem_reader import MemReader
-from memos.knowledge import Disagreement, Knowledge, MemoryAudit, in_zone, text_of
+from memos.knowledge import Disagreement, Knowledge, MemoryAudit, text_of
 from memos.operation.catalog import View
 from memos.operation.currency import stated
 from memos.operation.foresight import Foresight
@@ -159,10 +159,12 @@ class Reply:
     seconds: float = 0.0
 
 
+@handing_over
 class MemOS:
     """A memory kernel around one local model.
 
-    Every public call acts for `user` (default: config.user_id), and passes governance first.
+    Every public call acts for `user` (default: config.user_id), and passes governance first; what it returns shows
+    memories as that user may read them.
     """
 
     def __init__(
@@ -561,7 +563,7 @@ class MemOS:
 
     def get(self, id: str, *, user: str | None = None) -> MemCube:
         """Raises NotFound."""
-        return self._told(self._caller(user), [self._visible(Get(id=id), id, user)])[0]
+        return self._visible(Get(id=id), id, user)
 
     def update(self, id: str, text: str, *, user: str | None = None) -> MemCube:
         """A new version of a plaintext cube; what was derived from it is stale at once."""
@@ -571,24 +573,24 @@ class MemOS:
         with self.vault.transaction():
             new = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
             self.knowledge.examine(new)
-        return self._told_anew(user, [self.vault.get(new.id)])[0]
+        return self._changed(self.vault.get(new.id))
 
     def delete(self, id: str, *, user: str | None = None) -> list[str]:
         """Remove a cube with every form made from it; returns the ids that are gone."""
         cube = self._visible(Delete(id=id), id, user)
         # what others have made of it goes too, and they are not told of
-        made = self.governance.visible(self._caller(user), self.vault.derived(cube.id))
-        told = {cube.id, *(c.id for c in made)}
+        told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
         return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
 
     def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
         """Versions and moves of a cube in time order; with diffs, how each version differs from the one before. The
         reasons of moves, which may name other memories, are told to its owner alone."""
         cube = self._visible(History(id=id), id, user)
-        events = self.lifecycle.history(cube.id, diffs)
-        own = self.governance.may(self._caller(user), "manage", cube)
+        caller = self._caller(user)
+        events = self.lifecycle.history(cube.id, diffs, self._as_read(caller))
+        own = self.governance.may(caller, "manage", cube)
         events = events if own else [event | ({"why": ""} if "why" in event else {}) for event in events]
-        return events if self._owns(user, cube) else [self.vault.guard.shown(event) for event in events]
+        return events if cube.rights.owner == caller.user_id else [self.vault.guard.shown(event) for event in events]
 
     # -- keeping it current --------------------------------------------------------------------------------
 
@@ -601,19 +603,19 @@ class MemOS:
         """
         cube = self._visible(Tag(id=id, tags=_tags(tags)), id, user)
         text_of(cube)
-        return self._told_anew(user, [self.lifecycle.tag(cube.id, _tags(tags))])[0]
+        return self._changed(self.lifecycle.tag(cube.id, _tags(tags)))
 
     def fuse(self, ids: Sequence[str], text: str | None = None, *, user: str | None = None) -> MemCube:
         """One memory of several, in which they live on: with this text, or with what they say. `split` undoes it; what
         becomes of one of them reaches it. Raises InputError, BadTransition."""
         op = Fuse(ids=tuple(ids), text=text)
-        return self._told_anew(user, [self.knowledge.fuse([self._visible(op, id, user) for id in ids], text)])[0]
+        return self._changed(self.knowledge.fuse([self._visible(op, id, user) for id in ids], text))
 
     def split(self, id: str, parts: Sequence[str] = (), *, user: str | None = None) -> list[MemCube]:
         """A memory in parts, in which it lives on: these, or its sentences; one that was made of others, back to them.
         Raises InputError, BadTransition."""
         cube = self._visible(Split(id=id, parts=tuple(parts)), id, user)
-        return self._told_anew(user, self.knowledge.split(cube, parts))
+        return self._changed(self.knowledge.split(cube, parts))
 
     def consolidate(self, *, user: str | None = None) -> list[MemCube]:
         """Make one of each group of memories that say the same; those made."""
@@ -624,7 +626,7 @@ class MemOS:
 
     def reinstate(self, id: str, *, user: str | None = None) -> MemCube:
         """Bring back a memory that another has replaced; the other stays. Raises BadTransition."""
-        return self._told_anew(user, [self.lifecycle.reinstate(self._visible(Reinstate(id=id), id, user).id)])[0]
+        return self._changed(self.lifecycle.reinstate(self._visible(Reinstate(id=id), id, user).id))
 
     def conflicts(self, *, user: str | None = None) -> list[Disagreement]:
         """Pairs of memories in force of which only one can be true."""
@@ -643,7 +645,7 @@ class MemOS:
         op = SetTrust(id=id, trust=Trust(trust))
         cube = self._visible(op, id, user)
         text_of(cube)
-        return self._told_anew(user, [self.lifecycle.trust(cube.id, op.trust)])[0]
+        return self._changed(self.lifecycle.trust(cube.id, op.trust))
 
     def quarantined(self, *, user: str | None = None) -> list[tuple[MemCube, Suspect]]:
         """The user's memories that answer nothing until they are released, each with the reason; the latest last."""
@@ -651,21 +653,21 @@ class MemOS:
         self.governance.permit(caller, Quarantined())
         suspects = {suspect.id: suspect for suspect in self.vault.quarantine.all()}
         seen = self.governance.readable(caller, self.vault.at(suspects))
-        return [(cube, suspects[cube.id]) for cube in self._told(caller, seen)]
+        return [(cube, suspects[cube.id]) for cube in seen]
 
     def release(self, id: str, *, user: str | None = None) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
-        return self._told_anew(user, [self.knowledge.release(self._visible(Release(id=id), id, user).id)])[0]
+        return self._changed(self.knowledge.release(self._visible(Release(id=id), id, user).id))
 
     def hold(self, id: str, why: str, *, user: str | None = None) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
         Raises Held, BadTransition, InputError."""
         cube = self._visible(Hold(id=id, why=why), id, user)
-        return self._told_anew(user, [self.lifecycle.hold(cube.id, self._caller(user).user_id, why)])[0]
+        return self._changed(self.lifecycle.hold(cube.id, self._caller(user).user_id, why))
 
     def end_hold(self, id: str, *, user: str | None = None) -> MemCube:
         """Raises BadTransition."""
-        return self._told_anew(user, [self.lifecycle.end_hold(self._visible(EndHold(id=id), id, user).id)])[0]
+        return self._changed(self.lifecycle.end_hold(self._visible(EndHold(id=id), id, user).id))
 
     def forget_user(self, user: str | None = None) -> Proof:
         """Remove the user: every memory in every form and state, and whatever was made of these, also by others.
@@ -715,8 +717,7 @@ class MemOS:
     def diff(self, id: str, a: int, b: int, *, user: str | None = None) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
         cube = self._visible(History(id=id), id, user)
-        lines = self.lifecycle.diff(cube.id, a, b)
-        return lines if self._owns(user, cube) else [str(self.vault.guard.shown(line)) for line in lines]
+        return self.lifecycle.diff(cube.id, a, b, self._as_read(self._caller(user)))
 
     def rollback(self, id: str, version: int, *, user: str | None = None) -> MemCube:
         """Bring back what an old version said, as a new version; what was derived from the current one is stale.
@@ -727,7 +728,7 @@ class MemOS:
         with self.vault.transaction():
             new = self.lifecycle.rollback(cube.id, version)
             self.knowledge.examine(new, new=False)
-        return self._told_anew(user, [self.vault.get(new.id)])[0]
+        return self._changed(self.vault.get(new.id))
 
     def freeze(self, id: str, *, why: str = "frozen", user: str | None = None) -> MemCube:
         """Lock a memory: it answers, and is neither edited, deleted nor archived for idleness. Raises BadTransition."""
@@ -747,7 +748,7 @@ class MemOS:
 
     def _move(self, id: str, was: State | None, to: State, why: str, user: str | None) -> MemCube:
         cube = self._visible(ChangeState(id=id, to=to), id, user)
-        return self._told_anew(user, [self.lifecycle.move(cube.id, to, why, was)])[0]
+        return self._changed(self.lifecycle.move(cube.id, to, why, was))
 
     def snapshot(self, name: str, *, user: str | None = None) -> Snapshot:
         """Write down the version and state of each memory of the user, to go back to. Raises InputError."""
@@ -1084,11 +1085,8 @@ class MemOS:
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         read = self.reader.recall(query)
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=read.about, asks=read.asks)
-        self.governance.permit(caller, op)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
-        found = self._find(op.query, op.top_k, caller, op, policy, limits)
-        told = self._told(caller, [hit.cube for hit in found])
-        return [replace(hit, cube=cube) for hit, cube in zip(found, told, strict=True)]
+        return self._find(op.query, op.top_k, caller, op, policy, limits)
 
     def memories(
         self, *, true_at: datetime | None = None, known_at: datetime | None = None, user: str | None = None
@@ -1103,7 +1101,7 @@ class MemOS:
             return self._texts(caller)
         now = self.vault.now()
         then = self.knowledge.as_of(caller.user_id, in_zone(true_at) or now, in_zone(known_at) or now)
-        return self._told(caller, self.governance.readable(caller, then))
+        return self.governance.readable(caller, then)
 
     def turns(self, session: str, *, user: str | None = None) -> list[MemCube]:
         """The turns of a session in force, oldest first."""
@@ -1114,29 +1112,26 @@ class MemOS:
     def cubes(self, *, form: Form | None = None, user: str | None = None) -> list[MemCube]:
         """Everything the user may see, of every state."""
         caller = self._caller(user)
-        return self._told(caller, self.governance.readable(caller, self.vault.cubes(form=form)))
+        return self.governance.readable(caller, self.vault.cubes(form=form))
 
     def _texts(self, caller: Namespace) -> list[MemCube]:
-        """The memories in force that the caller may read, as they were said."""
+        """The memories in force, as the caller may read them and in the order of their saying."""
         readable = self.governance.readable(caller, self.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING))
-        return self._told(caller, [c for c in readable if isinstance(c.payload, Text)])
+        return list(map(self._as_read(caller), (c for c in readable if isinstance(c.payload, Text))))
 
-    def _told(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
-        """Cubes as the caller may read them: its own whole, those of others without identifiers
+    def _handed_over(self, result: Any, user: str | None) -> Any:
+        """What a public call returns, with each memory in it as the caller may read it."""
+        return handed(result, self._as_read(self._caller(user))) if self.vault.guard.hides else result
+
+    def _as_read(self, caller: Namespace) -> AsRead:
+        """Memories as the caller may read them: its own whole, those of others without identifiers
         (governance.redaction)."""
-        return [c if c.rights.owner == caller.user_id else self.vault.guard.as_shown(c) for c in cubes]
-
-    def _told_anew(self, user: str | None, cubes: Iterable[MemCube]) -> list[MemCube]:
-        """The same for what a change has made."""
-        return self._told(self._caller(user), self._changed(cubes))
-
-    def _owns(self, user: str | None, cube: MemCube) -> bool:
-        return cube.rights.owner == self._caller(user).user_id
+        shown = self.vault.guard.as_shown
+        return lambda cube: cube if cube.rights.owner == caller.user_id else shown(cube)
 
     def _view(self, caller: Namespace, *limits: Any) -> View:
         """What the caller may see. limits: see `View`."""
-        may, single = partial(self.governance.may_read, caller), partial(self.governance.single, caller)
-        return View(self.governance.standing_of(caller), may, single, *limits)
+        return View(*self.governance.sight(caller), *limits)
 
     def _find(
         self,
@@ -1152,7 +1147,6 @@ class MemOS:
         k: None for as much as a request needs. read: what the reader made of the query. limits: see `View`.
         """
         view = self._view(caller, *limits)
-        self.governance.narrowed(caller, *self.operator.in_view(view))
         name = policy or self._policy(caller)
         if replay := self._replay(name):
             found = replay.search(query, k, self._view(caller), view)
@@ -1160,6 +1154,7 @@ class MemOS:
             score = self._by_policy(name).policy.score
             about, asks = (read.about, read.asks) if read else ((), ())
             found = self.operator.search(query, k or self.config.scheduler.top_k, view, score, about, asks)
+        self.governance.narrowed(caller, *self.operator.in_view(view, afresh=False))
         at = self.vault.at(f.id for f in found)  # one that is gone since is left out
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self.governance.visible(caller, at) if c.state in ANSWERING}
@@ -1177,7 +1172,7 @@ class MemOS:
         near = [] if op.facts else self._find(op.query, 3, caller, policy="memos")
         meant = meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score]
         if len(meant) != 1:
-            told = self._told(caller, meant or [hit.cube for hit in near])
+            told = map(self._as_read(caller), meant or [hit.cube for hit in near])
             which = " | ".join(f"{c.id} {c.text}" for c in told)
             rule = "Nothing was deleted: one memory must be meant"
             return Reply(
@@ -1186,7 +1181,7 @@ class MemOS:
                 else f"{rule}, and none fits."
             )
         gone = [id for root in self._behind(meant[0]) for id in self.delete(root.id, user=caller.user_id)]
-        return Reply(f"Forgotten: {self._told(caller, meant)[0].text}", forgotten=tuple(gone))
+        return Reply(f"Forgotten: {self._as_read(caller)(meant[0]).text}", forgotten=tuple(gone))
 
     def _behind(self, cube: MemCube) -> list[MemCube]:
         """What a memory was made of, down to what was told; a memory that was told, itself. All that is made of it goes
@@ -1221,7 +1216,7 @@ class MemOS:
         op = Promote(ids=asked, to=form)
         sources = self._sources(op, user)
         self._require_trust(form, sources)
-        beside = self._beside(op, sources, user) if form is Form.PARAMETRIC else ()
+        beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, self._caller(user))
         return self.transitions.promote(form, sources, progress or (lambda *_: None), beside, job, require)
 
@@ -1235,7 +1230,7 @@ class MemOS:
                     f"to governance.trust.adapters"
                 )
 
-    def _beside(self, op: Promote, sources: Sequence[MemCube], user: str | None) -> list[MemCube]:
+    def _beside(self, sources: Sequence[MemCube]) -> list[MemCube]:
         """The adapters that a new one may be active with: the latest of its owner that compose with each other."""
         most = self.config.scheduler.segments - 1
         owner = sources[0].rights.owner
@@ -1261,7 +1256,7 @@ class MemOS:
             )
         self.lifecycle.move(cube.id, State.ARCHIVED, "demoted")
         self._release()
-        return self._told(self._caller(user), self.vault.at(s.id for s in cube.sources))
+        return self.vault.at(s.id for s in cube.sources)
 
     def gate(
         self, adapters: Sequence[str | Path], *, on: Sequence[str] = (), user: str | None = None
@@ -1350,8 +1345,8 @@ class MemOS:
         self.vault.cancel_job(job)
 
     def _sees(self, caller: Namespace, job: Job) -> bool:
-        ids = sources_of(job)
-        return len(self.governance.visible(caller, self.vault.at(ids))) == len(ids)
+        ids = set(sources_of(job))
+        return self.governance.visible_ids(caller, self.vault.at(ids)) == ids
 
     def tick(self, *, user: str | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why, of the
@@ -1361,7 +1356,7 @@ class MemOS:
         """
         caller = self._caller(user)
         aged = self._age(caller)
-        told = {cube.id for cube in self.governance.visible(caller, self.vault.at(move["cube"] for move in aged))}
+        told = self.governance.visible_ids(caller, self.vault.at(move["cube"] for move in aged))
         self.plan(user=user)
         return [m for m in aged if m["cube"] in told] + self.upkeep.work(progress, partial(self._sees, caller))
 

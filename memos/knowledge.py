@@ -8,10 +8,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 
 from memos.config import LimitsConfig
-from memos.cube import Fact, Form, Header, MemCube, Namespace, Probe, Rights, Source, State, Text, Trust, new_id, plain
+from memos.cube import (
+    Fact,
+    Form,
+    Header,
+    MemCube,
+    Namespace,
+    Probe,
+    Rights,
+    Source,
+    State,
+    Text,
+    Trust,
+    in_zone,
+    new_id,
+    plain,
+)
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
@@ -96,13 +111,15 @@ class Knowledge:
             return [now[id] for id in kept]
 
     def examine(self, cube: MemCube, new: bool = True) -> bool:
-        """Put a text in quarantine where there is something against it; True if so. new: it is counted as one more of
-        its origin."""
+        """Put a text in quarantine where there is something against it, unless somebody let just this out before; True
+        if so. new: it is counted as one more of its origin."""
+        guard, quarantine = self._vault.guard, self._vault.quarantine
         user, origin = cube.namespace.user_id, cube.header.origin
-        why = self._vault.guard.suspicion(cube, lambda s: self._vault.quarantine.arrived(user, origin, s) if new else 0)
-        if why is not None:
-            self._lifecycle.quarantine(cube.id, why)
-        return why is not None
+        why = guard.suspicion(cube, lambda s: quarantine.arrived(user, origin, s) if new else 0)
+        if why is None or quarantine.was_released(cube.id, guard.judged(cube)):
+            return False
+        self._lifecycle.quarantine(cube.id, why)
+        return True
 
     def release(self, id: str) -> MemCube:
         """Let a memory out of quarantine; it replaces then what it would have replaced. Raises BadTransition."""
@@ -268,7 +285,7 @@ class Knowledge:
 
     def audit(self, cubes: Sequence[MemCube]) -> MemoryAudit:
         """cubes: memories in force."""
-        stale = {cube.id for found in self.conflicts(cubes) for cube in (found.one,)}
+        stale = {found.one.id for found in self.conflicts(cubes)}
         for group in _by_subject(cubes):
             beside = [cube for _, cube in group]
             stale |= {cube.id for cube in beside if facts_out_of_force(cube, beside)}
@@ -390,7 +407,3 @@ def _outlives(op: Add, cube: MemCube) -> bool:
     """True if a memory that may be changed would expire before the statement that is said again."""
     ends, until = cube.header.expires, in_zone(op.expires)
     return cube.state not in GONE | LOCKED and ends is not None and (until is None or until > ends)
-
-
-def in_zone(when: datetime | None) -> datetime | None:
-    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)

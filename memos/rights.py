@@ -5,8 +5,9 @@ Knows the relations and what each allows; knows no stores, and not what is grant
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from pydantic import AwareDatetime
@@ -59,6 +60,11 @@ class Standing:
 
     namespaces: Mapping[tuple[str, str, str], frozenset[Action]] = field(default_factory=dict)
     cubes: Mapping[str, frozenset[Action]] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """The same for all in which the same is granted."""
+        return frozenset(self.namespaces.items()), frozenset(self.cubes.items())
 
     def over(self, action: Action, namespace: Namespace) -> bool:
         """True if it is granted on the namespace, or on one that covers it."""

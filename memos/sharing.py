@@ -6,12 +6,12 @@ Works on what governance has permitted. Must not know what a memory says, nor ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
-from memos.bound import Bound
+from memos.bound import Bound, Exchange
 from memos.config import Config
-from memos.cube import MemCube, Namespace
+from memos.cube import MemCube, Namespace, in_zone
 from memos.errors import Denied, InputError, NotFound
 from memos.infrastructure.credential_table import Credential
 from memos.infrastructure.mem_governance import MemGovernance
@@ -58,7 +58,8 @@ class Sharing:
     def bound(self, kernel: Any, key: str, purpose: str) -> Bound:
         """The public calls of a kernel as whoever a key stands for. Raises Denied."""
         self.authenticate(key, purpose)  # the first time is written down; later ones with what they do
-        return Bound(kernel, self._governance, lambda: self.authenticate(key, purpose, audited=False))
+        files = Exchange(self._config.governance.exchange_folder)
+        return Bound(kernel, self._governance, lambda: self.authenticate(key, purpose, audited=False), files)
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
         """Who a key stands for. A failure is written down, without the key. Raises Denied."""
@@ -139,7 +140,7 @@ class Sharing:
         reaching = {*self._vault.groups_with(caller)}
         found = [grant for grant in self._vault.grants() if what is None or _is_on(grant, what)]
         cubes = {cube.id: cube for cube in self._vault.at({g.on for g in found if isinstance(g.on, str)})}
-        seen = {cube.id for cube in self._governance.visible(caller, cubes.values())}
+        seen = self._governance.visible_ids(caller, cubes.values())
         return [
             grant
             for grant in found
@@ -181,10 +182,10 @@ class Sharing:
 
     def _coming(self, until: datetime | None) -> datetime | None:
         """Raises InputError for a time that has passed."""
-        when = until.replace(tzinfo=timezone.utc) if until is not None and until.tzinfo is None else until
-        if when is not None and when <= self._vault.now():
-            raise InputError(f"until {when} has passed; give a later time, or leave it out for no end")
-        return when
+        until = in_zone(until)
+        if until is not None and until <= self._vault.now():
+            raise InputError(f"until {until} has passed; give a later time, or leave it out for no end")
+        return until
 
 
 def _is_on(grant: Grant, what: str | Namespace) -> bool:

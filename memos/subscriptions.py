@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memos.cube import MemCube, Namespace, State, Text
+from memos.cube import Namespace, State, Text
 from memos.errors import BadPack, Conflict, MemosError, NotFound, RegistryError, UntrustedKey
 from memos.exchange import Clash, Dumped, Fits, Loaded, MemDumper, MemLoader, Selection, Try
 from memos.infrastructure.mem_store import MemStore
@@ -199,8 +199,7 @@ class Subscriptions:
         """
         self._require_alone(pack, owner)
         with self._vault.transaction():
-            arrivals = [a for a in self._vault.packs.arrivals(pack, owner.user_id) if not a.own]
-            ids = {a.id for a in arrivals}
+            ids = {a.id for a in self._vault.packs.arrivals(pack, owner.user_id) if not a.own}
             for made in self._vault.derived(*ids):
                 if isinstance(made.payload, Text) and made.id not in ids:
                     raise Conflict(
@@ -210,9 +209,9 @@ class Subscriptions:
             self._vault.packs.depart(pack, owner.user_id)
             gone = list[str]()
             for id in ids:
-                if self._vault.packs.origins(id):  # another pack has brought it too
-                    continue
-                gone += self._lifecycle.delete(id) if self._vault.at([id]) else []
+                brought_by_another = self._vault.packs.origins(id)
+                if not brought_by_another and self._vault.at([id]):  # it may have gone with one before
+                    gone += self._lifecycle.delete(id)
             self._vault.packs.uninstall(owner.user_id, pack)
         return gone
 
@@ -286,7 +285,7 @@ class Subscriptions:
         locked here stays."""
         gone = {}
         for arrival in self._vault.packs.arrivals(pack, owner.user_id):
-            cube: MemCube = self._vault.get(arrival.id)
+            cube = self._vault.get(arrival.id)
             reason = why(arrival.original)
             if reason and not arrival.own and cube.state not in GONE | LOCKED:
                 self._lifecycle.move(cube.id, State.ARCHIVED, reason)

@@ -10,12 +10,17 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memos.infrastructure import vault_server
+from memos.infrastructure import database, vault_server
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 _users = (f"user{n}" for n in itertools.count())
 _schemas = itertools.count()
@@ -30,6 +35,18 @@ def ada() -> str:
 @pytest.fixture
 def bob() -> str:
     return next(_users)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
+    """Moves the machine's clock."""
+    ahead = [timedelta()]
+
+    def move(by: timedelta) -> None:
+        ahead[0] += by
+
+    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
+    return move
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from memos import MemOS
+from memos.bound import CALLS, handed
 from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
 from memos.forgetting import read_proof
-from memos.infrastructure import database, vault_backup
+from memos.infrastructure import vault_backup
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.traces import pieces_of, search
+from memos.kernel import Hit
 from memos.ops import Add
 from memos.rights import name_of
 
@@ -132,6 +134,47 @@ def test_a_change_gives_back_to_others_what_they_may_read_and_no_more(opened: Op
     assert digits not in str(refused.value)
 
 
+def test_whatever_call_it_leaves_by_a_memory_of_others_is_masked(opened: Opener) -> None:
+    memos = opened(redaction={"phone": "before_use"})
+    [kept] = memos.add(f"My phone number is {PHONE}.", user="bob")
+    whose = kept.rights.model_copy(update={"owner": "ada"})
+    memos.vault.put(kept.model_copy(update={"version": 2, "rights": whose}))
+    [again] = memos.add(f"My phone number is {PHONE}.", user="bob")  # it is there already, and is told
+    assert again.id == kept.id and again.text == "My phone number is [phone]."
+    with_it = {"hit": [Hit(memos.vault.get(kept.id), 1.0, {})], "none": None}
+    told = handed(with_it, memos.vault.guard.as_shown)
+    assert PHONE not in str(told) and PHONE in str(with_it) and told["hit"][0].score == 1.0
+    assert handed(told, memos.vault.guard.as_shown) is told  # what needs no change is not copied
+    assert all(hasattr(getattr(MemOS, name), "__wrapped__") for name in CALLS)
+
+
+def test_kv_from_before_the_setting_tells_others_no_identifier_in_its_header(opened: Opener) -> None:
+    memos = opened()
+    [cube] = memos.keep([Add(text="Call me.", segment=PHONE)], user="ada")
+    memos.promote(cube.id, "activation", user="ada")
+    memos = opened(redaction={"phone": "before_use"})
+    memos.grant(cube.id, "bob", "owner", user="ada")
+    assert memos.promote(cube.id, "activation", user="bob").header.segment == "[phone]"
+    assert memos.promote(cube.id, "activation", user="ada").header.segment == PHONE
+
+
+def test_what_is_an_identifier_by_what_stands_elsewhere_is_masked_in_every_part(opened: Opener) -> None:
+    memos = opened(redaction={"national_id": "before_use"})
+    digits = "536904399"
+    probe = Probe(question="Which number?", answer=digits)
+    said = Add(text=f"My SSN:\n{digits} it is. I sing.", probes=(probe,))
+    [cube] = memos.keep([said], user="ada")
+    memos.update(cube.id, f"Here is my SSN.\n{digits}\nI dance.", user="ada")
+    memos.grant(cube.id, "bob", "owner", user="ada")
+    for told in (
+        memos.diff(cube.id, 1, 2, user="bob"),
+        memos.history(cube.id, diffs=True, user="bob"),
+        memos.get(cube.id, user="bob"),
+    ):
+        assert digits not in str(told) and "[national_id]" in str(told)
+    assert digits in str(memos.diff(cube.id, 1, 2, user="ada"))
+
+
 def test_labels_are_tags_that_follow_the_text(opened: Opener) -> None:
     memos = opened(redaction={"phone": "label", "card": "label"})
     [cube] = memos.add(f"Call {PHONE}, it is late.", tags=["mine"])
@@ -139,6 +182,36 @@ def test_labels_are_tags_that_follow_the_text(opened: Opener) -> None:
     assert memos.update(cube.id, f"Pay with {CARD}.").header.tags == ("mine", "sensitive:card")
     assert memos.tag(cube.id, ["other"]).header.tags == ("other", "sensitive:card")
     assert memos.update(cube.id, "Pay in cash.").header.tags == ("other",)
+
+
+def test_what_is_never_stored_stands_in_no_reason_name_or_tag(opened: Opener, tmp_path: Path) -> None:
+    memos = opened(redaction={"phone": "before_storing"})
+    [cube] = memos.add("Mira lives in Lisbon.")
+    for move in (memos.freeze, memos.thaw, memos.archive, memos.unarchive):
+        move(cube.id, why=f"{PHONE} asked for it")
+    assert "[phone] asked for it" in str(memos.history(cube.id))
+    memos.tag(cube.id, [f"apart:{PHONE}"])
+    memos.hold(cube.id, f"ask {PHONE}")
+    with pytest.raises(Held, match=r"\(ask \[phone\]\)"):
+        memos.delete(cube.id)
+    memos.end_hold(cube.id)
+    assert memos.snapshot(f"for {PHONE}").name == "for [phone]"
+    memos.update(cube.id, "Mira lives in Rome.")
+    assert memos.restore(f"for {PHONE}").changed == [cube.id] and memos.get(cube.id).text == "Mira lives in Lisbon."
+    memos.delete_snapshot(f"for {PHONE}")
+    names: list[Callable[[], Any]] = [
+        lambda: memos.join(f"team {PHONE}", "bob"),
+        lambda: memos.join("team", f"group:bob/{PHONE}"),
+        lambda: memos.grant(cube.id, f"group:{PHONE}", "reader"),
+        lambda: memos.grant(cube.id, "bob", "reader", purpose=PHONE),
+        lambda: memos.add_key("bob", purposes=[PHONE]),
+    ]
+    for named in names:  # two of them, masked, would be one
+        with pytest.raises(InputError, match=r"cannot be called '.*\[phone\]'.*choose another name"):
+            named()
+    assert memos.vault.check() == []
+    memos.close()
+    assert on_disk(tmp_path / "vault", "555-2671") == []
 
 
 def test_a_pattern_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
@@ -263,13 +336,6 @@ def test_an_edit_is_looked_at_too(opened: Opener) -> None:
 # holds and retention
 
 
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    ahead = [timedelta()]
-    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
-    return lambda by: ahead.append(ahead.pop() + by)
-
-
 def test_a_hold_stops_deletion_expiry_thaw_and_forgetting(opened: Opener, later: Callable[[timedelta], None]) -> None:
     memos = opened(retention={"fact": 1})
     [cube, other] = memos.keep([Add(text="Mira lives in Lisbon."), Add(text="Mira sings.")])
@@ -315,6 +381,26 @@ def test_an_old_text_that_comes_back_is_looked_at_too(opened: Opener) -> None:
     memos.release(cube.id)
     evil, _ = memos.split(cube.id, [EVIL, "The sea is calm."])
     assert evil.state is State.ARCHIVED and [c.text for c in memos.memories()] == ["The sea is calm."]
+
+
+def test_what_was_released_stays_so_when_its_words_come_back_until_the_rules_change(opened: Opener) -> None:
+    memos = opened()
+    [cube] = memos.keep([Add(text=EVIL, origin="notes.md")])
+    memos.release(cube.id)
+    memos.snapshot("evil")
+    memos.update(cube.id, "The weather is fine.")
+    assert memos.rollback(cube.id, 1).state is State.ACTIVATED and memos.quarantined() == []
+    memos.update(cube.id, "The sea is calm.")
+    memos.restore("evil")
+    assert memos.get(cube.id).text == EVIL and memos.quarantined() == []
+    memos.update(cube.id, f"{EVIL} Now.")  # other words
+    assert [c.id for c, _ in memos.quarantined()] == [cube.id]
+    memos.release(cube.id)
+    memos = opened(quarantine={"unknown_origin": True})
+    memos.rollback(cube.id, 1)
+    assert [c.id for c, _ in memos.quarantined()] == [cube.id]
+    memos.delete(cube.id)
+    assert memos.vault._db.rows("SELECT * FROM released") == []
 
 
 def test_who_is_believed_less_adds_nothing_to_what_is_trusted(opened: Opener) -> None:
@@ -452,6 +538,32 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
     with pytest.raises(NotFound):
         memos.vault.get(adapter)
     assert memos.jobs() == [] and memos.snapshots(user="ada") == []
+
+
+def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOF_KEY", "ab" * 32)
+    config = parse_config({"vault": {"key": "env:PROOF_KEY"}, "scheduler": {"choice": "dearest"}})
+    folder = tmp_path / "vault"
+    with MemOS(config, vault=folder) as memos:
+        for name in ("Quillfeather", "Zephyrine"):
+            [cube] = memos.add(f"Ada keeps a heron called {name}.", user="ada")
+            memos.promote(cube.id, "activation", user="ada")
+            memos.search("heron", user="ada")
+            texts, raw = needles(memos, "ada")
+            assert search(folder, [*texts, *raw]).found == ()
+            there = search(folder, [*texts, *raw], key=memos.vault.data_key).found
+            assert {Path(file).parts[0] for file, _ in there} >= {"blobs", "vault.db-wal", "vectors.db-wal"}
+            if name == "Quillfeather":  # somebody has copied it to where no deletion looks
+                for file in ("vault.db", "vault.db-wal"):
+                    shutil.copy(folder / file, folder / file.replace("vault", "vault.copy"))
+            proof = memos.forget_user("ada")
+            assert proof.clean is (name == "Zephyrine") and proof.signed
+            assert proof.searched["decrypted"] >= 2 and proof.searched["unread"] == []
+            assert {file for file, _ in proof.searched["found"]} == (set() if proof.clean else {"vault.copy.db-wal"})
+            for file in folder.glob("vault.copy*"):
+                file.unlink()
 
 
 def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, tmp_path: Path) -> None:

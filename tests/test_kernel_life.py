@@ -12,7 +12,6 @@ from memos import Config, MemOS
 from memos.config import LifecycleConfig, SchedulerConfig
 from memos.cube import State
 from memos.errors import BadTransition, Denied, InputError, NotFound
-from memos.infrastructure import database
 from memos.ops import Add, Recall
 
 DAY = timedelta(days=1)
@@ -25,18 +24,6 @@ def memos(tmp_path: Path) -> Iterator[MemOS]:
     config = Config(scheduler=SchedulerConfig(choice="dearest"), lifecycle=LifecycleConfig(archive_after_idle_days=30))
     with MemOS(config, vault=tmp_path / "vault") as kernel:
         yield kernel
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Moves the machine's clock."""
-    ahead = [timedelta()]
-
-    def move(by: timedelta) -> None:
-        ahead[0] += by
-
-    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
-    return move
 
 
 def found(memos: MemOS, query: str = ASKED) -> list[str]:

@@ -16,7 +16,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from memos import Config, MemOS
@@ -31,6 +30,7 @@ from memos.operation.mem_scheduler import Admission, Talk
 from memos.ops import Promote, Recall
 from memos.rights import Caller, Group
 from memos.sessions import Sessions
+from tests.doubles import Even
 
 pytestmark = pytest.mark.rights
 USERS = ("ada", "bob", "eve")
@@ -40,17 +40,6 @@ GROUPS = [(owner, name) for owner in USERS for name in ("team", "all")]
 SECRET, ID = re.compile(r"\bs\d+q\b"), re.compile(r"\b[0-9a-f]{24}\b")
 MOST = 40  # cubes at a time
 NOT_WITHIN_A_STEP = timedelta(hours=12)  # time goes on by whole days, and by milliseconds
-
-
-class Even:
-    """Every text has the same vector: what is found is all that may be found."""
-
-    name, dim = "even", 2
-
-    def read(
-        self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [(np.array([1, 0], np.float32), np.array([[127, 0]], np.int8)) for _ in texts]
 
 
 class AtOnce(MemOperator):

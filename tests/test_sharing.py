@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memos import Config, MemOS
-from memos.bound import CALLS
+from memos.bound import CALLS, FILES
 from memos.config import GovernanceConfig
 from memos.cube import Form, MemCube, Namespace
 from memos.errors import Denied, InputError, NotFound
@@ -372,16 +373,24 @@ def test_kv_and_adapters_in_memory_answer_only_those_who_may_read_their_sources(
 # packs and forgetting, through the one door
 
 
-def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(memos: MemOS, tmp_path: Path) -> None:
-    told(memos, "tess", "My code is WHELK.")
-    bound = memos.as_(memos.add_key("tess")[0])
-    made = bound.dump(tmp_path / "own.mip")
+@pytest.fixture
+def exchanging(tmp_path: Path) -> Iterator[MemOS]:
+    config = Config(governance=GovernanceConfig(exchange_folder=tmp_path / "exchange"))
+    with MemOS(config, vault=tmp_path / "vault") as kernel:
+        yield kernel
+
+
+def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(exchanging: MemOS, tmp_path: Path) -> None:
+    told(exchanging, "tess", "My code is WHELK.")
+    bound = exchanging.as_(exchanging.add_key("tess")[0])
+    made = bound.dump(Path("own.mip"))
+    assert made.path == tmp_path / "exchange" / "tess" / "own.mip"
     for refused in (
-        lambda: bound.dump(tmp_path / "all.mip", everyone=True),
-        lambda: bound.dump(tmp_path / "all.mip", key=tmp_path / "key.pem"),
-        lambda: bound.load(tmp_path / "own.mip", owners=True),
-        lambda: bound.load(tmp_path / "own.mip", trust=made.key),
-        lambda: bound.install(str(tmp_path), "ada/life", trust=made.key),
+        lambda: bound.dump(Path("all.mip"), everyone=True),
+        lambda: bound.dump(Path("all.mip"), key=Path("key.pem")),
+        lambda: bound.load(Path("own.mip"), owners=True),
+        lambda: bound.load(Path("own.mip"), trust=made.key),
+        lambda: bound.install(".", "ada/life", trust=made.key),
         lambda: bound.update_packs(trust=made.key),
     ):
         with pytest.raises(Denied, match="ask who keeps this vault"):
@@ -389,16 +398,80 @@ def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(memos: Me
     for name in ("publish", "withdraw", "untrust", "trusted", "audit_query", "audit_export", "vault"):
         with pytest.raises(AttributeError, match="no call that acts for a caller"):
             getattr(bound, name)
-    assert bound.load(tmp_path / "own.mip").added == [] and not (tmp_path / "all.mip").exists()
+    assert bound.load(Path("own.mip")).added == [] and not made.path.with_name("all.mip").exists()
 
 
-def test_an_agent_takes_no_packs_for_its_user_and_forgets_nobody(memos: MemOS, tmp_path: Path) -> None:
+def test_who_has_a_key_names_no_file_of_the_process(memos: MemOS, ada: str, tmp_path: Path) -> None:
+    told(memos, ada)
+    (tmp_path / "notes.md").write_text("# Ada\n\nAda lives in Oslo.\n")
+    bound = memos.as_(memos.add_key(ada)[0])
+    for refused in files_named(bound, tmp_path):
+        with pytest.raises(Denied, match=rf"{ada} calls with a key.*files are for who keeps.*exchange_folder"):
+            refused()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.md"] and texts(memos, ada) == ["My code is LIMPET."]
+
+
+@pytest.mark.parametrize("where", ["outside", "..", "../bob", "link", "https://example.org", "zip::file:"])
+def test_files_of_who_has_a_key_lie_in_a_folder_of_its_own(exchanging: MemOS, tmp_path: Path, where: str) -> None:
+    own, outside = tmp_path / "exchange" / "ada", tmp_path / "outside"
+    for folder in (own, outside, tmp_path / "exchange" / "bob"):
+        folder.mkdir(parents=True)
+        (folder / "notes.md").write_text("# Ada\n\nAda lives in Oslo.\n")
+    (own / "link").symlink_to(outside)
+    bound = exchanging.as_(exchanging.add_key("ada")[0])
+    for refused in files_named(bound, outside if where == "outside" else Path(where)):
+        with pytest.raises(Denied, match=r"not in its part of governance\.exchange_folder.*relative to it"):
+            refused()
+    assert texts(exchanging, "ada") == [] and {path.name for path in outside.iterdir()} == {"notes.md"}
+    assert [cube.text for cube in bound.add(Path("notes.md"))] == [cube.text for cube in bound.add(own / "notes.md")]
+    assert exchanging.purposed("care", user="ada").add(outside / "notes.md")  # who runs the process names any
+
+
+def files_named(bound: Any, folder: Path) -> list[Callable[[], object]]:
+    """Every way to name a file by a call."""
+    adapters = [folder / "adapter"]
+    return [
+        lambda: bound.add(folder / "notes.md"),
+        lambda: bound.dump(folder / "own.mip"),
+        lambda: bound.load(folder / "own.mip"),
+        lambda: bound.load(str(folder / "own.mip")),
+        lambda: bound.install(str(folder), "ada/life"),
+        lambda: bound.install(place=str(folder), pack="ada/life"),
+        lambda: bound.gate(adapters),
+        lambda: bound.gate(iter(adapters)),
+        lambda: bound.externalize(folder / "adapter"),
+        lambda: bound.export_adapter(["0" * 24], folder / "out"),
+        lambda: bound.export_adapter(adapters, out=folder / "out"),
+    ]
+
+
+def test_every_call_that_takes_a_file_is_known_to_do_so() -> None:
+    for name in CALLS:
+        for parameter in inspect.signature(getattr(MemOS, name)).parameters.values():
+            is_file = parameter.annotation in ("Path", "Path | None") or parameter.name == "place"
+            assert is_file == (parameter.name in FILES.get(name, ())), (name, parameter)
+
+
+@pytest.mark.parametrize("one, other", [("ada", "ada/p"), (".", ".."), ("a/b", "a%2Fb"), ("x" * 300, "x" * 301)])
+def test_no_two_users_share_a_folder(exchanging: MemOS, tmp_path: Path, one: str, other: str) -> None:
+    there = [exchanging.as_(exchanging.add_key(Namespace(user_id=user))[0]) for user in (one, other)]
+    for user, bound in zip((one, other), there, strict=True):
+        told(exchanging, user)
+        bound.dump(Path("own.mip"))
+    found = sorted(tmp_path.rglob("own.mip"))
+    assert len(found) == 2 and {path.parent.parent for path in found} == {tmp_path / "exchange"}
+
+
+def test_an_agent_takes_no_packs_for_its_user_and_forgets_nobody(exchanging: MemOS, tmp_path: Path) -> None:
+    memos = exchanging
     cube = told(memos, "uma", "My code is COCKLE.")
-    memos.dump(tmp_path / "uma.mip", user="uma")
+    own = tmp_path / "exchange" / "uma" / "agent planner"
+    own.mkdir(parents=True)
+    memos.dump(own / "uma.mip", user="uma")
     agent = memos.as_(memos.add_key("agent:uma/planner")[0])
     for refused in (
-        lambda: agent.load(tmp_path / "uma.mip", clash="update"),
-        lambda: agent.install(str(tmp_path), "ada/life"),
+        lambda: agent.load(Path("uma.mip"), clash="update"),
+        lambda: agent.install(".", "ada/life"),
         lambda: agent.subscribe("ada/life"),
         lambda: agent.update_packs(),
         lambda: agent.remove_pack("ada/life"),

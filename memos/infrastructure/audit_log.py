@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 
 from memos.config import AuditConfig
 from memos.errors import InputError, VaultError
+from memos.infrastructure import on_disk
 from memos.infrastructure.signing import KEY, Signer, is_signed, statement
 from memos.infrastructure.store import Rows, Store
 
@@ -233,12 +233,7 @@ class AuditLog:
             ) from None
 
     def _keep_head(self, made: Checkpoint) -> None:
-        part = self._head.with_name(f"{self._head.name}.{os.getpid()}.part")
-        with part.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(made))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._head)
+        on_disk.write(self._head, json.dumps(made).encode())
 
     def public_key(self) -> str:
         """In hex."""

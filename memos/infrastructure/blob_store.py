@@ -7,7 +7,6 @@ work/<job>/                what an interrupted job can be taken up from
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,10 +17,8 @@ from typing import Protocol
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.group_sync import fsync
-from memos.infrastructure.vault_files import SUFFIX, Files, Kept, digest, remove
-
-_DIGEST = re.compile("[0-9a-f]{64}")
+from memos.infrastructure.on_disk import fsync
+from memos.infrastructure.vault_files import DIGEST, SUFFIX, Files, Kept, digest, remove
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Blobs:
     def find(self, sha256: str) -> Path | None:
         """Raises VaultError where it cannot be copied from the shelf."""
         path = self.here(sha256)
-        if self._shelf is None or not _DIGEST.fullmatch(sha256):
+        if self._shelf is None or not DIGEST.fullmatch(sha256):
             return path
         if not self._shelf.has(sha256):
             return None
@@ -74,7 +71,7 @@ class Blobs:
 
     def here(self, sha256: str) -> Path | None:
         """In the folder."""
-        if not _DIGEST.fullmatch(sha256):  # an imported "../.." must not lead out of the vault
+        if not DIGEST.fullmatch(sha256):  # an imported "../.." must not lead out of the vault
             return None
         name, home = self._kept.name(sha256), self._home(sha256)
         return next((path for path in (home / (name + SUFFIX), home / name) if path.exists()), None)
@@ -86,7 +83,7 @@ class Blobs:
         """The digests of the payloads that are there, whether a cube refers to them or not."""
         names = {path.name.removesuffix(SUFFIX) for path in (self._folder / "blobs").glob("*/*")}
         found = set(filter(None, map(self._kept.sha256, names)))
-        return sorted(found.union(filter(_DIGEST.fullmatch, self._shelf.names() if self._shelf else ())))
+        return sorted(found.union(filter(DIGEST.fullmatch, self._shelf.names() if self._shelf else ())))
 
     def problem(self, sha256: str) -> str:
         """What is wrong with a blob and how to repair it, or ""; reads all of it."""

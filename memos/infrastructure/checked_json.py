@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from memos.errors import CorruptBlob
+from memos.infrastructure import on_disk
 
 
 def write(path: Path, value: Any) -> None:
     """On disk when this returns. Raises OSError."""
-    part, text = path.with_name(f"{path.name}.part"), json.dumps(value)
-    with part.open("w", encoding="utf-8") as file:
-        file.write(f"{_checksum(text)}\n{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
+    text = json.dumps(value)
+    on_disk.write(path, f"{_checksum(text)}\n{text}\n".encode())
 
 
 def read(path: Path) -> Any:
@@ -31,15 +27,6 @@ def read(path: Path) -> Any:
     except ValueError:
         pass
     raise CorruptBlob(f"{path} does not match its checksum")
-
-
-def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checksum(text: str) -> str:

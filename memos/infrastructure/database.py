@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import VaultError
-from memos.infrastructure.group_sync import GroupSync, fsync
+from memos.infrastructure.group_sync import GroupSync
+from memos.infrastructure.on_disk import fsync, land
 from memos.infrastructure.rows import checksum, words
 from memos.infrastructure.sqlite_file import attach, connect, damaged, module, why
 from memos.infrastructure.store import Store
@@ -236,6 +237,13 @@ UPGRADES = (
            at TEXT NOT NULL)""",
         "CREATE TABLE forgotten (digest TEXT PRIMARY KEY, salt TEXT NOT NULL, what TEXT NOT NULL, at TEXT NOT NULL)",
     ),
+    # what was let out of quarantine: a digest of its words and of the rules that they were judged by
+    (
+        """CREATE TABLE released (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, judged TEXT NOT NULL,
+           PRIMARY KEY (id, judged)) WITHOUT ROWID""",
+    ),
+    # how often a cube was not whose it was, beside what is granted: decisions that rest on nothing else stay
+    ("ALTER TABLE rights_clock ADD COLUMN moved INTEGER NOT NULL DEFAULT 0",),
     # the file that holds what an index was: what it means, and the last change that is in it
     (
         """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,
@@ -687,9 +695,7 @@ def _back_up(file: Path, version: int, key: DataKey | None) -> Path:
         part.unlink(missing_ok=True)
         with closing(connect(file, key)) as source, closing(connect(part, key, file.name)) as copy:
             source.backup(copy)
-        fsync(part)
-        part.rename(kept)
-        fsync(file.parent)
+        land(part, kept)
     finally:
         part.unlink(missing_ok=True)
     return kept

@@ -17,6 +17,7 @@ import xxhash
 
 from memos.errors import CorruptBlob
 from memos.infrastructure import checked_json
+from memos.infrastructure.on_disk import fsync
 
 log = logging.getLogger("memos")
 NAME = "sums.json"
@@ -64,7 +65,7 @@ def take(folder: Path) -> Sums | None:
         log.warning("%s", error)
         found = None
     (folder / NAME).unlink(missing_ok=True)
-    checked_json.sync(folder)  # it must not come back when the power fails
+    fsync(folder)  # it must not come back when the power fails
     return found
 
 

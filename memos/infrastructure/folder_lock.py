@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memos.errors import VaultError
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync
 
 
 class FolderLock:

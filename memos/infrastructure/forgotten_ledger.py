@@ -26,9 +26,6 @@ class Forgotten(NamedTuple):
     what: What
     at: datetime
 
-    def is_of(self, name: str) -> bool:
-        return self.digest == _digest(self.salt, name)
-
 
 class ForgottenLedger:
     def __init__(self, db: Store) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timezone
+from typing import NamedTuple
 
 from memos.cube import Namespace
+from memos.infrastructure.rows import kept
 from memos.infrastructure.store import Store
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
@@ -14,6 +15,15 @@ _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_
 _SAME = """over_user = ? AND over_agent = ? AND over_session = ?
            AND to_group = ? AND to_user = ? AND to_agent = ? AND to_session = ?"""
 _MEMBER = "is_group = ? AND user_id = ? AND agent_id = ? AND session_id = ?"
+
+
+class RightsState(NamedTuple):
+    """Another whenever a right may be: n counts the changes of grants, groups and cubes, moved those of cubes alone,
+    ended is when a grant has ended last."""
+
+    n: int
+    ended: str
+    moved: int
 
 
 class GrantTable:
@@ -25,9 +35,9 @@ class GrantTable:
     def put(self, grant: Grant, by: str) -> None:
         """Within a transaction; one of the same tuple and purpose is replaced."""
         self.remove(grant.on, grant.to, grant.relation, grant.purpose)
-        self._db.write("DELETE FROM grants WHERE until <= ?", _kept(self._db.now()))
+        self._db.write("DELETE FROM grants WHERE until <= ?", kept(self._db.now()))
         cube, over = _object(grant.on)
-        until = grant.until and _kept(grant.until)
+        until = kept(grant.until)
         self._db.write(
             f"INSERT INTO grants ({_COLUMNS}, by, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(cube or None, *over, grant.relation, *_subject(grant.to), grant.purpose, until, by, self._db.stamp()),
@@ -55,7 +65,7 @@ class GrantTable:
         """Those in force that reach a caller, itself or through groups, for a purpose."""
         sql = f"""SELECT {_COLUMNS} FROM grants WHERE (until IS NULL OR until > ?) AND purpose IN ('', ?)
                   AND to_group = ? AND to_user = ?"""
-        now = _kept(self._db.now())
+        now = kept(self._db.now())
         own = [_grant(row) for row in self._db.rows(sql, now, purpose, 0, caller.user_id)]
         grants = [g for g in own if isinstance(g.to, Namespace) and holds_for(g.to, caller)]
         for group in self.groups_with(caller):
@@ -66,17 +76,20 @@ class GrantTable:
     def all(self) -> list[Grant]:
         """Those in force, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM grants WHERE until IS NULL OR until > ? ORDER BY n"
-        return [_grant(row) for row in self._db.rows(sql, _kept(self._db.now()))]
+        return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
 
-    def state(self) -> tuple[int, str]:
-        """Changes whenever a right may have: by a change here, or because a grant has ended."""
-        sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?) FROM rights_clock"
-        [(n, ended)] = self._db.rows(sql, _kept(self._db.now()))
-        return n, ended or ""
+    def state(self) -> RightsState:
+        sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?), moved FROM rights_clock"
+        [(n, ended, moved)] = self._db.rows(sql, kept(self._db.now()))
+        return RightsState(n, ended or "", moved)
 
     def changed(self) -> None:
-        """Within a transaction: rights are not what they were."""
+        """Within a transaction: what is granted is not what it was."""
         self._db.write("UPDATE rights_clock SET n = n + 1")
+
+    def moved(self) -> None:
+        """Within a transaction: a cube is not whose it was, or not made of what it was, or is gone."""
+        self._db.write("UPDATE rights_clock SET n = n + 1, moved = moved + 1")
 
     def forget(self, user_id: str) -> int:
         """Within a transaction: nothing names a user any more, nor its groups; how many rights and memberships went."""
@@ -164,7 +177,3 @@ def _grant(row: Collection[object]) -> Grant:
             "until": until,
         }
     )
-
-
-def _kept(when: datetime) -> str:
-    return when.astimezone(timezone.utc).isoformat()

@@ -62,12 +62,3 @@ class GroupSync:
         with suppress(OSError):  # it is told to those who wait
             self.wait(self._written)
         os.close(self._file)
-
-
-def fsync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -22,13 +22,14 @@ class LegalHold(NamedTuple):
 
 
 class HoldTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, db: Store, as_written: Callable[[str], str]) -> None:
+        """as_written: a reason as it may be kept."""
+        self._db, self._as_written = db, as_written
 
     def put(self, id: str, holder: str, why: str) -> None:
         """Within a transaction. Raises Held for one that is held already."""
         self.require_none([id], "be held twice")
-        self._db.write("INSERT INTO holds VALUES (?, ?, ?, ?)", id, holder, why, self._db.stamp())
+        self._db.write("INSERT INTO holds VALUES (?, ?, ?, ?)", id, holder, self._as_written(why), self._db.stamp())
 
     def end(self, id: str) -> bool:
         """Within a transaction; False if it was not held."""

@@ -5,10 +5,11 @@ Knows namespaces, relations and where a cube came from. Must not know models, ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied
@@ -51,9 +52,20 @@ class _Asked:
     """One question about what a caller may do. known: what was found of cubes, so that a long line of descent is walked
     once, and what is granted, which is looked up where namespace and owner do not decide."""
 
-    def __init__(self, caller: Namespace, standing: Callable[[], Standing]) -> None:
-        self._caller, self._look = caller, standing
+    def __init__(
+        self, caller: Namespace, standing: Callable[[], Standing], at: Callable[[list[str]], list[MemCube]]
+    ) -> None:
+        """at: the cubes of these ids, without those that are not there."""
+        self._caller, self._look, self._read = caller, standing, at
         self.known: dict[str, bool] = {}
+        self._cubes: dict[str, MemCube | None] = {}  # that others are made of
+
+    def at(self, ids: Iterable[str]) -> list[MemCube]:
+        """What others are made of, read once: all that are named together at once."""
+        wanted = list(ids)
+        if missing := [id for id in dict.fromkeys(wanted) if id not in self._cubes]:
+            self._cubes |= dict.fromkeys(missing) | {cube.id: cube for cube in self._read(missing)}
+        return [cube for id in wanted if (cube := self._cubes[id])]
 
     @cached_property
     def _standing(self) -> Standing:
@@ -64,6 +76,15 @@ class _Asked:
         if self._caller.covers(namespace) and (right == "read" or self._caller.user_id == rights.owner):
             return True
         return self._standing.allows(right, id, namespace)
+
+
+class Sight(NamedTuple):
+    """What one caller may read, in the words of `catalog.View`. key: another whenever it may be another."""
+
+    key: Hashable
+    may: Callable[..., bool]
+    single: Callable[[], frozenset[str]]
+    expect: Callable[[Iterable[str]], object]
 
 
 class MemGovernance:
@@ -77,7 +98,7 @@ class MemGovernance:
         self._vault = vault
         # the state is a part of the key, so that nothing outlives a change of rights or the end of a grant
         self._standings = lru_cache(_STANDINGS)(lambda caller, purpose, state: self._granted(caller, purpose))
-        self._singles = lru_cache(_STANDINGS)(lambda caller, purpose, state: self._readable_alone(caller))
+        self._singles: dict[Hashable, frozenset[str]] = {}
 
     # -- who acts ------------------------------------------------------------------------------------------
 
@@ -102,10 +123,6 @@ class MemGovernance:
             return self.caller.namespace
         return Namespace(user_id=session.user_id)
 
-    def standing_of(self, caller: Namespace) -> tuple[Namespace, str, tuple[int, str]]:
-        """The same only as long as nothing that a caller may see can have changed."""
-        return caller, self._purpose, self._vault.rights_state()
-
     @property
     def _purpose(self) -> str:
         return self.caller.purpose if self.caller else ""
@@ -122,7 +139,7 @@ class MemGovernance:
         return Standing(namespaces, cubes)
 
     def _standing(self, caller: Namespace) -> Standing:
-        return self._standings(*self.standing_of(caller))
+        return self._standings(caller, self._purpose, self._vault.rights_state())
 
     # -- the door ------------------------------------------------------------------------------------------
 
@@ -169,26 +186,38 @@ class MemGovernance:
         """The same for all that lies in a namespace."""
         return caller.covers(over) or self._standing(caller).over(right, over)
 
+    def sight(self, caller: Namespace) -> Sight:
+        """What the caller may read by the rights of now; not audited. All of it rests on what the key is made of: a
+        right that changes meanwhile is for the next one."""
+        state = self._vault.rights_state()
+        standing = self._standings(caller, self._purpose, state)
+        key = caller, self._purpose, standing.key, state.moved
+        asked = _Asked(caller, lambda: standing, self._vault.at)
+
+        def single() -> frozenset[str]:
+            if key not in self._singles:
+                if len(self._singles) >= _STANDINGS:
+                    self._singles.clear()
+                made = self._vault.made(standing.cubes)
+                found = {cube.id for cube in self._readable(asked, self._vault.at(made))}
+                self._singles[key] = frozenset({*standing.cubes} - made) | found
+            return self._singles[key]
+
+        return Sight(key, partial(self._may_read_sort, asked), single, asked.at)
+
     def may_read(self, caller: Namespace, namespace: Namespace, rights: Rights, *sources: str) -> bool:
         """The rule for all memories of a namespace with these rights and sources, beside what is granted on single
         ones of them; not audited."""
-        asked = self._asked(caller)
+        return self._may_read_sort(self._asked(caller), namespace, rights, *sources)
+
+    def _may_read_sort(self, asked: _Asked, namespace: Namespace, rights: Rights, *sources: str) -> bool:
         own = asked.has("read", "", namespace, rights)
         if not sources:
             return own
-        return self._may_read_all(asked, sources) and (own or self._only(rights, sources))
-
-    def single(self, caller: Namespace) -> frozenset[str]:
-        """The ids of cubes that the caller may read because that was granted on just them."""
-        return self._singles(*self.standing_of(caller))
-
-    def _readable_alone(self, caller: Namespace) -> frozenset[str]:
-        granted = self._standing(caller).cubes
-        made = self._vault.made(granted)
-        return frozenset({*granted} - made) | {cube.id for cube in self.visible(caller, self._vault.at(made))}
+        return self._may_read_all(asked, sources) and (own or self._only(asked, rights, sources))
 
     def _asked(self, caller: Namespace) -> _Asked:
-        return _Asked(caller, lambda: self._standing(caller))
+        return _Asked(caller, lambda: self._standing(caller), self._vault.at)
 
     def _may_read(self, asked: _Asked, cube: MemCube) -> bool:
         """What is made of memories of its owner alone, and says nothing but them, is readable to all who may read
@@ -197,7 +226,7 @@ class MemGovernance:
             sources = [source.id for source in cube.sources]
             asked.known[cube.id] = self._may_read_all(asked, sources) and (
                 asked.has("read", cube.id, cube.namespace, cube.rights)
-                or (bool(sources) and cube.header.kind != "turn" and self._only(cube.rights, sources))
+                or (bool(sources) and cube.header.kind != "turn" and self._only(asked, cube.rights, sources))
             )
         return asked.known[cube.id]
 
@@ -205,18 +234,26 @@ class MemGovernance:
         return all(asked.known[id] if id in asked.known else self._may_read_source(asked, id) for id in ids)
 
     def _may_read_source(self, asked: _Asked, id: str) -> bool:
-        cubes = self._vault.at([id])  # none: deleted since the cube was listed, and the cube with it
+        cubes = asked.at([id])  # none: deleted since the cube was listed, and the cube with it
         return bool(cubes) and self._may_read(asked, cubes[0])
 
-    def _only(self, rights: Rights, sources: Iterable[str]) -> bool:
+    def _only(self, asked: _Asked, rights: Rights, sources: Iterable[str]) -> bool:
         """True if all that a cube is made of is its owner's, so that it has no words of anybody else."""
-        return all(source.rights.owner == rights.owner for source in self._vault.at(sources))
+        return all(source.rights.owner == rights.owner for source in asked.at(sources))
 
     def visible(self, caller: Namespace, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
         """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
         asked = self._asked(caller)
         asked.known.update((cube.id, True) for cube in seen)
-        return [cube for cube in cubes if self._may_read(asked, cube)]
+        return self._readable(asked, cubes)
+
+    def _readable(self, asked: _Asked, cubes: Iterable[MemCube]) -> list[MemCube]:
+        given = list(cubes)
+        asked.at(source.id for cube in given for source in cube.sources)
+        return [cube for cube in given if self._may_read(asked, cube)]
+
+    def visible_ids(self, caller: Namespace, cubes: Iterable[MemCube]) -> set[str]:
+        return {cube.id for cube in self.visible(caller, cubes)}
 
     def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""

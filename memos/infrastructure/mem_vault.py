@@ -44,7 +44,7 @@ from memos.infrastructure.credential_table import Credential, CredentialTable
 from memos.infrastructure.database import IN, Database, moment, odd_row
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.forgotten_ledger import Forgotten, ForgottenLedger, named
-from memos.infrastructure.grant_table import GrantTable
+from memos.infrastructure.grant_table import GrantTable, RightsState
 from memos.infrastructure.guard import Guard
 from memos.infrastructure.hold_table import HoldTable
 from memos.infrastructure.index_store import Arrays, IndexStore
@@ -56,6 +56,7 @@ from memos.infrastructure.rows import HEAD, checksum, facts, head, kept, sources
 from memos.infrastructure.server_shelf import ServerShelf
 from memos.infrastructure.snapshot_table import Snapshot, SnapshotTable
 from memos.infrastructure.store import Store
+from memos.infrastructure.traces import Searched, search
 from memos.infrastructure.vault_files import files_of
 from memos.infrastructure.vault_key import unlock
 from memos.infrastructure.vault_stats import VaultStats
@@ -131,9 +132,11 @@ class MemVault:
                 self._sums = file_sums.take(path)
                 self.audit_log = AuditLog(self._db, path, governance.audit)
                 self._jobs, self._vectors = JobList(self._db), VectorTable(self._db)
-                self._snapshots, self.packs = SnapshotTable(self._db), PackTable(self._db)
+                self._snapshots = SnapshotTable(self._db, self.guard.as_written)
+                self.packs = PackTable(self._db)
                 self._grants, self._credentials = GrantTable(self._db), CredentialTable(self._db)
-                self.quarantine, self.holds = QuarantineTable(self._db), HoldTable(self._db)
+                self.quarantine = QuarantineTable(self._db)
+                self.holds = HoldTable(self._db, self.guard.as_written)
                 self._ledger = ForgottenLedger(self._db)
                 self._stats = VaultStats(path, self._db, quota)
                 ids_after(self.now())
@@ -225,7 +228,7 @@ class MemVault:
             self._stats.require_room(sum(len(content) for _, _, content, _ in contents), 0, new_of)
             with self._db.indivisible():
                 if any(c.version > 1 and _belongs(_unshared(c)) != _belongs(self.get(c.id)) for c in cubes):
-                    self._grants.changed()
+                    self._grants.moved()
                 self._write(cubes, contents, at)
                 for cube in cubes:
                     for reader in cube.rights.readers:
@@ -411,12 +414,13 @@ class MemVault:
         return [(moment(at), _state(state), why) for at, state, why in rows]
 
     def set_state(self, id: str, state: State, why: str) -> None:
-        """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content."""
+        """Only MemLifecycle calls this: it knows which moves there are. `why` never quotes a cube's content; what is
+        never stored (governance.redaction) is taken out of it."""
         with self.transaction():
             known = self._resolve(id)
             at = self._db.stamp()
             self._db.write("UPDATE heads SET state = ?, since = ? WHERE id = ?", state, at, known)
-            self._put_transition(known, state, at, why)
+            self._put_transition(known, state, at, self.guard.as_written(why))
 
     def derived(self, *ids: str) -> list[MemCube]:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
@@ -633,6 +637,8 @@ class MemVault:
                 names,
             )
             self._db.write("DELETE FROM indexes WHERE EXISTS (SELECT 1 FROM erasures WHERE sha256 IS NULL)")
+            if self._db.rows(f"SELECT 1 FROM heads WHERE id {IN} AND form = ? LIMIT 1", names, Form.PLAINTEXT):
+                self._grants.moved()  # its name could come back in a pack, as somebody else's
             self._db.write(f"DELETE FROM heads WHERE id {IN}", names)  # and, by cascade, all but its versions
             self._db.write(f"DELETE FROM versions WHERE id {IN}", names)
 
@@ -659,7 +665,7 @@ class MemVault:
 
     def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
         """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and
-        where they lie. What other cubes hold too is left out."""
+        where they lie, sealed and in the clear. What other cubes hold too is left out."""
         names = json.dumps(list(ids))
         versions = self._db.rows(f"SELECT id, json FROM versions WHERE id {IN}", names)
         others = self._db.rows(f"SELECT json FROM versions WHERE NOT id {IN}", names)
@@ -672,8 +678,18 @@ class MemVault:
         )
         blobs = {c.blob.sha256 for c in (_parsed(content) for _, content in versions) if c.blob}
         shared = {c.blob.sha256 for (content,) in others if (c := _parsed(content)).blob}
-        paths = [path for sha256 in sorted(blobs - shared) if (path := self._blobs.find(sha256))]
+        paths = [path for sha256 in sorted(blobs - shared) for path in self._places(sha256)]
         return [t.encode() for t in sorted(texts)], [bytes(b) for row in rows for b in row if b], paths
+
+    def _places(self, sha256: str) -> set[Path]:
+        """Where a payload lies, as it is on disk and in the clear."""
+        kept = self._blobs.find(sha256)
+        if kept is None:
+            return set()
+        try:
+            return {kept, self._files.lend(kept, sha256)}
+        except CorruptBlob:
+            return {kept}
 
     def forget_user(self, user_id: str, ids: Iterable[str]) -> dict[str, int]:
         """Remove these cubes of a user, and what else names the user or them; how many of each. Raises Held, Conflict.
@@ -710,8 +726,12 @@ class MemVault:
             self._db.write("INSERT INTO erasures (sha256) VALUES (NULL)")  # names go from free pages too
         return counts
 
-    def says(self, piece: bytes) -> bool:
-        """True if a cube of anybody has these bytes in what it says, in any version."""
+    def search(self, pieces: Iterable[bytes]) -> Searched:
+        """Look for bytes in all that lies on disk of this vault, in any file and whatever is left in it; of an
+        encrypted one as it is and as it says. What a cube of anybody says, in any version, is passed over."""
+        return search(self.path, pieces, self._says, self.data_key, self._files.beside)
+
+    def _says(self, piece: bytes) -> bool:
         return any(piece in content.encode() for (content,) in self._db.rows("SELECT json FROM versions"))
 
     def unerased(self) -> bool:
@@ -938,7 +958,9 @@ class MemVault:
     # rights
 
     def grant(self, grant: Grant, by: str) -> None:
-        """Keep a relation, in place of the same for the same purpose."""
+        """Keep a relation, in place of the same for the same purpose. Raises InputError for a name that is not kept."""
+        self.guard.require_name(grant.purpose, "a purpose")
+        self._require_names(grant.to)
         with self.transaction():
             self._grants.put(grant, by)
 
@@ -957,13 +979,20 @@ class MemVault:
         """Those in force that reach a caller, itself or through groups, for a purpose."""
         return self._grants.of(caller, purpose)
 
-    def rights_state(self) -> tuple[int, str]:
-        """Changes whenever somebody's rights may have, in this process or another."""
+    def rights_state(self) -> RightsState:
+        """Another whenever somebody's rights may be, in this process or another."""
         return self._grants.state()
 
     def join(self, group: Group, member: Subject) -> None:
+        """Raises InputError for a name that is not kept."""
+        self._require_names(group, member)
         with self.transaction():
             self._grants.join(group, member)
+
+    def _require_names(self, *subjects: Subject) -> None:
+        for subject in subjects:
+            if isinstance(subject, Group):
+                self.guard.require_name(subject.name, "a group")
 
     def leave(self, group: Group, member: Subject) -> bool:
         """Whether it was a member."""
@@ -981,7 +1010,10 @@ class MemVault:
     # credentials
 
     def add_key(self, namespace: Namespace, purposes: Sequence[str], until: datetime | None) -> tuple[str, Credential]:
-        """A new key, which nothing tells again, and what it stands for."""
+        """A new key, which nothing tells again, and what it stands for. Raises InputError for a purpose that is not
+        kept."""
+        for purpose in purposes:
+            self.guard.require_name(purpose, "a purpose")
         with self.transaction():
             return self._credentials.add(namespace, purposes, until)
 

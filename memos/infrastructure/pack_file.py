@@ -21,6 +21,7 @@ from typing import BinaryIO, Protocol
 
 from memos.cube import new_id
 from memos.errors import BadPack, InputError, VaultError
+from memos.infrastructure.on_disk import fsync, fsync_all
 
 MOST_PARTS = 100_000
 LONGEST_NAME, LONGEST_STEP = 240, 100  # characters of a part's name, and of each step between slashes
@@ -109,10 +110,9 @@ def writing(path: Path, folder: bool = False) -> Iterator[Sink]:
                 sink = _ZipSink(file)
                 yield sink
                 sink.finish()
-        for part in [*staged.rglob("*"), staged]:
-            _sync(part)
+        fsync_all(staged)
         staged.rename(path)
-        _sync(path.parent)
+        fsync(path.parent)
     except OSError as error:
         raise VaultError(f"{path} was not written ({error}); make room, or give another place") from error
     finally:
@@ -304,11 +304,3 @@ def require_names(names: Iterable[str], path: Path) -> None:
 
 def bad(path: Path | str, why: str) -> BadPack:
     return BadPack(f"{path} is refused: {why}; nothing was taken over, get the pack again from where it was made")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

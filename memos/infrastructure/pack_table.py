@@ -5,12 +5,13 @@ Knows rows alone. Must not know what a pack holds, nor whom to trust.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
 from memos.errors import NotFound
-from memos.infrastructure.database import moment
+from memos.infrastructure.database import IN, moment
 from memos.infrastructure.mip import Entry, Origin
 from memos.infrastructure.store import Store
 
@@ -57,8 +58,8 @@ class PackTable:
 
     def arrived(self, source: str, user_id: str, originals: Iterable[str]) -> dict[str, Arrival]:
         """Those of these that came before, by what they are called there."""
-        found = (self._db.rows(f"{_ARRIVAL} AND original = ?", source, user_id, id) for id in originals)
-        return {row[0]: _arrival(row) for rows in found for row in rows}
+        rows = self._db.rows(f"{_ARRIVAL} AND original {IN}", source, user_id, json.dumps(list(originals)))
+        return {row[0]: _arrival(row) for row in rows}
 
     def arrive(self, source: str, user_id: str, arrival: Arrival) -> None:
         """Within a transaction. In place of what is there of this original."""

@@ -1,4 +1,5 @@
-"""Which cubes are in quarantine and why, and how many came from an origin lately. Must not know by which rule."""
+"""Which cubes are in quarantine and why, what of them was let out, and how many came from an origin lately. Must not
+know by which rule."""
 
 from __future__ import annotations
 
@@ -27,9 +28,16 @@ class QuarantineTable:
         self._db.write("DELETE FROM quarantine WHERE id = ?", id)
         self._db.write("INSERT INTO quarantine VALUES (?, ?, ?)", id, why, self._db.stamp())
 
-    def release(self, id: str) -> bool:
-        """Within a transaction; False if it was not there."""
-        return self._db.write("DELETE FROM quarantine WHERE id = ?", id) > 0
+    def release(self, id: str, judged: str) -> bool:
+        """Within a transaction; False if it was not there. judged: names what was found harmless."""
+        if not self._db.write("DELETE FROM quarantine WHERE id = ?", id):
+            return False
+        self._db.write("INSERT OR IGNORE INTO released VALUES (?, ?)", id, judged)
+        return True
+
+    def was_released(self, id: str, judged: str) -> bool:
+        """True if just this of the cube was found harmless before."""
+        return bool(self._db.rows("SELECT 1 FROM released WHERE id = ? AND judged = ?", id, judged))
 
     def of(self, ids: list[str]) -> list[Suspect]:
         """Those of `ids` that are there, the latest last."""

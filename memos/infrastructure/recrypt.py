@@ -19,7 +19,7 @@ from memos.infrastructure import file_sums, vault_key
 from memos.infrastructure.blob_store import BlobStore
 from memos.infrastructure.database import READINGS, Database, reading
 from memos.infrastructure.folder_lock import FolderLock
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.sqlite_file import literal
 from memos.infrastructure.vault_files import SUFFIX, Files, files_of, remove
 from memos.infrastructure.vault_key import DataKey

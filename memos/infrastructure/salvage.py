@@ -49,12 +49,12 @@ def salvage(damaged: Path, folder: Path, key: DataKey | None = None) -> Salvaged
     told = Salvaged()
     with closing(_Source(damaged, key)) as source:
         versions = _versions(source, told)
-        moves, whole = _moves(source, told)
+        moves, spoilt = _moves(source, told)
         was = {row["id"]: row for row in _readable(source, "heads", told)}
         database = Database(folder / "vault.db", key)
         try:
             with database.transaction():
-                _put_cubes(database, versions, moves, was, whole, told)
+                _put_cubes(database, versions, moves, was, spoilt, told)
                 _put_others(database, source, told)
         except (source.module.Error, *source.damaged) as error:
             told_why = sqlite_file.why(error)

@@ -93,6 +93,10 @@ class SealedFiles:
     def staged(self) -> Path:
         return self._mine / "staged"
 
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        return (self._base,)
+
     def work(self, job: str) -> Path:
         """What was sealed when the vault was closed is opened again."""
         sealed, path, part = self._folder / "work" / job, self._base / "work" / job, self._mine / "work.part"

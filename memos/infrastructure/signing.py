@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.errors import InputError, VaultError
-from memos.infrastructure import checked_json
+from memos.infrastructure import on_disk
 
 KEY = "signing.key"  # in a vault's folder: of its packs, and of its audit log where no other is named
 
@@ -123,14 +123,12 @@ def _make(path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        file.flush()
-        os.fsync(file.fileno())
+    made = Ed25519PrivateKey.generate()
+    on_disk.write(part, made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600)
     try:
         os.link(part, path)
     except FileExistsError:
         pass
     finally:
         part.unlink()
-    checked_json.sync(path.parent)
+    on_disk.fsync(path.parent)

@@ -5,7 +5,7 @@ Copies no content, and keeps no trace of a cube that is deleted. Must not know h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -27,12 +27,14 @@ class Snapshot(NamedTuple):
 
 
 class SnapshotTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, db: Store, as_written: Callable[[str], str]) -> None:
+        """as_written: a name as it may be kept, under which it is found too."""
+        self._db, self._as_written = db, as_written
 
     def take(self, owner: Namespace, name: str, cubes: Iterable[MemCube]) -> Snapshot:
         """Within a transaction. Raises InputError for a name that is empty, too long, no text, or taken."""
         _require_name(name)
+        name = self._as_written(name)
         for there in (s for s in self.all(owner) if s.name == name):
             raise InputError(
                 f"there is a snapshot {name!r} of {there.at:%Y-%m-%d %H:%M} already; take another name, or delete it "
@@ -71,7 +73,7 @@ class SnapshotTable:
         return sum(self._db.write("DELETE FROM snapshots WHERE n = ?", n) for n in own)
 
     def _find(self, owner: Namespace, name: str) -> int:
-        sql = "SELECT n FROM snapshots WHERE namespace = ? AND name = ?"
+        name, sql = self._as_written(name), "SELECT n FROM snapshots WHERE namespace = ? AND name = ?"
         for (n,) in self._db.rows(sql, owner.model_dump_json(), name):
             return int(n)
         names = ", ".join(repr(s.name) for s in self.all(owner)[-5:])

@@ -109,12 +109,13 @@ def examine(folder: Path, show: Show = lambda *_: None, key: DataKey | None = No
 
 
 def key_problems(folder: Path) -> list[str]:
-    """How the key.json of a closed vault differs from what it was: no key opens it then, and nothing else is read."""
+    """What is wrong with the key.json of a vault: no key opens it then, and nothing else is read. Of a closed one, how
+    it differs from what it was; else what it tells by itself."""
     with suppress(CorruptBlob):  # which is told with the rest
         kept = file_sums.read(folder)
         if kept and vault_key.NAME in kept:
             return file_sums.problems(folder, kept).get(vault_key.NAME, [])
-    return []
+    return vault_key.problems(folder)
 
 
 def in_use(folder: Path) -> bool:

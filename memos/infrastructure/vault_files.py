@@ -9,17 +9,17 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from io import RawIOBase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from memos.infrastructure.group_sync import fsync
+from memos.infrastructure.on_disk import fsync_all
 from memos.infrastructure.vault_key import DataKey
 
 SUFFIX = ".safetensors"  # of a payload that is a file; one that is a folder has none
-_DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = re.compile("[0-9a-f]{64}")  # a sha256, as it is written
 
 
 class Kept(Protocol):
@@ -44,6 +44,10 @@ class Files(Kept, Protocol):
     @property
     def staged(self) -> Path:
         """Where payloads are written before they are kept; not made yet."""
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """Folders elsewhere in which something of the vault lies, too."""
 
     def work(self, job: str) -> Path:
         """The folder of what a job can be taken up from, made if absent."""
@@ -76,6 +80,7 @@ class PlainFiles:
     def __init__(self, folder: Path) -> None:
         """folder: of the vault."""
         self.staged, self._work = folder / "tmp", folder / "work"
+        self.beside: tuple[Path, ...] = ()
 
     def work(self, job: str) -> Path:
         return made(self._work / job)
@@ -84,11 +89,10 @@ class PlainFiles:
         return sha256
 
     def sha256(self, name: str) -> str:
-        return name if _DIGEST.fullmatch(name) else ""
+        return name if DIGEST.fullmatch(name) else ""
 
     def keep(self, path: Path, sha256: str) -> Path:
-        for part in [*path.rglob("*"), path]:
-            fsync(part)
+        fsync_all(path)
         return path
 
     def problem(self, kept: Path, sha256: str) -> bool:
@@ -140,15 +144,20 @@ def kept_of(folder: Path, key: DataKey | None) -> Kept:
     return Seals(key)
 
 
-def digest(path: Path) -> tuple[str, int]:
-    """sha256 and bytes of a file, or of a folder: then over its sorted `name NUL sha256(file)` lines."""
+def digest(path: Path, new: Callable[[], Any] = hashlib.sha256) -> tuple[str, int]:
+    """sha256 and bytes of a file, or of a folder: then over its sorted `name NUL sha256(file)` lines. new: of a file,
+    another hash."""
     if not path.is_dir():
-        sha256 = hashlib.sha256()
+        seen = new()
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):  # a payload may be larger than memory
-                sha256.update(chunk)
-        return sha256.hexdigest(), path.stat().st_size
-    parts = {file.relative_to(path).as_posix(): digest(file) for file in path.rglob("*") if file.is_file()}
+                seen.update(chunk)
+        return seen.hexdigest(), path.stat().st_size
+    return digest_of({file.relative_to(path).as_posix(): digest(file) for file in path.rglob("*") if file.is_file()})
+
+
+def digest_of(parts: Mapping[str, tuple[str, int]]) -> tuple[str, int]:
+    """The same of a folder, by (sha256, bytes) of each file in it."""
     lines = "".join(f"{name}\0{sha256}\n" for name, (sha256, _) in sorted(parts.items()))
     return hashlib.sha256(lines.encode()).hexdigest(), sum(size for _, size in parts.values())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import json
 import logging
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.errors import KeyUnusable, VaultError, WrongKey
+from memos.infrastructure import on_disk
 
 log = logging.getLogger("memos")
 NAME, FORMAT = "key.json", 1
@@ -28,6 +30,7 @@ _BYTES = 32
 # about 0.3 s and 128 MiB for each guess (RFC 7914; OWASP's first choice)
 _SCRYPT = {"n": 1 << 17, "r": 8, "p": 1}
 _MOST_SCRYPT = 1 << 30  # bytes: a changed key.json must not take all memory
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 _INSTALL = "install memos[encryption]"
 
 
@@ -51,6 +54,15 @@ class DataKey:
     @property
     def id(self) -> str:
         return self.made("id", 8).hex()
+
+    @property
+    def hex(self) -> str:
+        """All of it, for a process that this one starts, through a pipe."""
+        return self._bytes.hex()
+
+    @classmethod
+    def of_hex(cls, told: str) -> DataKey:
+        return cls(bytes.fromhex(told))
 
 
 def unlock(folder: Path, named: str | None) -> DataKey | None:
@@ -112,22 +124,12 @@ def write(folder: Path, key: DataKey, source: str) -> None:
         "scrypt": scrypt,
         "wrapped": aes_key_wrap(_stretched(secret, scrypt), key._bytes).hex(),
     }
-    part = folder / f"{NAME}.part"
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(_text(told | {"check": _check(key, told)}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(folder / NAME)
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        on_disk.write(folder / NAME, _text(_summed(told | {"check": _check(key, told)})).encode())
     except OSError as error:
         raise VaultError(
-            f"{part} was not written ({error.strerror}); the key is the one that it was, make sure that the folder "
-            f"can be written to and the disk has room, and try again"
+            f"{folder / NAME} was not written ({error.strerror}); the key is the one that it was, make sure that the "
+            f"folder can be written to and the disk has room, and try again"
         ) from error
 
 
@@ -150,26 +152,46 @@ def _unlocked(folder: Path, named: str | None) -> DataKey:
         raise wrong from None
     except (ValueError, TypeError, KeyError) as error:
         raise _unreadable(folder, str(error)) from error
-    if not hmac.compare_digest(_check(key, {k: v for k, v in told.items() if k != "check"}), str(told["check"])):
+    said = {name: value for name, value in told.items() if name not in ("check", "sum")}
+    if not hmac.compare_digest(_check(key, said), str(told["check"])):
         raise _unreadable(folder, "it does not match its check value")
     return key
+
+
+def problems(folder: Path) -> list[str]:
+    """What is wrong with key.json, in words, as far as that can be told without the key; of a newer format, nothing."""
+    try:
+        _parsed(folder)
+    except _UNREADABLE as error:
+        return [str(_unreadable(folder, str(error)))] if is_encrypted(folder) else []
+    return []
 
 
 def _read(folder: Path) -> dict[str, Any]:
     """key.json, as far as it can be checked without the key. Raises VaultError."""
     try:
-        text = (folder / NAME).read_text("utf-8")
-        told = dict(json.loads(text))
-        if isinstance(told["format"], int) and told["format"] > FORMAT:
-            raise VaultError(
-                f"{folder / NAME} has format {told['format']}, this memos reads up to {FORMAT}; upgrade memos"
-            )
-        if set(told) != {"format", "data_key", "source", "scrypt", "wrapped", "check"} or _text(told) != text:
-            raise ValueError("it is not as memos writes it")
-        if told["scrypt"] is not None and not _fair(told["scrypt"]):
-            raise ValueError("its scrypt parameters are out of range")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        told = _parsed(folder)
+    except _UNREADABLE as error:
         raise _unreadable(folder, str(error)) from error
+    if told["format"] > FORMAT:
+        raise VaultError(f"{folder / NAME} has format {told['format']}, this memos reads up to {FORMAT}; upgrade memos")
+    return told
+
+
+def _parsed(folder: Path) -> dict[str, Any]:
+    """Raises _UNREADABLE."""
+    text = (folder / NAME).read_text("utf-8")
+    told = dict(json.loads(text))
+    if _text(told) != text or _summed({name: value for name, value in told.items() if name != "sum"}) != told:
+        raise ValueError("it is not as memos writes it")
+    if not isinstance(told["format"], int):
+        raise ValueError("its format is no number")
+    if told["format"] > FORMAT:
+        return told
+    if set(told) != {"format", "data_key", "source", "scrypt", "wrapped", "check", "sum"}:
+        raise ValueError("it is not as memos writes it")
+    if told["scrypt"] is not None and not _fair(told["scrypt"]):
+        raise ValueError("its scrypt parameters are out of range")
     return told
 
 
@@ -187,6 +209,11 @@ def _unreadable(folder: Path, why: str) -> VaultError:
 
 def _text(told: dict[str, Any]) -> str:
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
+
+
+def _summed(told: dict[str, Any]) -> dict[str, Any]:
+    """With a checksum of all of it, which finds what was damaged where the key is not at hand."""
+    return told | {"sum": hashlib.sha256(_text(told).encode()).hexdigest()}
 
 
 def _check(key: DataKey, told: dict[str, Any]) -> str:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from memos.cube import Form, MemCube
 from memos.errors import InputError, VaultError
-from memos.infrastructure import checked_json, file_sums, recrypt, vault_backup, vault_check
+from memos.infrastructure import file_sums, recrypt, vault_backup, vault_check
 from memos.infrastructure.blob_store import Blobs
 from memos.infrastructure.database import clock, schema
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.on_disk import fsync
 from memos.infrastructure.salvage import salvage
 from memos.infrastructure.sqlite_file import connect, damaged
 from memos.infrastructure.vault_files import kept_of
@@ -57,7 +58,7 @@ def plan(folder: Path, show: Show = lambda *_: None, key: str | None = None) -> 
             f"{folder} is a backup, which is not repaired; take another one, or restore it elsewhere first"
         )
     found = _examined(folder, show, unlock_there(folder, key))
-    return Repair(tuple(found.problems), tuple(_steps(folder, found)))
+    return Repair(tuple(found.problems), tuple(_steps(found)))
 
 
 def repair(folder: Path, show: Show = lambda *_: None, key: str | None = None, scratch: Path | None = None) -> Repair:
@@ -88,7 +89,7 @@ def repair(folder: Path, show: Show = lambda *_: None, key: str | None = None, s
             for name in found.files:
                 if name.startswith("work/"):
                     _move(folder, aside, name)
-            checked_json.sync(aside)
+            fsync(aside)
     except OSError as error:
         raise VaultError(f"{folder} was not repaired ({error}); what was there is in it, or in {aside}") from error
     finally:
@@ -137,7 +138,7 @@ def _is_main(found: vault_check.Findings) -> bool:
     return bool(found.rows or found.log or "vault.db" in found.files)
 
 
-def _steps(folder: Path, found: vault_check.Findings) -> list[str]:
+def _steps(found: vault_check.Findings) -> list[str]:
     steps = []
     if _is_main(found):
         steps.append("read vault.db row by row into a new one; versions and moves are trusted by their checksums")
@@ -168,7 +169,7 @@ def _rebuild(folder: Path, aside: Path, key: DataKey | None) -> list[str]:
             if (folder / name).exists():
                 shutil.copy2(folder / name, work / name)
                 shutil.copy2(folder / name, aside / name)
-                checked_json.sync(aside / name)
+                fsync(aside / name)
         if key is None:  # the head of an encrypted file is not known
             fresh = work / "fresh"
             fresh.mkdir()
@@ -179,11 +180,11 @@ def _rebuild(folder: Path, aside: Path, key: DataKey | None) -> list[str]:
         told = salvage(work / "vault.db", made, key)
         if not told.cubes and not _is_empty(work / "vault.db", key):
             raise VaultError(f"nothing can be read of {folder / 'vault.db'}; it stays as it is, bring back a backup")
-        checked_json.sync(made / "vault.db")
+        fsync(made / "vault.db")
         (made / "vault.db").replace(folder / "vault.db")
         for end in ("-wal", "-shm"):
             (folder / f"vault.db{end}").unlink(missing_ok=True)
-        checked_json.sync(folder)
+        fsync(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return told.lost

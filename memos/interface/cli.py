@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from memos.errors import InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
-from memos.interface.cli_forms import User, forms
+from memos.interface.cli_forms import forms
 from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
 from memos.interface.cli_knowledge import knowledge
@@ -23,6 +23,7 @@ from memos.interface.cli_life import life
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
+from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
 from memos.interface.cli_vault import vault
@@ -68,7 +69,6 @@ app.add_typer(packs)
 app.add_typer(store, name="store")
 app.add_typer(rights)
 app.add_typer(governance)
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 
 
 @app.command()
@@ -83,11 +83,10 @@ def run(
     """Run the steps of an experiment and report what each form of memory cost and gave."""
     from rich.console import Console
 
-    from memos.config import load_config
     from memos.interface.experiment import Experiment
     from memos.interface.report import phases_table, plot, promotions_table
 
-    settings = load_config(config, tuple(set_ or ()))
+    settings = settings_of(config, set_)
     out = out or Path("out") / settings.experiment.name
     with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)
@@ -123,17 +122,14 @@ def chat(
     ] = None,
 ) -> None:
     """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
-    from memos.config import load_config
-    from memos.kernel import MemOS
-
-    settings = load_config(config, tuple(set_ or ()))
-    with MemOS(settings, vault=vault) as kernel:
+    with made(vault, config, set_) as kernel:
         kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
         if rewind is not None:
             if session is None:
                 raise InputError("--rewind takes a session back; name it with --session")
             print(f"{kernel.rewind(session, rewind, user=user)} turns of {session} taken back")
-        print(f"{settings.model.path}, {len(kernel.memories(user=user))} memories in {kernel.vault.path}. ctrl-D ends.")
+        model, count = kernel.config.model.path, len(kernel.memories(user=user))
+        print(f"{model}, {count} memories in {kernel.vault.path}. ctrl-D ends.")
         if session is not None:
             print(f"session {session}: {len(kernel.turns(session, user=user))} turns so far")
         turns: list[dict[str, str]] = []

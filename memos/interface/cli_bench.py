@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from memos.errors import InputError
-from memos.interface.progress import progress_bars
+from memos.interface.cli_shared import Json, Set, made
+from memos.interface.progress import Show, progress_bars
 
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
-Json = Annotated[Path | None, typer.Option("--json", help="write the figures to this file")]
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
 
@@ -24,12 +25,10 @@ def bench_compose(
     seed: Seed = 0,
 ) -> None:
     """N cubes in front of a question at each fidelity level, against the full prompt."""
-    from memos.bench import measured
     from memos.bench.compose import bench_compose as measure
     from memos.interface.report import levels_table
 
-    with progress_bars() as show:
-        report = measured("compose", json, model, seed, lambda host: measure(host, questions, seed, show))
+    report = _of_model("compose", json, model, seed, lambda host, show: measure(host, questions, seed, show))
     _print(levels_table(report))
 
 
@@ -43,16 +42,14 @@ def bench_ttft(
     seed: Seed = 0,
 ) -> None:
     """Time to the first token over a memory: read as text, reused by transformers, kept by memos."""
-    from memos.bench import measured
     from memos.bench.ttft import CONTEXTS, QUERIES
     from memos.bench.ttft import bench_ttft as measure
     from memos.interface.report import ttft_table
 
-    with progress_bars() as show:
-        report = measured(
-            "ttft", json, model, seed,
-            lambda host: measure(host, context or CONTEXTS, query or QUERIES, repeats, seed, show),
-        )  # fmt: skip
+    report = _of_model(
+        *("ttft", json, model, seed),
+        lambda host, show: measure(host, context or CONTEXTS, query or QUERIES, repeats, seed, show),
+    )
     _print(ttft_table(report))
 
 
@@ -64,12 +61,10 @@ def bench_kv_io(
     seed: Seed = 0,
 ) -> None:
     """Fork, save and load of a KV cache, as a share of a raw read of the same file in the same run."""
-    from memos.bench import measured
     from memos.bench.kv_io import bench_kv_io as measure
     from memos.interface.report import kv_io_table
 
-    with progress_bars() as show:
-        report = measured("kv-io", json, model, seed, lambda host: measure(host, tokens, seed, show))
+    report = _of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
     _print(kv_io_table(report))
 
 
@@ -82,12 +77,10 @@ def bench_choice(
     seed: Seed = 0,
 ) -> None:
     """The scheduler's choice between text, KV from a tier and recompute, against the measured best."""
-    from memos.bench import measured
     from memos.bench.choice import bench_choice as measure
     from memos.interface.report import choice_table
 
-    with progress_bars() as show:
-        report = measured("choice", json, model, seed, lambda host: measure(host, cases, repeats, seed, show))
+    report = _of_model("choice", json, model, seed, lambda host, show: measure(host, cases, repeats, seed, show))
     _print(choice_table(report))
 
 
@@ -100,15 +93,13 @@ def bench_adapters(
     seed: Seed = 0,
 ) -> None:
     """Many adapters in one batch of 8 requests, against the same batch of the base model."""
-    from memos.bench import measured
     from memos.bench.adapters import KNOWN
     from memos.bench.adapters import bench_adapters as measure
     from memos.interface.report import adapters_table
 
-    with progress_bars() as show:
-        report = measured(
-            "adapters", json, model, seed, lambda host: measure(host, known or KNOWN, repeats, seed, show)
-        )
+    report = _of_model(
+        "adapters", json, model, seed, lambda host, show: measure(host, known or KNOWN, repeats, seed, show)
+    )
     _print(adapters_table(report))
 
 
@@ -123,18 +114,16 @@ def bench_promote(
     seed: Seed = 0,
 ) -> None:
     """Adapters by objective and number of facts: recall, what was kept, seconds, bytes, and whether the gate passes."""
-    from memos.bench import measured
     from memos.bench.promote import FACTS, OBJECTIVES, PEOPLE
     from memos.bench.promote import bench_promote as measure
     from memos.interface.report import scores_table
 
     if wrong := set(objective or ()) - set(OBJECTIVES):
         raise InputError(f"no objective {', '.join(sorted(wrong))}; there are {', '.join(OBJECTIVES)}")
-    with progress_bars() as show:
-        report = measured(
-            *("promote", json, model, seed),
-            lambda host: measure(host, facts or FACTS, people or PEOPLE, objective or OBJECTIVES, seeds, seed, show),
-        )
+    report = _of_model(
+        *("promote", json, model, seed),
+        lambda host, show: measure(host, facts or FACTS, people or PEOPLE, objective or OBJECTIVES, seeds, seed, show),
+    )
     _print(scores_table(report, "objective", "facts", "people"))
 
 
@@ -147,13 +136,11 @@ def bench_stack(
     seed: Seed = 0,
 ) -> None:
     """Several adapters at once, by how they are put together."""
-    from memos.bench import measured
     from memos.bench.stack import SIZES
     from memos.bench.stack import bench_stack as measure
     from memos.interface.report import scores_table
 
-    with progress_bars() as show:
-        report = measured("stack", json, model, seed, lambda host: measure(host, n or SIZES, facts, seed, show))
+    report = _of_model("stack", json, model, seed, lambda host, show: measure(host, n or SIZES, facts, seed, show))
     _print(scores_table(report, "method", "n"))
 
 
@@ -164,13 +151,11 @@ def bench_locomo(
     policy: Annotated[list[str] | None, typer.Option(help="what finds; may be given again; default: all")] = None,
 ) -> None:
     """Which turns of long dialogues search finds for a question, by policy."""
-    from memos.bench import write_report
     from memos.bench.locomo import POLICIES
     from memos.bench.locomo import bench_locomo as measure
     from memos.interface.report import locomo_table
 
-    with progress_bars() as show:
-        report = write_report("locomo", 0, "cpu", measure(data, policy or POLICIES, show), json)
+    report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES, show))
     _print(locomo_table(report))
 
 
@@ -182,12 +167,10 @@ def bench_search(
     seed: Seed = 0,
 ) -> None:
     """How long a search takes beside the embedding of its query, and how exact it is, by the number of memories."""
-    from memos.bench import write_report
     from memos.bench.search import bench_search as measure
     from memos.interface.report import rows_table
 
-    with progress_bars() as show:
-        report = write_report("search", seed, "cpu", measure(cubes or [100_000], queries, seed, show), json)
+    report = _of_cpu("search", json, seed, lambda show: measure(cubes or [100_000], queries, seed, show))
     _print(rows_table(report))
 
 
@@ -200,13 +183,10 @@ def bench_scheduler(
     seed: Seed = 0,
 ) -> None:
     """How long it takes to decide what a request sees, by the number of memories."""
-    from memos.bench import write_report
     from memos.bench.scheduler import bench_scheduler as measure
     from memos.interface.report import rows_table
 
-    with progress_bars() as show:
-        figures = measure(cubes or [100_000], model, requests, seed, show)
-        report = write_report("scheduler", seed, "cpu", figures, json)
+    report = _of_cpu("scheduler", json, seed, lambda show: measure(cubes or [100_000], model, requests, seed, show))
     _print(rows_table(report))
 
 
@@ -220,26 +200,22 @@ def bench_updates(
     seed: Seed = 0,
 ) -> None:
     """What the model answers after facts have changed many times, against keeping everything that was said."""
-    from memos.bench import write_report
     from memos.bench.updates import bench_updates as measure
     from memos.config import Config, ModelConfig
     from memos.interface.report import rows_table
 
-    with progress_bars() as show:
-        figures = measure(Config(model=ModelConfig(path=model)), facts, updates, small_talk, seed, show)
-        report = write_report("updates", seed, "cpu", figures, json)
+    config = Config(model=ModelConfig(path=model))
+    report = _of_cpu("updates", json, seed, lambda show: measure(config, facts, updates, small_talk, seed, show))
     _print(rows_table(report))
 
 
 @bench.command("supersession")
 def bench_supersession(json: Json = None) -> None:
     """Which memories a new one puts out of force, against what a person says of it. No answer of a model."""
-    from memos.bench import write_report
     from memos.bench.supersession import bench_supersession as measure
     from memos.interface.report import failures_table, rows_table
 
-    with progress_bars() as show:
-        report = write_report("supersession", 0, "cpu", measure(show), json)
+    report = _of_cpu("supersession", json, 0, measure)
     _print(rows_table(report))
     if report["failures"]:
         _print(failures_table(report))
@@ -254,12 +230,10 @@ def bench_vault(
     seed: Seed = 0,
 ) -> None:
     """Durable adds and reads through the vault, beside bare sqlite3 with the same rows and the same durability."""
-    from memos.bench import write_report
     from memos.bench.vault import bench_vault as measure
     from memos.interface.report import rows_table
 
-    with progress_bars() as show:
-        report = write_report("vault", seed, "cpu", measure(cubes, rounds, reads, seed, show), json)
+    report = _of_cpu("vault", json, seed, lambda show: measure(cubes, rounds, reads, seed, show))
     _print(rows_table(report))
     print(f"a memory by its id in {report['read_us_p50']:.0f} us (p50), among {cubes:,}")
 
@@ -287,12 +261,10 @@ def bench_crash(
 @bench.command("redaction")
 def bench_redaction(json: Json = None) -> None:
     """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""
-    from memos.bench import write_report
     from memos.bench.redaction import bench_redaction as measure
     from memos.interface.report import rows_table
 
-    with progress_bars() as show:
-        report = write_report("redaction", 0, "cpu", measure(show), json)
+    report = _of_cpu("redaction", json, 0, measure)
     _print(rows_table(report))
     for failure in report["failures"]:
         print(f"{failure['text']}  missed {failure['missed']}, wrong {failure['wrong']}")
@@ -300,7 +272,7 @@ def bench_redaction(json: Json = None) -> None:
 
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting")] = None,
+    set_: Set = None,
     vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault that keeps the card")] = None,
     json: Json = None,
     questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 40,
@@ -309,17 +281,14 @@ def calibrate(
     """Measure the fidelity levels on this model; `fidelity.level: auto` goes by the card from then on."""
     from memos.bench import write_report
     from memos.bench.calibrate import calibrate as measure
-    from memos.config import load_config
     from memos.interface.report import levels_table
-    from memos.kernel import MemOS
 
-    settings = load_config(config, tuple(set_ or ()))
-    with MemOS(settings, vault=vault) as kernel, progress_bars() as show:
+    with made(vault, config, set_) as kernel, progress_bars() as show:
         card = measure(kernel, questions, seed, show)
     report = write_report("calibrate", seed, card["model"]["device"], card, json)
     _print(levels_table(report))
     chosen = report["chosen"]
-    print(f"fidelity.level {settings.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
+    print(f"fidelity.level {kernel.config.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
 
 
 def doctor(
@@ -338,6 +307,24 @@ def doctor(
         else:
             report = measured("doctor", json, model, 0, examine_model)
     _print(verdicts_table(report))
+
+
+def _of_model(
+    name: str, json: Path | None, model: str, seed: int, measure: Callable[[Any, Show], dict[str, Any]]
+) -> dict[str, Any]:
+    """The report of a benchmark on a model, of which `measure` is given the host. Raises ModelNotFound, HostError."""
+    from memos.bench import measured
+
+    with progress_bars() as show:
+        return measured(name, json, model, seed, lambda host: measure(host, show))
+
+
+def _of_cpu(name: str, json: Path | None, seed: int, measure: Callable[[Show], dict[str, Any]]) -> dict[str, Any]:
+    """The report of a benchmark that is not of a model."""
+    from memos.bench import write_report
+
+    with progress_bars() as show:
+        return write_report(name, seed, "cpu", measure(show), json)
 
 
 def _print(table: Any) -> None:

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memos.cube import AT_LEAST
-from memos.errors import EmptyMemory, GateRejected
+from memos.errors import GateRejected
+from memos.interface.cli_shared import HERE, Config, Set, User, Vault, opened, over_vault
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.kernel import MemOS
 
 forms = typer.Typer()
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
-Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
-Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
-User = Annotated[str | None, typer.Option("--user", help="act as this user")]
 Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or folders of adapters")]
-HERE = Path("memos-data")
 
 
 @forms.command()
+@over_vault
 def promote(
+    kernel: MemOS,
     ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
     to: Annotated[str, typer.Option("--to", help="activation or parametric")],
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
 ) -> None:
     """Make KV or an adapter of memories. Interrupted, the same command goes on from where it was."""
-    with opened(vault, config, set_) as kernel, progress_bars() as show:
+    with progress_bars() as show:
         cube = kernel.promote(ids, to, user=user, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     print(f"{cube.id} {cube.form} of {len(cube.sources)} memories, {cube.blob.build_s:.1f} s")
@@ -42,22 +37,20 @@ def promote(
 
 
 @forms.command()
+@over_vault
 def demote(
-    id: Annotated[str, typer.Argument(help="an activation or parametric cube")],
-    vault: Vault = HERE,
-    user: User = None,
+    kernel: MemOS, id: Annotated[str, typer.Argument(help="an activation or parametric cube")], user: User = None
 ) -> None:
     """Give up KV or an adapter; the memories that it was made from answer as text again."""
-    with opened(vault) as kernel:
-        for cube in kernel.demote(id, user=user):
-            print(f"{cube.id} {cube.text}")
+    for cube in kernel.demote(id, user=user):
+        print(f"{cube.id} {cube.text}")
 
 
 @forms.command()
-def jobs(vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def jobs(kernel: MemOS, user: User = None) -> None:
     """Work that is going on, that can be taken up again, or that waits."""
-    with opened(vault) as kernel:
-        found = kernel.jobs(user=user)
+    found = kernel.jobs(user=user)
     for job in found:
         print(f"{job.id} {job.state} {job.kind} {' '.join(job.payload.get('sources', []))} {job.note}".rstrip())
     if not found:
@@ -65,34 +58,32 @@ def jobs(vault: Vault = HERE, user: User = None) -> None:
 
 
 @forms.command()
+@over_vault
 def work(
+    kernel: MemOS,
     every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
 ) -> None:
     """Plan which memories should change form, and carry it out; what was cut off before goes on."""
-    with opened(vault, config, set_) as kernel:
-        while True:
-            with progress_bars() as show:
-                done = kernel.tick(user=user, progress=lambda step, of, loss: show("train", step, of))
-            for move in done:
-                print(f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}")
-            if every is None:
-                break
-            time.sleep(every)
+    while True:
+        with progress_bars() as show:
+            done = kernel.tick(user=user, progress=lambda step, of, loss: show("train", step, of))
+        for move in done:
+            print(f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}")
+        if every is None:
+            break
+        time.sleep(every)
     if not done:
         print("there is nothing to move")
 
 
 @forms.command()
+@over_vault
 def cancel(
-    job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], vault: Vault = HERE, user: User = None
+    kernel: MemOS, job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], user: User = None
 ) -> None:
     """End a job; what it had made is removed, and nothing is published."""
-    with opened(vault) as kernel:
-        kernel.cancel(job, user=user)
+    kernel.cancel(job, user=user)
     print(f"{job} is cancelled")
 
 
@@ -164,23 +155,3 @@ def print_scores(scores: dict[str, float]) -> None:
             for name, bound in bounds.items()
         )
     )
-
-
-def opened(
-    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: list[str] | None = None
-) -> MemOS:
-    """A kernel over a vault that is there already, or one made for the work if only paths are named.
-
-    Raises EmptyMemory.
-    """
-    from memos.care import is_vault
-    from memos.config import load_config
-    from memos.kernel import MemOS
-
-    settings: Any = load_config(config, tuple(set_ or ()))
-    named = settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))
-    if not named:
-        raise EmptyMemory(
-            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
-        )
-    return MemOS(settings, vault=vault)

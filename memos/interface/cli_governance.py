@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memos.errors import InputError
-from memos.interface.cli_forms import HERE, Config, Set, User, Vault, opened
+from memos.interface.cli_shared import HERE, AsJson, Config, Id, Set, User, Vault, opened, over_vault
+
+if TYPE_CHECKING:
+    from memos.kernel import MemOS
 
 governance = typer.Typer()
 audit = typer.Typer(help="The log of decisions: who did what, and whether the log is as it was written.")
 quarantine = typer.Typer(help="Memories that answer nothing until somebody has looked at them.")
 governance.add_typer(audit, name="audit")
 governance.add_typer(quarantine, name="quarantine")
-Id = Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON value instead of lines")]
 Key = Annotated[str | None, typer.Option("--key", help="public key, in hex or in a file; unset: that of the vault")]
 
 
@@ -58,10 +59,9 @@ def verify(
 
 
 @audit.command()
+@over_vault
 def query(
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
+    kernel: MemOS,
     caller: Annotated[str | None, typer.Option(help="who asked: USER, USER/AGENT or USER/AGENT/SESSION")] = None,
     action: Annotated[str | None, typer.Option(help="read, write or delete")] = None,
     target: Annotated[str | None, typer.Option(help="id of a cube, or the beginning of one")] = None,
@@ -73,8 +73,7 @@ def query(
 ) -> None:
     """List decisions, oldest first."""
     asked: dict[str, Any] = {"caller": caller, "action": action, "target": target, "limit": limit, "allowed": allowed}
-    with opened(vault, config, set_) as kernel:
-        rows = kernel.audit_query(since=since, until=until, **asked)
+    rows = kernel.audit_query(since=since, until=until, **asked)
     if as_json:
         print(json.dumps([row._asdict() for row in rows]))
         return
@@ -87,29 +86,27 @@ def query(
 
 
 @audit.command("export")
+@over_vault
 def export_(
+    kernel: MemOS,
     file: Annotated[Path, typer.Argument(help="JSON lines; verify it with `memos audit verify FILE --key PUB`")],
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
 ) -> None:
     """Write the log with its checkpoints to a file that can be verified by itself."""
-    with opened(vault, config, set_) as kernel:
-        print(f"{kernel.audit_export(file)} rows in {file}, signed by {kernel.audit_key()}")
+    print(f"{kernel.audit_export(file)} rows in {file}, signed by {kernel.audit_key()}")
 
 
 @audit.command("key")
-def key_(vault: Vault = HERE, config: Config = None, set_: Set = None) -> None:
+@over_vault
+def key_(kernel: MemOS) -> None:
     """Print the public key by which the log can be verified."""
-    with opened(vault, config, set_) as kernel:
-        print(kernel.audit_key())
+    print(kernel.audit_key())
 
 
 @quarantine.command("list")
-def list_(vault: Vault = HERE, user: User = None, as_json: AsJson = False) -> None:
+@over_vault
+def list_(kernel: MemOS, user: User = None, as_json: AsJson = False) -> None:
     """What is in quarantine, and why."""
-    with opened(vault) as kernel:
-        found = kernel.quarantined(user=user)
+    found = kernel.quarantined(user=user)
     if as_json:
         rows = [
             {"id": c.id, "why": s.why, "at": s.at.isoformat(), "origin": c.header.origin, "text": c.text}
@@ -124,70 +121,72 @@ def list_(vault: Vault = HERE, user: User = None, as_json: AsJson = False) -> No
 
 
 @quarantine.command()
-def release(id: Id, vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def release(kernel: MemOS, id: Id, user: User = None) -> None:
     """Let a memory answer again."""
-    with opened(vault) as kernel:
-        cube = kernel.release(id, user=user)
+    cube = kernel.release(id, user=user)
     print(f"{cube.id} is {cube.state}")
 
 
 @governance.command()
+@over_vault
 def trust(
+    kernel: MemOS,
     id: Id,
     how: Annotated[str, typer.Argument(help="user, tool, document, model, imported or untrusted")],
-    vault: Vault = HERE,
     user: User = None,
 ) -> None:
     """Say how far a memory is believed; adapters are made only of what is trusted."""
-    with opened(vault) as kernel:
-        cube = kernel.trust(id, how, user=user)
+    cube = kernel.trust(id, how, user=user)
     print(f"{cube.id} is of trust {cube.header.trust}")
 
 
 @governance.command()
+@over_vault
 def hold(
+    kernel: MemOS,
     id: Id,
     why: Annotated[str, typer.Option("--why", help="the reason, for those who meet the hold")],
-    vault: Vault = HERE,
     user: User = None,
 ) -> None:
     """Lay a legal hold on a memory: it is frozen, and nothing deletes, expires or forgets it."""
-    with opened(vault) as kernel:
-        cube = kernel.hold(id, why, user=user)
+    cube = kernel.hold(id, why, user=user)
     print(f"{cube.id} is {cube.state}, held: {why}")
 
 
 @governance.command("end-hold")
-def end_hold(id: Id, vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def end_hold(kernel: MemOS, id: Id, user: User = None) -> None:
     """Take a legal hold off a memory."""
-    with opened(vault) as kernel:
-        cube = kernel.end_hold(id, user=user)
+    cube = kernel.end_hold(id, user=user)
     print(f"{cube.id} is {cube.state}")
 
 
 @governance.command()
+@over_vault
 def forget(
+    kernel: MemOS,
     user: Annotated[str, typer.Option("--user", help="whom to forget")],
     proof: Annotated[Path | None, typer.Option(help="file for the signed proof")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
 ) -> None:
     """Remove all of a user's memories, and what was made of them, for good; exit 1 if a byte of them is found after."""
-    with opened(vault, config, set_) as kernel:
-        gone = len(kernel.forgetting.concerned(user))
-        if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
-            raise InputError("nothing was forgotten; answer y, or give --yes")
-        done = kernel.forget_user(user)
+    gone = len(kernel.forgetting.concerned(user))
+    if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
+        raise InputError("nothing was forgotten; answer y, or give --yes")
+    done = kernel.forget_user(user)
     for what, count in done.counts.items():
         print(f"{what.replace('_', ' ')}: {count}")
     searched = done.searched
     print(f"searched {searched['files']} files, {searched['bytes']:,} bytes for {searched['pieces']} pieces")
+    if searched["decrypted"]:
+        print(f"{searched['decrypted']} of them are encrypted, and were searched decrypted, too")
     if proof is not None:
         done.write(proof)
         print(f"proof: {proof}, signed by {done.key}")
     for file, at in searched["found"]:
         print(f"found in {file} at byte {at}")
+    for file in searched["unread"]:
+        print(f"not searched: {file}")
     if not done.clean:
         raise typer.Exit(1)

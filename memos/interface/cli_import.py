@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.cli_forms import HERE, User, Vault
+from memos.interface.cli_shared import AsJson, User, over_new_vault
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.interface.importer import Report
+    from memos.kernel import MemOS
 
 imports = typer.Typer()
 
 
 @imports.command("import")
+@over_new_vault
 def import_(
+    kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="file or folder, as the other program exported it")],
     as_: Annotated[
         str | None,
         typer.Option("--as", help="mem0, memoryos, langgraph, letta, jsonl, markdown or chatgpt; default: found out"),
     ] = None,
-    vault: Vault = HERE,
     user: User = None,
     of: Annotated[
         list[str] | None, typer.Option("--of", help="only what belongs to this user over there; may be given again")
@@ -32,17 +34,15 @@ def import_(
     whole: Annotated[
         bool, typer.Option("--whole", help="keep turns and passages as they stand, not what the reader finds in them")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the report as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring in memories of mem0, MemoryOS, LangGraph, Letta, ChatGPT, JSON lines or Markdown, and say what did not map.
 
     Nothing is added twice; interrupted, the same command goes on.
     """
-    from memos.config import Config
     from memos.interface.importer import bring_in
-    from memos.kernel import MemOS
 
-    with MemOS(Config(), vault=vault) as kernel, progress_bars() as show:
+    with progress_bars() as show:
         report = bring_in(
             kernel, path, as_, user=user, of=of or (), whole=whole, progress=lambda done, all: show("import", done, all)
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memos.interface.cli_forms import HERE, Vault
+from memos.interface.cli_shared import HERE, Vault
 
 _SOURCE = "file:PATH, env:NAME or keyring:SERVICE/NAME; a passphrase, or 32 random bytes in hex or base64"
 Key = Annotated[str | None, typer.Option("--key", help=f"where the key is now, unless it is where it was: {_SOURCE}")]

@@ -3,43 +3,39 @@ Doors; know no rules."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.cli_forms import HERE, User, Vault, opened
+from memos.interface.cli_shared import Id, Json, User, over_vault, write_json
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
+    from memos.kernel import MemOS
 
 knowledge = typer.Typer()
-Id = Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")]
-Json = Annotated[Path | None, typer.Option("--json", help="write what is found to this file")]
 
 
 @knowledge.command("audit-memory")
-def audit_memory(vault: Vault = HERE, user: User = None, out: Json = None) -> None:
+@over_vault
+def audit_memory(kernel: MemOS, user: User = None, out: Json = None) -> None:
     """Which memories are told twice, overtaken by later ones, or not supported by what they were made of."""
-    with opened(vault) as kernel:
-        found = kernel.audit_memory(user=user)
-        faults = {"duplicate": found.duplicates, "stale": found.stale, "unsupported": found.unsupported}
-        texts = {cube.id: cube.text for cube in kernel.memories(user=user)}
+    found = kernel.audit_memory(user=user)
+    faults = {"duplicate": found.duplicates, "stale": found.stale, "unsupported": found.unsupported}
+    texts = {cube.id: cube.text for cube in kernel.memories(user=user)}
     for fault, ids in faults.items():
         print(f"{fault}: {len(ids)} of {found.memories} memories, {found.share(ids):.1%}")
         for id in ids:
             print(f"  {id} {texts[id]}")
-    if out:
-        shares = {f"{fault}_share": found.share(ids) for fault, ids in faults.items()}
-        out.write_text(json.dumps({"memories": found.memories, **shares, **faults}, indent=1), "utf-8")
+    shares = {f"{fault}_share": found.share(ids) for fault, ids in faults.items()}
+    write_json(out, {"memories": found.memories, **shares, **faults})
 
 
 @knowledge.command()
-def conflicts(vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def conflicts(kernel: MemOS, user: User = None) -> None:
     """Pairs of memories of which only one can be true."""
-    with opened(vault) as kernel:
-        found = kernel.conflicts(user=user)
+    found = kernel.conflicts(user=user)
     for pair in found:
         _told([pair.one])
         _told([pair.other])
@@ -49,34 +45,34 @@ def conflicts(vault: Vault = HERE, user: User = None) -> None:
 
 
 @knowledge.command()
+@over_vault
 def fuse(
+    kernel: MemOS,
     ids: Annotated[list[str], typer.Argument(help="two memories or more")],
     text: Annotated[str | None, typer.Option("--text", help="what the one should say; else what each says")] = None,
-    vault: Vault = HERE,
     user: User = None,
 ) -> None:
     """Make one memory of several; `memos split` undoes it."""
-    with opened(vault) as kernel:
-        _told([kernel.fuse(ids, text, user=user)])
+    _told([kernel.fuse(ids, text, user=user)])
 
 
 @knowledge.command()
+@over_vault
 def split(
+    kernel: MemOS,
     id: Id,
     part: Annotated[list[str] | None, typer.Option("--part", help="what a part says; may be given again")] = None,
-    vault: Vault = HERE,
     user: User = None,
 ) -> None:
     """Cut a memory into its sentences, or these parts; one that was made of others goes back to them."""
-    with opened(vault) as kernel:
-        _told(kernel.split(id, part or (), user=user))
+    _told(kernel.split(id, part or (), user=user))
 
 
 @knowledge.command()
-def consolidate(vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def consolidate(kernel: MemOS, user: User = None) -> None:
     """Make one of each group of memories that say the same."""
-    with opened(vault) as kernel:
-        made = kernel.consolidate(user=user)
+    made = kernel.consolidate(user=user)
     for cube in made:
         print(f"{cube.id} {cube.text}  [of {len(cube.sources)} memories]")
     if not made:
@@ -84,24 +80,24 @@ def consolidate(vault: Vault = HERE, user: User = None) -> None:
 
 
 @knowledge.command()
-def reinstate(id: Id, vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def reinstate(kernel: MemOS, id: Id, user: User = None) -> None:
     """Bring back a memory that another has replaced."""
-    with opened(vault) as kernel:
-        _told([kernel.reinstate(id, user=user)])
+    _told([kernel.reinstate(id, user=user)])
 
 
 @knowledge.command()
+@over_vault
 def tag(
+    kernel: MemOS,
     id: Id,
     tags: Annotated[
         list[str] | None, typer.Argument(help="always, apart:NAME, or words of your own; none: no tags")
     ] = None,
-    vault: Vault = HERE,
     user: User = None,
 ) -> None:
     """Give a memory these tags: `always` is seen by every request, of those `apart:NAME` one at a time."""
-    with opened(vault) as kernel:
-        cube = kernel.tag(id, tags or (), user=user)
+    cube = kernel.tag(id, tags or (), user=user)
     print(f"{cube.id} {cube.text}  [{', '.join(cube.header.tags) or 'no tags'}]")
 
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memos.errors import EmptyMemory
-from memos.interface.cli_forms import User, Vault, opened
 from memos.interface.cli_life import event_line
+from memos.interface.cli_shared import Id, User, over_vault
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
+    from memos.kernel import MemOS
 
 memories = typer.Typer()
 
 
 @memories.command("ls")
-def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
+@over_vault
+def list_cubes(kernel: MemOS, user: User = None) -> None:
     """List the memories of a vault."""
     from rich.console import Console
     from rich.table import Table
 
-    with opened(vault) as kernel:
-        cubes = kernel.cubes(user=user)
+    cubes = kernel.cubes(user=user)
     if not cubes:
         raise EmptyMemory(
-            f"the vault {vault} holds no memories of {user or 'this user'}; "
+            f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}; "
             f"add some with `memos chat` or an ingest step"
         )
     table = Table(box=None)
@@ -44,24 +44,21 @@ def list_cubes(vault: Vault = Path("memos-data"), user: User = None) -> None:
 
 
 @memories.command()
-def show(
-    id: Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")],
-    vault: Vault = Path("memos-data"),
-    user: User = None,
-) -> None:
+@over_vault
+def show(kernel: MemOS, id: Id, user: User = None) -> None:
     """Show one memory: what it says or holds, where it comes from, and its life."""
-    with opened(vault) as kernel:
-        cube = kernel.get(id, user=user)
-        events = kernel.history(id, user=user)
+    cube = kernel.get(id, user=user)
+    events = kernel.history(id, user=user)
     print(cube.model_dump_json(indent=1))
     for event in events:
         print(event_line(event))
 
 
 @memories.command()
+@over_vault
 def search(
+    kernel: MemOS,
     query: Annotated[str, typer.Argument(help="what to look for")],
-    vault: Vault = Path("memos-data"),
     user: User = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="most memories; default: scheduler.top_k")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="fact, event, ...; may be given again")] = None,
@@ -72,8 +69,7 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
     """Find memories, the best first."""
-    with opened(vault) as kernel:
-        hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
+    hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
     for hit in hits:
         if as_json:
             print(json.dumps({"id": hit.cube.id, "memory": hit.cube.text, "score": hit.score, "why": hit.why}))
@@ -82,6 +78,7 @@ def search(
         if explain:
             print("        " + ", ".join(f"{name} {value:g}" for name, value in hit.why.items() if value))
     if not hits and not as_json:
+        vault = kernel.vault.path
         print(f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is")
 
 

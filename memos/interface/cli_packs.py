@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memos.errors import InputError
-from memos.interface.cli_forms import HERE, Config, Set, User, Vault, opened
+from memos.interface.cli_shared import Json, User, over_new_vault, over_vault, write_json
+
+if TYPE_CHECKING:
+    from memos.kernel import MemOS
 
 packs = typer.Typer()
-Json = Annotated[Path | None, typer.Option("--json", help="write what was done to this file")]
 Trusted = Annotated[str | None, typer.Option("--trust", help="the key that it may be signed with, if not known here")]
 Clash = Annotated[
     str, typer.Option("--clash", help="where an id stands for something else here: refuse, rename or update")
@@ -30,7 +31,9 @@ Tensors = Annotated[bool, typer.Option("--tensors/--no-tensors", help="KV and ad
 
 
 @packs.command()
+@over_vault
 def dump(
+    kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="file to write; a folder with --folder")],
     id: Ids = None,
     kind: Kinds = None,
@@ -43,56 +46,47 @@ def dump(
     tensors: Tensors = True,
     history: Annotated[bool, typer.Option("--history", help="earlier versions too")] = False,
     key: Key = None,
-    vault: Vault = HERE,
     user: User = None,
     out: Json = None,
 ) -> None:
     """Write memories to a pack, signed, for another vault, model or user."""
-    with opened(vault) as kernel:
-        done = kernel.dump(
-            path,
-            ids=id or (),
-            kinds=kind or (),
-            tags=tag or (),
-            query=query,
-            since=since,
-            until=until,
-            everyone=everyone,
-            folder=folder,
-            tensors=tensors,
-            history=history,
-            key=key,
-            user=user,
-        )
+    done = kernel.dump(
+        path,
+        ids=id or (),
+        kinds=kind or (),
+        tags=tag or (),
+        query=query,
+        since=since,
+        until=until,
+        everyone=everyone,
+        folder=folder,
+        tensors=tensors,
+        history=history,
+        key=key,
+        user=user,
+    )
     print(f"{done.manifest.records} memories in {path}, signed with {done.key}")
-    _left(done.left)
-    if out:
-        told = {"path": str(path), "key": done.key, "memories": done.manifest.records, "left": done.left}
-        out.write_text(json.dumps(told, indent=1), "utf-8")
+    print_left(done.left)
+    told = {"path": str(path), "key": done.key, "memories": done.manifest.records, "left": done.left}
+    write_json(out, told)
 
 
 @packs.command()
+@over_new_vault
 def load(
+    kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="a pack, as `memos dump` makes it")],
     trust: Trusted = None,
     clash: Clash = "refuse",
     owners: Annotated[bool, typer.Option("--owners", help="each memory stays with the user it belonged to")] = False,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
     out: Json = None,
 ) -> None:
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
-    from memos.config import load_config
-    from memos.kernel import MemOS
-
-    with MemOS(load_config(config, tuple(set_ or ())), vault=vault) as kernel:
-        done = kernel.load(path, trust=trust, clash=clashing(clash), owners=owners, user=user)
+    done = kernel.load(path, trust=trust, clash=clashing(clash), owners=owners, user=user)
     print(loaded_line(done))
-    _left(done.left)
-    if out:
-        out.write_text(json.dumps(asdict(done), indent=1), "utf-8")
+    print_left(done.left)
+    write_json(out, asdict(done))
 
 
 def clashing(way: str) -> Any:
@@ -115,6 +109,7 @@ def loaded_line(done: Any) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to take over"
 
 
-def _left(left: dict[str, str]) -> None:
+def print_left(left: dict[str, str]) -> None:
+    """A line for each memory that was left out."""
     for id, why in left.items():
         print(f"left out: {id}: {why}")

@@ -3,17 +3,16 @@ rules."""
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.cli_forms import HERE, User, Vault, opened
+from memos.interface.cli_shared import Json, User, over_vault, write_json
 from memos.rights import name_of
 
 if TYPE_CHECKING:
+    from memos.kernel import MemOS
     from memos.rights import Grant
 
 rights = typer.Typer()
@@ -25,101 +24,100 @@ On = Annotated[str, typer.Argument(help="id of a memory, or namespace:USER, name
 To = Annotated[str, typer.Argument(help="USER, agent:USER/AGENT, group:NAME or group:OWNER/NAME")]
 Purpose = Annotated[str | None, typer.Option("--purpose", help="holds only for callers who state it")]
 Until = Annotated[datetime | None, typer.Option("--until", help="when it ends by itself, in UTC")]
-Json = Annotated[Path | None, typer.Option("--json", help="write what is listed to this file")]
 Name = Annotated[str, typer.Argument(help="of a group of the user's")]
 
 
 @rights.command()
+@over_vault
 def grant(
+    kernel: MemOS,
     on: On,
     to: To,
     relation: Annotated[str, typer.Argument(help="owner, editor, annotator or reader")],
-    vault: Vault = HERE,
     user: User = None,
     purpose: Purpose = None,
     until: Until = None,
 ) -> None:
     """Give somebody a right to a memory, or to all memories of a namespace."""
-    with opened(vault) as kernel:
-        print(_line(kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)))
+    print(_line(kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)))
 
 
 @rights.command()
+@over_vault
 def revoke(
+    kernel: MemOS,
     on: On,
     to: To,
     relation: Annotated[str | None, typer.Argument(help="owner, editor, annotator or reader; without: all")] = None,
-    vault: Vault = HERE,
     user: User = None,
     purpose: Purpose = None,
 ) -> None:
     """Take rights back; what is made of the memory is out of reach at once."""
-    with opened(vault) as kernel:
-        print(f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back")
+    print(f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back")
 
 
 @rights.command()
+@over_vault
 def grants(
+    kernel: MemOS,
     on: Annotated[str | None, typer.Argument(help="a memory or a namespace; without: all")] = None,
-    vault: Vault = HERE,
     user: User = None,
     out: Json = None,
 ) -> None:
     """What is granted on the user's memories, and to the user."""
-    with opened(vault) as kernel:
-        found = kernel.grants(on, user=user)
+    found = kernel.grants(on, user=user)
     for one in found:
         print(_line(one))
     if not found:
         print("nothing is granted")
-    _write(out, [_row(one) for one in found])
+    write_json(out, [_row(one) for one in found])
 
 
 @group.command("join")
-def join(name: Name, member: To, vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def join(kernel: MemOS, name: Name, member: To, user: User = None) -> None:
     """Put somebody, or another group, into a group; it is made if there is none."""
-    with opened(vault) as kernel:
-        print(f"{member} is in {kernel.join(name, member, user=user)}")
+    print(f"{member} is in {kernel.join(name, member, user=user)}")
 
 
 @group.command("leave")
-def leave(name: Name, member: To, vault: Vault = HERE, user: User = None) -> None:
+@over_vault
+def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> None:
     """Take somebody out of a group."""
-    with opened(vault) as kernel:
-        print(f"{member} is no longer in {kernel.leave(name, member, user=user)}")
+    print(f"{member} is no longer in {kernel.leave(name, member, user=user)}")
 
 
 @group.command("list")
-def groups(vault: Vault = HERE, user: User = None, out: Json = None) -> None:
+@over_vault
+def groups(kernel: MemOS, user: User = None, out: Json = None) -> None:
     """The user's groups with their members, and those that the user belongs to."""
-    with opened(vault) as kernel:
-        found = {str(one): [name_of(m) for m in members] for one, members in kernel.groups(user=user).items()}
+    found = {str(one): [name_of(m) for m in members] for one, members in kernel.groups(user=user).items()}
     for name, members in found.items():
         print(f"{name}: {', '.join(members) or 'of which the user is a member'}")
     if not found:
         print("there is no group; make one with `memos group join NAME MEMBER`")
-    _write(out, found)
+    write_json(out, found)
 
 
 @key.command("add")
+@over_vault
 def add_key(
+    kernel: MemOS,
     to: Annotated[str, typer.Argument(help="USER, agent:USER/AGENT or namespace:USER/AGENT/SESSION")],
-    vault: Vault = HERE,
     purpose: Annotated[list[str] | None, typer.Option("--purpose", help="one that its holder may state")] = None,
     until: Until = None,
 ) -> None:
     """Make a key. It is shown this once: what is kept cannot tell it."""
-    with opened(vault) as kernel:
-        secret, made = kernel.add_key(to, purposes=purpose or (), until=until)
+    secret, made = kernel.add_key(to, purposes=purpose or (), until=until)
     print(secret)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
 
 
 @key.command("list")
-def list_keys(vault: Vault = HERE, out: Json = None) -> None:
+@over_vault
+def list_keys(kernel: MemOS, out: Json = None) -> None:
     """The keys that there are, without their secrets."""
-    with opened(vault) as kernel:
-        found = kernel.keys()
+    found = kernel.keys()
     for one in found:
         ends = f", until {one.until:%Y-%m-%d %H:%M}" if one.until else ""
         gone = f", revoked {one.revoked:%Y-%m-%d %H:%M}" if one.revoked else ""
@@ -127,14 +125,14 @@ def list_keys(vault: Vault = HERE, out: Json = None) -> None:
     if not found:
         print("there is no key; make one with `memos key add USER`")
     rows = [one._asdict() | {"namespace": str(one.namespace)} for one in found]
-    _write(out, rows)
+    write_json(out, rows)
 
 
 @key.command("revoke")
-def revoke_key(id: Annotated[str, typer.Argument(help="as `memos key list` tells it")], vault: Vault = HERE) -> None:
+@over_vault
+def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> None:
     """End a key; it opens nothing from the next call on."""
-    with opened(vault) as kernel:
-        kernel.revoke_key(id)
+    kernel.revoke_key(id)
     print(f"key {id} is revoked")
 
 
@@ -148,8 +146,3 @@ def _line(one: Grant) -> str:
     purpose = f" for {one.purpose}" if one.purpose else ""
     until = f" until {one.until:%Y-%m-%d %H:%M} UTC" if one.until else ""
     return f"{row['to']} is {one.relation} of {row['on']}{purpose}{until}"
-
-
-def _write(out: Path | None, found: object) -> None:
-    if out:
-        out.write_text(json.dumps(found, indent=1, default=str), "utf-8")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from memos.interface.cli_shared import Json
 from memos.interface.progress import progress_bars
 
 
@@ -26,7 +27,7 @@ def simulate(
         float, typer.Option(min=0, help="most KV to bring after a request, in times of what a request uses in the mean")
     ] = 4.0,
     seed: Annotated[int, typer.Option(help="of what is drawn at random")] = 0,
-    json: Annotated[Path | None, typer.Option("--json", help="write the figures to this file")] = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="draw the hit rates into this PNG")] = None,
     record: Annotated[Path | None, typer.Option("--record", help="write the traces to this folder as JSONL")] = None,
 ) -> None:

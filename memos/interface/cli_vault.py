@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.interface import cli_keys
-from memos.interface.cli_forms import HERE, Config, Set
+from memos.interface.cli_shared import HERE, AsJson, Config, Set, settings_of
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 vault = typer.Typer(name="vault", help="Look after a vault as a whole.", no_args_is_help=True)
 cli_keys.add_to(vault)
 Folder = Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of the vault; else that of the config")]
-Json = Annotated[bool, typer.Option("--json", help="as JSON")]
 
 
 @vault.command()
@@ -27,13 +26,12 @@ def check(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of a vault, or of a backup")] = None,
     config: Config = None,
     set_: Set = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read every byte of a vault or a backup, and list what is wrong; exit code 1 if anything is. Changes nothing."""
     from memos.care import check
 
-    settings = _settings(config, set_)
-    folder = path or settings.path or HERE
+    folder, settings = _place(path, config, set_)
     with progress_bars() as show:
         found = check(folder, show, settings.key, settings.server)
     if as_json:
@@ -54,8 +52,7 @@ def repair(
     """Make a damaged vault sound: from text what can be made of text, and say what is lost. The old files are kept."""
     from memos.care import repair
 
-    settings = _settings(config, set_)
-    folder = path or settings.path or HERE
+    folder, settings = _place(path, config, set_)
     with progress_bars() as show:
         done = repair(folder, yes, show, settings.key, settings.scratch)
     _listed("wrong", done.problems)
@@ -83,9 +80,9 @@ def backup(
     """Copy a vault as it is now, while others write to it. Interrupted, the same command goes on from where it was."""
     from memos.care import back_up
 
-    settings = _settings(config, set_)
+    folder, settings = _place(path, config, set_)
     with progress_bars() as show:
-        made = back_up(path or settings.path or HERE, dest, show, settings.key, settings.scratch)
+        made = back_up(folder, dest, show, settings.key, settings.scratch)
     print(f"{made.folder}: {made.bytes} bytes as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.copied} of them copied")
 
 
@@ -101,21 +98,20 @@ def restore(
 ) -> None:
     """Make a vault of a backup. Every digest is compared before the vault is there, and who was forgotten stays so."""
     from memos.care import restore
-    from memos.config import load_config
 
-    governance = load_config(config, tuple(set_ or ())).governance
+    governance = settings_of(config, set_).governance
     with progress_bars() as show:
         made = restore(backup, path, show, forgotten, governance)
     print(f"{path} is the vault {made.vault} as it was at {made.at}")
 
 
 @vault.command()
-def stats(path: Folder = None, config: Config = None, set_: Set = None, as_json: Json = False) -> None:
+def stats(path: Folder = None, config: Config = None, set_: Set = None, as_json: AsJson = False) -> None:
     """How much a vault holds: cubes, versions, users, jobs, bytes by place, quotas."""
     from memos.care import stats
 
-    settings = _settings(config, set_)
-    told = stats(path or settings.path or HERE, settings.quota, settings.key, settings.scratch, settings.server)
+    folder, settings = _place(path, config, set_)
+    told = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
@@ -128,16 +124,15 @@ def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Non
     """Give the space of what was deleted back to the disk, and remove payloads that no cube refers to."""
     from memos.care import compact
 
-    settings = _settings(config, set_)
-    folder = path or settings.path or HERE
+    folder, settings = _place(path, config, set_)
     before, after = compact(folder, settings.key, settings.scratch, settings.server)
     print(f"{folder}: {before} bytes before, {after} after")
 
 
-def _settings(config: Path | None, set_: list[str] | None) -> VaultConfig:
-    from memos.config import load_config
-
-    return load_config(config, tuple(set_ or ())).vault
+def _place(path: Path | None, config: Path | None, set_: list[str] | None) -> tuple[Path, VaultConfig]:
+    """The folder that is meant, and how vaults are set."""
+    settings = settings_of(config, set_).vault
+    return path or settings.path or HERE, settings
 
 
 def _listed(what: str, lines: Iterable[str]) -> None:

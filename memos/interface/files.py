@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
+from memos.cube import in_zone
 from memos.errors import EmptyMemory, InputError
 
 _SILENT = frozenset({"assistant", "system", "tool", "developer", "function"})  # roles whose words are no memories
@@ -86,7 +87,7 @@ def require_text(text: str, where: str) -> None:
 
 
 def _time(value: object, where: str) -> datetime | None:
-    """ISO 8601; a time without a zone is UTC, so that all times can be ordered."""
+    """ISO 8601."""
     if value is None:
         return None
     try:
@@ -95,7 +96,7 @@ def _time(value: object, where: str) -> datetime | None:
         said = None
     if said is None:
         raise InputError(f'{where}: "time" {value!r} is not ISO 8601; write it like 2025-03-01T09:30:00Z or omit it')
-    return said if said.tzinfo else said.replace(tzinfo=timezone.utc)
+    return in_zone(said)
 
 
 def _text(path: Path) -> str:

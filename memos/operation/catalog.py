@@ -36,13 +36,15 @@ class View:
     """What a search may look at.
 
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
-    memory: its namespace, its rights, and the ids of what it was made of. since, until: by when it was said. kinds:
-    None for all. single: ids of memories that may be seen whatever their sort.
+    memory: its namespace, its rights, and the ids of what it was made of; `expect` is told before which ids these are
+    altogether. since, until: by when it was said. kinds: None for all. single: ids of memories that may be seen
+    whatever their sort.
     """
 
     key: Hashable
     may: Callable[..., bool] = field(compare=False)
     single: Callable[[], Iterable[str]] = field(default=tuple, compare=False)
+    expect: Callable[[Iterable[str]], object] = field(default=tuple, compare=False)
     kinds: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -268,7 +270,9 @@ class Catalog:
     def allowed(self, view: View) -> Mask:
         """[rows]: those that a search may look at."""
         verdicts = self._verdicts.setdefault(view.key, [])
-        verdicts += [view.may(*scope) for scope in self.scopes.values[len(verdicts) :]]
+        new = self.scopes.values[len(verdicts) :]
+        view.expect(id for _, _, *sources in new for id in sources)
+        verdicts += [view.may(*scope) for scope in new]
         if len(self._verdicts) > _VIEWS:
             del self._verdicts[next(iter(self._verdicts))]
         mask = np.array(verdicts or [False], bool)[self._scope.all]

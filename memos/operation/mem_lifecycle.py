@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -51,6 +51,10 @@ GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing
 ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
+
+
+def _whole(cube: MemCube) -> MemCube:
+    return cube
 
 
 class Aged(NamedTuple):
@@ -261,10 +265,11 @@ class MemLifecycle:
             return cube
 
     def release(self, id: str, why: str) -> MemCube:
-        """Into use again. Raises BadTransition for one that is not in quarantine."""
+        """Into use again; what it says now is not put there again under the rules of now. Raises BadTransition for one
+        that is not in quarantine."""
         with self._vault.transaction():
             cube = self._vault.get(id)
-            if not self._vault.quarantine.release(cube.id):
+            if not self._vault.quarantine.release(cube.id, self._vault.guard.judged(cube)):
                 raise BadTransition(f"cube {cube.id} is not in quarantine; see `memos quarantine list`")
             return self.move(cube.id, State.ACTIVATED, why) if cube.state is State.ARCHIVED else cube
 
@@ -409,10 +414,12 @@ class MemLifecycle:
         self._vault.set_state(*aged)
         return aged
 
-    def history(self, id: str, diffs: bool = False) -> list[dict[str, Any]]:
+    def history(
+        self, id: str, diffs: bool = False, as_read: Callable[[MemCube], MemCube] = _whole
+    ) -> list[dict[str, Any]]:
         """Versions, transitions and when it was told again, in time order, ready for JSON; with diffs, how each version
-        differs from the one before it."""
-        written = self._vault.written(id)
+        differs from the one before it. as_read: a version as it may be told."""
+        written = [(at, as_read(version)) for at, version in self._vault.written(id)]
         events = [
             (at, {"event": "version", "version": cube.version, "payload": cube.payload.model_dump(mode="json")})
             for at, cube in written
@@ -429,10 +436,10 @@ class MemLifecycle:
         ]
         return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
 
-    def diff(self, id: str, a: int, b: int) -> list[str]:
+    def diff(self, id: str, a: int, b: int, as_read: Callable[[MemCube], MemCube] = _whole) -> list[str]:
         """What version b says in other words than version a, sentence by sentence and fact by fact: lines that begin
-        with "-", "+" or a blank; none where they say the same. Raises NotFound."""
-        return _difference(self._vault.get(id, a), self._vault.get(id, b))
+        with "-", "+" or a blank; none where they say the same. as_read: see `history`. Raises NotFound."""
+        return _difference(as_read(self._vault.get(id, a)), as_read(self._vault.get(id, b)))
 
     def _require_fresh(self, cube: MemCube) -> None:
         """Compare and swap: a derived cube is used only over the versions that it was made from."""

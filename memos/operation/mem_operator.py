@@ -36,6 +36,7 @@ from memos.operation.keyword_index import KeywordIndex, Matches
 from memos.operation.packing import Parts, at, beneath, pack, unpack
 from memos.operation.policies.baselines import PLAIN_RAG
 from memos.operation.policies.policy import Floats, Score, Signals
+from memos.operation.token_index import TokenIndex
 from memos.operation.vector_index import VectorIndex
 from memos.operation.words import terms
 
@@ -45,7 +46,6 @@ LONGEST = 20_000  # characters of a query that are looked at
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 100  # else: rows that each index proposes
-_ONE_THREAD = 1 << 18  # multiplications, of a product of matrices: OpenBLAS shares out what is larger
 _PIECE = 64  # scores of which the highest is looked at first
 _NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
 _CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
@@ -134,6 +134,7 @@ class MemOperator:
     def _clear(self) -> None:
         self._catalog, self._words, self._graph = Catalog(), KeywordIndex(), EntityGraph()
         self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
+        self._tokens = TokenIndex(self._embedder.dim, self._read_tokens)
         self._texts: list[str] = []  # of each row, for its neighbours' contexts
         self._used = Column(np.float64)  # of each row: its last use, or its keeping, in seconds since 1970
         self._uses = 0  # the vault's last use that is in here
@@ -268,6 +269,7 @@ class MemOperator:
             return set()
         near = set(chain.from_iterable(self._catalog.around(self._catalog.row(id))))
         self._texts[self._catalog.row(id)] = ""
+        self._tokens.drop(self._catalog.row(id))
         self._catalog.drop(id)
         return near
 
@@ -287,7 +289,7 @@ class MemOperator:
             if vector is None or (version, around) != (self._catalog.version(id), contexts[row].around):
                 missing.append(row)
             else:
-                self._vectors.replace(row, vector)
+                self._replace(row, vector)
                 self._unread.discard(row)
         for start in range(0, len(missing), _AT_ONCE):
             if self._closing.is_set():
@@ -297,13 +299,21 @@ class MemOperator:
             made = self._embedder.read([c.text for c in wanted], [c.span for c in wanted])
             kept = []
             for row, context, (vector, tokens) in zip(part, wanted, made, strict=True):
-                self._vectors.replace(row, vector)
+                self._replace(row, vector)
                 id = self._catalog.ids[row]
                 kept.append(VectorRow(id, self._catalog.version(id), context.around, vector, tokens))
             self._vault.put_vectors(self._embedder.name, kept)
             self._unread.difference_update(part)
             if len(missing) > _AT_ONCE:
                 log.info("indexed %d of %d memories", start + len(part), len(missing))
+
+    def _replace(self, row: int, vector: Floats) -> None:
+        self._vectors.replace(row, vector)
+        self._tokens.drop(row)
+
+    def _read_tokens(self, rows: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:
+        found = self._vault.token_vectors(self._embedder.name, (self._catalog.ids[row] for row in rows))
+        return {self._catalog.row(id): tokens for id, tokens in found.items()}
 
     def _context(self, row: int) -> _Context:
         before, after = self._catalog.around(row)
@@ -368,6 +378,7 @@ class MemOperator:
         self._catalog, self._texts = Catalog.unpacked(at("catalog", parts)), unpack(at("texts", parts))
         self._words, self._graph = KeywordIndex.unpacked(at("words", parts)), EntityGraph.unpacked(at("graph", parts))
         self._vectors = VectorIndex.unpacked(at("vectors", parts), self._exact_ms)
+        self._tokens = TokenIndex(self._embedder.dim, self._read_tokens)
         self._unread = set(parts["unread"].tolist()) - {-1}
         self._used, self._uses = Column.of(parts["used"]), int(parts["uses"][0])
         self._versions.clear()
@@ -405,29 +416,17 @@ class MemOperator:
                 answers = self._rerank(query, [self._texts[row] for row in rows])
             signals = signals.at(best, answers=answers)
             if self._compared:
-                signals = replace(signals, tokens=self._compare(tokens, rows))
+                signals = replace(signals, tokens=self._tokens.compare(tokens, rows.tolist()))
             scores = score(signals)
             best = _best(scores, rows, k)
-            return [Found(self._catalog.ids[rows[n]], float(scores[n]), signals.of(n)) for n in best.tolist()]
+            ids = (self._catalog.ids[row] for row in rows[best].tolist())
+            return list(map(Found, ids, scores[best].tolist(), signals.told(best)))
 
-    def _compare(self, query: np.ndarray, rows: Rows) -> Floats:
-        """[rows]: mean over the query's tokens of the cosine with the nearest token of each memory (Khattab and
-        Zaharia 2020, ColBERT's late interaction, over the embedder's own states)."""
-        if not len(query):  # of characters that the embedder does not read
-            return np.zeros(len(rows), np.float32)
-        stored = self._vault.token_vectors(self._embedder.name, (self._catalog.ids[row] for row in rows))
-        tokens = [stored.get(self._catalog.ids[row], np.zeros((0, self._embedder.dim), np.int8)) for row in rows]
-        ends = np.cumsum([len(of) + 1 for of in tokens])  # one more for each, of length 0: the least there is
-        blank = np.zeros((1, self._embedder.dim), np.int8)
-        every = np.concatenate([part for of in tokens for part in (of, blank)])
-        near = _cosines(every, query)
-        found: Floats = np.maximum.reduceat(near, np.concatenate([[0], ends[:-1]]), axis=0).mean(1)
-        return found
-
-    def in_view(self, view: View) -> tuple[int, int]:
-        """How many memories there are in view, and in all."""
+    def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:
+        """How many memories there are in view, and in all. afresh: False for as many as the last search looked at."""
         with self._lock:
-            self.refresh()
+            if afresh:
+                self.refresh()
             return len(self._look(view).rows), len(self._catalog) - self._catalog.gone
 
     def steady(self) -> AbstractContextManager[object]:
@@ -583,20 +582,6 @@ def _highest(scores: Floats, k: int) -> Rows:
     bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
     rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
     return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
-
-
-def _cosines(every: npt.NDArray[np.int8], query: npt.NDArray[np.int8]) -> Floats:
-    """[rows of every, rows of the query]; 0 for a row of zeros.
-
-    In pieces so small that BLAS multiplies them in one thread: where the embedder has just read the query, its threads
-    still hold the other cores, and to wait for them took six times as long (measured on 2 cores).
-    """
-    fine, wanted = every.astype(np.float32), query.astype(np.float32).T
-    rows = max(1, _ONE_THREAD // wanted.size)
-    near = np.concatenate([fine[start : start + rows] @ wanted for start in range(0, len(fine), rows)])
-    near /= np.maximum(np.sqrt(np.einsum("ij,ij->i", fine, fine)), 1e-9)[:, None]
-    near /= np.maximum(np.sqrt(np.einsum("ij,ij->j", wanted, wanted)), 1e-9)
-    return near
 
 
 @contextmanager

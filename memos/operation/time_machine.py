@@ -50,6 +50,7 @@ class TimeMachine:
         Nothing of the history is lost, and a snapshot is taken before, so that this can be undone. What was deleted
         stays deleted, what has expired stays so, and what is frozen now is left alone. Raises NotFound.
         """
+        name = self._vault.guard.as_written(name)  # as the vault knows it
         with self._vault.transaction():
             was = self._vault.snapshot(owner, name)
             [missing] = [s.missing for s in self._vault.snapshots(owner) if s.name == name]

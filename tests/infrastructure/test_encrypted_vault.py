@@ -31,6 +31,7 @@ from memos.infrastructure import sealed_files
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.recrypt import decrypt, encrypt, rekey
 from memos.infrastructure.sqlite_file import connect
+from memos.infrastructure.traces import search
 from memos.infrastructure.vault_files import files_of, made
 from memos.infrastructure.vault_key import NAME, DataKey, is_encrypted, source, unlock
 from memos.infrastructure.vault_reader import VaultReader
@@ -622,6 +623,38 @@ def test_a_damaged_key_is_named_and_nothing_is_repaired(tmp_path: Path) -> None:
     with pytest.raises(VaultError):
         care.repair(kept.path, write=True)
     assert kept.digests() == before
+
+
+def test_a_damaged_key_of_a_vault_whose_process_died_is_named_too(tmp_path: Path) -> None:
+    with MemVault(tmp_path / "vault", key="env:KEY") as vault:
+        vault.put(note())
+        shutil.copytree(tmp_path / "vault", tmp_path / "killed")  # as a kill leaves it
+    file = tmp_path / "killed" / NAME
+    sound = file.read_bytes()
+    for spoilt in (*(flipped(sound, bit) for bit in range(0, 8 * len(sound), 61)), sound[:-9], b""):
+        file.write_bytes(spoilt)
+        [problem] = care.check(tmp_path / "killed")
+        assert "key.json cannot be used" in problem and "bring back a copy" in problem
+    file.write_bytes(sound)
+    assert care.check(tmp_path / "killed") == []
+
+
+def test_bytes_are_found_in_what_is_encrypted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "vault", "env:KEY")
+    with MemVault(kept.path) as vault:
+        found = vault.search([b"absent from here"])
+        assert (found.found, found.unread) == ((), ()) and found.decrypted >= 4
+        vault.put(note(SECRET))
+        blob = stored(vault, SECRET.encode())
+        shutil.copy(vault.path / "vault.db", vault.path / "vault.old.db")
+        shutil.copy(vault.path / "vault.db-wal", vault.path / "vault.old.db-wal")
+        raw, said = search(vault.path, [SECRET.encode()]), search(vault.path, [SECRET.encode()], key=vault.data_key)
+        assert raw.found == () == raw.unread and raw.decrypted == 0
+        names = {Path(name).name for name, _ in said.found}
+        assert names >= {"vault.old.db-wal", vault.blob_file(blob).name} and said.unread == ()
+    (vault.path / "vectors.db").write_bytes(flipped((vault.path / "vectors.db").read_bytes(), 8 * 5000))
+    [unread] = search(kept.path, [b"x" * 9], key=vault.data_key).unread
+    assert unread.startswith("vectors.db: page 2 of ")
 
 
 def test_space_is_given_back_in_an_encrypted_vault(tmp_path: Path) -> None:

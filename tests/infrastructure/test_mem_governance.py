@@ -13,6 +13,7 @@ from memos.errors import Denied, NotFound
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
 from memos.ops import Add, Delete, Get, History, Operation, Promote, Search, Update
+from memos.rights import Grant
 
 ADA, BOB, EVE = (Namespace(user_id=name) for name in ("ada", "bob", "eve"))
 ADA_AGENT = Namespace(user_id="ada", agent_id="planner")
@@ -163,3 +164,41 @@ def test_every_decision_is_written_down(vault: MemVault, governance: MemGovernan
         ("bob", "delete", cube.id, False),
     ]
     assert vault.verify_audit() == []
+
+
+def test_what_is_granted_to_somebody_else_is_no_reason_to_ask_again(vault: MemVault, governance: MemGovernance) -> None:
+    cube = kept(vault)
+    made = kept(vault, cube)
+    before = governance.sight(BOB)
+    vault.grant(Grant(on=cube.id, to=EVE, relation="reader"), "ada")
+    assert governance.sight(BOB).key == before.key != governance.sight(EVE).key
+    vault.grant(Grant(on=cube.id, to=BOB, relation="reader"), "ada")
+    after = governance.sight(BOB)
+    assert after.key != before.key and after.single() == {cube.id} and before.single() == frozenset()
+    vault.revoke(cube.id, BOB)
+    assert governance.sight(BOB).key == before.key and governance.sight(BOB).single() == frozenset()
+    vault.put(cube.model_copy(update={"version": 2, "rights": Rights(owner="bob")}))  # it is another's now
+    assert governance.sight(BOB).key != before.key
+    at_last = governance.sight(BOB)
+    vault.delete([made.id, cube.id])  # its id could come back in a pack
+    assert governance.sight(BOB).key != at_last.key
+
+
+def test_a_sight_is_of_the_rights_that_its_key_names(vault: MemVault, governance: MemGovernance) -> None:
+    """Else a grant that comes while it is asked would be remembered under the rights of before, which may come back."""
+    cube = kept(vault)
+    before = governance.sight(BOB)
+    vault.grant(Grant(on=ADA, to=BOB, relation="reader"), "ada")
+    assert governance.sight(BOB).may(ADA, cube.rights) and not before.may(ADA, cube.rights)
+
+
+def test_what_many_are_made_of_is_read_at_once(
+    vault: MemVault, governance: MemGovernance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [kept(vault, kept(vault), kept(vault)) for _ in range(5)]
+    asked, at = list[int](), vault.at
+    monkeypatch.setattr(vault, "at", lambda ids: (asked.append(1), at(ids))[1])
+    sight = governance.sight(ADA)
+    sight.expect(source.id for cube in made for source in cube.sources)
+    assert all(sight.may(cube.namespace, cube.rights, *(s.id for s in cube.sources)) for cube in made)
+    assert governance.visible(ADA, made) == made and len(asked) == 2

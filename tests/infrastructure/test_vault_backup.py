@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from memos.infrastructure import checked_json, vault_backup, vault_check
 from memos.infrastructure.database import SCHEMA_VERSION
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.signing import KEY
+from memos.infrastructure.vault_files import digest
 from tests.infrastructure.test_vault_check import damages, files, fill, payload, text
 
 pytestmark = pytest.mark.sqlite
@@ -95,13 +97,55 @@ def test_a_backup_is_sound_while_others_write_and_delete(vault: MemVault, tmp_pa
             writer.join()
 
 
+def test_all_of_a_backup_and_of_a_restored_vault_is_on_disk_before_it_has_its_name(
+    vault: MemVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, rename, synced, named = os.fsync, Path.rename, dict[int, int](), list[str]()
+
+    def syncs(handle: int) -> None:
+        fsync(handle)
+        told = os.fstat(handle)
+        synced[told.st_ino] = told.st_mtime_ns
+
+    def renames(path: Path, target: Path) -> Path:
+        if path.name.endswith(".memos-part"):
+            named.append(target.name)
+            for part in (path, *path.rglob("*")):
+                told = part.stat()
+                assert synced.get(told.st_ino) == told.st_mtime_ns or part.name == "lock", part
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", syncs)
+    monkeypatch.setattr(Path, "rename", renames)
+    for _ in range(2):
+        vault_backup.back_up(vault.path, tmp_path / "backup")
+    vault_backup.restore(tmp_path / "backup", tmp_path / "again")
+    assert named == ["backup", "backup", "again"]
+    assert synced[tmp_path.stat().st_ino] == tmp_path.stat().st_mtime_ns
+
+
+def test_of_many_payloads_a_damaged_one_is_named_and_the_next_backup_goes_on(vault: MemVault, tmp_path: Path) -> None:
+    source = vault.cubes()[0]
+    stored = [payload(vault, Form.ACTIVATION, os.urandom(10_000), source).blob for _ in range(40)]
+    assert stored[17]
+    path = vault.blob_path(stored[17])
+    sound, before = path.read_bytes(), threading.active_count()
+    path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    with pytest.raises(CorruptBlob, match=stored[17].sha256):
+        vault_backup.back_up(vault.path, tmp_path / "backup")
+    assert threading.active_count() == before and not (tmp_path / "backup").exists()
+    path.write_bytes(sound)
+    made = vault_backup.back_up(vault.path, tmp_path / "backup")
+    assert made.copied < made.bytes and vault_backup.problems(tmp_path / "backup") == []
+
+
 def test_a_payload_that_goes_during_a_backup_goes_with_its_cube(
     vault: MemVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kv = vault.cubes(form=Form.ACTIVATION)[0]
     copy, seen = vault_backup._copy, list[str]()
 
-    def deleted_meanwhile(path: Path, target: Path, sha256: str | None = None) -> int:
+    def deleted_meanwhile(path: Path, target: Path, sha256: str = "") -> tuple[str, int]:
         if kv.blob and sha256 == kv.blob.sha256 and not seen:
             seen.append(sha256)
             vault.delete([kv.id])
@@ -219,6 +263,23 @@ def test_a_full_disk_is_named_and_leaves_the_earlier_backup(
     assert vault_backup.problems(tmp_path / "backup") == []
 
 
+def test_a_file_that_the_disk_takes_a_part_of_is_no_backup(vault: MemVault, tmp_path: Path) -> None:
+    size, (soft, hard) = 3 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)
+    payload(vault, Form.ACTIVATION, os.urandom(size), vault.cubes()[0])
+    vault_backup.back_up(vault.path, tmp_path / "backup")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))  # the last write is cut short, and is no error
+    try:
+        with pytest.raises(VaultError, match="was not written"):
+            vault_backup.back_up(vault.path, tmp_path / "other")
+        with pytest.raises(VaultError, match="was not written"):
+            vault_backup.restore(tmp_path / "backup", tmp_path / "again")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "other").exists() and not (tmp_path / "again").exists()
+    vault_backup.back_up(vault.path, tmp_path / "other")
+    assert vault_backup.problems(tmp_path / "other") == []
+
+
 def test_a_vault_is_brought_back_to_an_empty_place_only(vault: MemVault, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     vault_backup.back_up(vault.path, backup)
@@ -229,6 +290,20 @@ def test_a_vault_is_brought_back_to_an_empty_place_only(vault: MemVault, tmp_pat
     (tmp_path / "again").mkdir()
     vault_backup.restore(backup, tmp_path / "again")
     assert vault_check.problems(tmp_path / "again") == []
+
+
+def test_a_backup_whose_files_go_by_sha256_as_the_first_did_is_held_to_that(vault: MemVault, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    vault_backup.back_up(vault.path, backup)
+    manifest = vault_backup.read(backup)
+    files = {name: digest(backup / name)[::-1] for name in manifest.files}
+    checked_json.write(backup / vault_backup.NAME, manifest._replace(files=files))
+    assert vault_backup.problems(backup) == []
+    vault_backup.restore(backup, tmp_path / "again")
+    for what in damages(backup / "vault.db", random.Random(0), flips=4, cuts=1):
+        assert vault_backup.problems(backup), what
+        with pytest.raises(CorruptBlob):
+            vault_backup.restore(backup, tmp_path / "other")
 
 
 def test_a_backup_of_a_newer_schema_is_refused(vault: MemVault, tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.cube import Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import VaultError
 from memos.infrastructure import file_sums, vault_check, wal_file
 from memos.infrastructure.database import SCHEMA_VERSION
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
+from tests.infrastructure.test_mem_vault import stored
 
 pytestmark = pytest.mark.sqlite
 
@@ -41,17 +42,9 @@ def text(vault: MemVault, said: str, fact: Fact | None = None) -> MemCube:
 
 
 def payload(vault: MemVault, form: Form, content: bytes | dict[str, bytes], *of: MemCube) -> MemCube:
-    with vault.staging() as path:
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        else:
-            path.mkdir()
-            for name, part in content.items():
-                (path / name).write_bytes(part)
-        sha256, size = vault.store(path)
     sources = tuple(Source(id=cube.id, version=cube.version) for cube in of)
-    blob = Blob(sha256=sha256, bytes=size, fingerprint="host")
-    cube = of[0].model_copy(update={"id": new_id(), "form": form, "payload": blob, "sources": sources, "version": 1})
+    made = {"id": new_id(), "form": form, "payload": stored(vault, content), "sources": sources, "version": 1}
+    cube = of[0].model_copy(update=made)
     vault.put(cube)
     return cube
 

@@ -15,7 +15,7 @@ from keyring.backend import KeyringBackend
 
 from memos.errors import KeyUnusable, VaultError, WrongKey
 from memos.infrastructure import vault_key
-from memos.infrastructure.vault_key import NAME, DataKey, unlock, write
+from memos.infrastructure.vault_key import NAME, DataKey, _summed, _text, problems, unlock, write
 
 pytestmark = pytest.mark.sqlite
 
@@ -158,8 +158,9 @@ def test_every_flipped_bit_of_key_json_is_refused(tmp_path: Path) -> None:
         (tmp_path / NAME).write_bytes(spoilt)
         with pytest.raises(VaultError):
             unlock(tmp_path, named)
+        assert "key.json cannot be used" in problems(tmp_path)[0]  # and is found without the key
     (tmp_path / NAME).write_bytes(sound)
-    assert unlock(tmp_path, named)
+    assert unlock(tmp_path, named) and problems(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,8 @@ def test_every_flipped_bit_of_key_json_is_refused(tmp_path: Path) -> None:
 )
 def test_a_key_json_of_another_make_is_refused(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     write(tmp_path, DataKey.fresh(), keyed(tmp_path / "k", RAW.hex()))
-    text = json.dumps(json.loads((tmp_path / NAME).read_text()) | change, indent=2, sort_keys=True) + "\n"
-    (tmp_path / NAME).write_text(text)
+    said = json.loads((tmp_path / NAME).read_text()) | change
+    del said["sum"]
+    (tmp_path / NAME).write_text(_text(_summed(said)))
     with pytest.raises(VaultError, match=told):
         unlock(tmp_path, None)

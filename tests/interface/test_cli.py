@@ -375,6 +375,17 @@ def test_a_setting_counts_without_a_config_too(vault: Path) -> None:
     no(invoke("chat", "--vault", vault, "--set", "decode.max_token=1"), "decode.max_token: unknown key; did you mean")
 
 
+@pytest.mark.parametrize("command", [["ls"], ["grants"], ["snapshots"], ["conflicts"], ["store", "list"]])
+def test_every_command_over_a_vault_goes_by_a_config(tmp_path: Path, command: list[str]) -> None:
+    vault, config = tmp_path / "vault", tmp_path / "closed.yaml"
+    with MemOS(vault=vault) as kernel:
+        kernel.add("Mira lives in Lisbon.")
+    assert invoke(*command, "--vault", vault).exit_code == 0
+    no(invoke(*command, "--vault", vault, "--set", "governance.require_credentials=true"), "no call without a key")
+    config.write_text("governance: {require_credentials: true}\n")
+    no(invoke(*command, "--vault", vault, "--config", config), "no call without a key")
+
+
 def test_two_runs_in_one_folder_are_refused(folder: Path) -> None:
     (folder / "out").mkdir()
     with (folder / "out" / "run.lock").open("w") as lock:

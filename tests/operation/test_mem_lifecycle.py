@@ -13,7 +13,6 @@ import pytest
 from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import Blob, Fact, Form, Header, MemCube, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
-from memos.infrastructure import database
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.mem_lifecycle import ALLOWED, MemLifecycle
 
@@ -469,18 +468,6 @@ def until(vault: MemVault, days: float, state: State = State.ACTIVATED) -> MemCu
     cube = brought_to(vault, state)
     life = MemLifecycle(vault)
     return life.renew(cube.id, vault.now() + days * DAY)
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
-    """Moves the machine's clock."""
-    ahead = [timedelta()]
-
-    def move(by: timedelta) -> None:
-        ahead[0] += by
-
-    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
-    return move
 
 
 def test_what_has_expired_is_told_so_before_any_sweep(vault: MemVault, later: Callable[[timedelta], None]) -> None:

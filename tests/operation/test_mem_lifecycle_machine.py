@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -24,6 +22,7 @@ from memos.operation.catalog import View
 from memos.operation.mem_lifecycle import ALLOWED, ANSWERING, GONE, MemLifecycle
 from memos.operation.mem_operator import MemOperator
 from memos.operation.time_machine import TimeMachine
+from tests.doubles import Even
 
 LIVE = tuple(state for state in State if state not in GONE)
 ADA = Namespace(user_id="ada")
@@ -35,17 +34,6 @@ TABLES = {"heads": "id", "versions": "id", "transitions": "id", "usage": "id", "
 TABLES |= {"sources": "source_id", "snapshot_cubes": "id"}
 DAYS = st.integers(1, 30)
 WORDS = st.sampled_from(["oak", "elm", "fir"])  # few, so that an edit often says again what was said before
-
-
-class Even:
-    """Every text has the same vector: what is found is all that may be found."""
-
-    name, dim = "even", 2
-
-    def read(
-        self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [(np.array([1, 0], np.float32), np.array([[127, 0]], np.int8)) for _ in texts]
 
 
 class Life(RuleBasedStateMachine):

@@ -393,6 +393,19 @@ def test_what_was_used_last_is_found_in_a_large_store_and_after_a_restart(
     assert ids(again) == ["c1700", "c0005"]
 
 
+def test_tokens_are_those_of_the_version_that_is_in_force(
+    vault: MemVault, operator: MemOperator, embedder: WordEmbedder
+) -> None:
+    keep(vault, *talk("ann drinks green tea", "bob drives a car"))
+    assert operator.search("green tea", 1, ALL)[0].why["tokens"] == pytest.approx(1, abs=1e-3)
+    keep(vault, cube("t0", "ann drinks strong coffee", version=2, thread="t"))
+    again = MemOperator(vault, embedder, LIVE)
+    for query in ("green tea", "strong coffee", "bob drives"):
+        after = {found.id: found.why["tokens"] for found in operator.search(query, 2, ALL)}
+        assert after == {found.id: found.why["tokens"] for found in again.search(query, 2, ALL)}
+    assert after["t1"] == pytest.approx(1, abs=1e-3)
+
+
 def test_tokens_are_compared_as_often_as_is_asked_for(vault: MemVault, embedder: WordEmbedder) -> None:
     for n in range(4):
         vault.put(cube(f"c{n}", f"Ann drinks tea number {n}"))

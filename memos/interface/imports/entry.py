@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
+from memos.cube import in_zone
 from memos.ops import Add
 
 LONGEST_TEXT = 100_000  # characters of one memory
@@ -128,11 +129,10 @@ def time_of(value: object) -> datetime | None:
     return when if when and 1 < when.year < 9999 else None
 
 
-def _iso(value: str) -> datetime:
+def _iso(value: str) -> datetime | None:
     # Python 3.10 reads 3 or 6 digits of a second, and no Z
     plain = _FRACTION.sub(lambda digits: f".{digits[1][:6]:0<6}", value.strip().replace("Z", "+00:00"), count=1)
-    when = datetime.fromisoformat(plain)
-    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    return in_zone(datetime.fromisoformat(plain))
 
 
 def _since_1970(value: object) -> datetime | None:

@@ -74,7 +74,7 @@ class Source:
         with self._open(path) as file:
             start = file.read(_PEEK)
             by_line = path.suffix.lower() in (".jsonl", ".ndjson") or _is_by_line(start)
-            pieces = self._decoded(chain([start], iter(lambda: file.read(_PIECE), b"")), start, path)
+            pieces = self._decoded(chain([start], iter(lambda: file.read(_PIECE), b"")), start)
             yield from json_stream.lines(pieces) if by_line else json_stream.documents(pieces)
 
     def archived(self, wanted: re.Pattern[str]) -> Iterator[tuple[str, Iterator[Node | Fault]]]:
@@ -94,7 +94,7 @@ class Source:
                         start = next(pieces, b"")
                         yield (
                             info.filename,
-                            json_stream.documents(self._decoded(chain([start], pieces), start, self.path)),
+                            json_stream.documents(self._decoded(chain([start], pieces), start)),
                         )
         # an archive that is damaged, encrypted, or of a kind that is not known
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, OverflowError) as error:
@@ -111,7 +111,7 @@ class Source:
                 )
             yield piece
 
-    def _decoded(self, pieces: Iterator[bytes], start: bytes, path: Path) -> Iterator[str]:
+    def _decoded(self, pieces: Iterator[bytes], start: bytes) -> Iterator[str]:
         """As text. Bytes that are none of the encoding become half characters, which `entry` names where they stand."""
         encoding = json.detect_encoding(start[:4])
         errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
@@ -173,7 +173,7 @@ class Source:
                 data = file.read()
         except (OSError, InputError):
             return Unmapped(self.place(path), "the file cannot be read")
-        text = "".join(self._decoded(iter([data]), data, path))
+        text = "".join(self._decoded(iter([data]), data))
         return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
     # -- SQLite --------------------------------------------------------------------------------------------

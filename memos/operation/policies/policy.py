@@ -52,8 +52,11 @@ class Signals:
         """Those of some candidates, with what was seen of these alone."""
         return Signals(**{f.name: getattr(self, f.name)[candidates] for f in fields(self)} | seen)
 
-    def of(self, candidate: int) -> dict[str, float]:
-        return {f.name: round(float(getattr(self, f.name)[candidate]), 4) for f in fields(self)}
+    def told(self, candidates: npt.NDArray[np.int64]) -> list[dict[str, float]]:
+        """Of each of these candidates its signals by name, to four digits."""
+        names = [f.name for f in fields(self)]
+        rows = np.stack([getattr(self, name)[candidates].astype(np.float64) for name in names], axis=1)
+        return [dict(zip(names, row, strict=True)) for row in rows.round(4).tolist()]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""What is on disk when a call returns: files that land whole, and names in folders. Must not know what they are for."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+
+def fsync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def fsync_all(path: Path) -> None:
+    """The same of a file, or of a folder and all that is in it. Raises OSError."""
+    for part in (*path.rglob("*"), path):
+        fsync(part)
+
+
+def land(part: Path, path: Path) -> None:
+    """A file that was written beside its place takes it; on disk with its name when this returns. Raises OSError."""
+    fsync(part)
+    part.replace(path)
+    fsync(path.parent)
+
+
+def write(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Whole or not at all, in place of what was there; on disk with its name when this returns. Of several who write
+    at once, each must have a path of its own. mode: before the umask, from the first byte on. Raises OSError."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)  # what a crash left may be open to more than `mode` says
+    try:
+        with open(part, "wb", opener=partial(os.open, mode=mode)) as file:
+            file.write(content)
+        land(part, path)
+    finally:
+        part.unlink(missing_ok=True)
