@@ -139,6 +139,7 @@ def test_without_adapters_nothing_diverges(memos: MemOS, adapter: MemCube) -> No
     assert base < 1e-4 < 1 < knows
 
 
+@pytest.mark.sqlite
 def test_a_damaged_adapter_is_passed_over_by_the_route(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         cube = kernel.promote(say(kernel, "Mira", MIRA), "parametric")

@@ -80,6 +80,8 @@ def translated(sql: str) -> str:
         others = [name for name in columns.split(", ") if name not in key.split(", ")]
         news = ", ".join(f"{name} = excluded.{name}" for name in others)
         sql = f"INSERT INTO {table} ({columns}){rest} ON CONFLICT ({key}) DO UPDATE SET {news}"
+    if "INSERT OR IGNORE" in sql:
+        sql = sql.replace("INSERT OR IGNORE", "INSERT") + " ON CONFLICT DO NOTHING"
     for pattern, word in _WORDS:
         sql = pattern.sub(word, sql)
     return sql
