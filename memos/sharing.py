@@ -172,6 +172,11 @@ class Sharing:
         caller = self.caller(user)
         own = Group(owner=caller.user_id, name=word(group, "group"))
         self._governance.permit(caller, Join(group=own.name), over=Namespace(user_id=caller.user_id))
+        if caller != Namespace(user_id=caller.user_id):  # whom all is granted to: others have granted to the group
+            self._vault.audit(
+                str(caller), "manage", f"namespace {caller.user_id}", False, "join: groups are the user's"
+            )
+            raise Denied(f"{caller} keeps no groups, whatever is granted to it; ask {caller.user_id} to change {own}")
         return own, subject_of(member, caller.user_id)
 
     def groups(self, user: str | None) -> dict[Group, list[Subject]]:

@@ -124,6 +124,17 @@ def test_groups_nest_and_cycles_are_harmless(memos: MemOS, ada: str, bob: str) -
         memos.leave("inner", bob, user=ada)
 
 
+def test_an_agent_changes_no_group_of_its_user_whatever_is_granted_to_it(memos: MemOS, ada: str, bob: str) -> None:
+    """What others have granted to the group is not in the namespace that was granted."""
+    cube = told(memos, bob)
+    memos.grant(cube.id, f"group:{ada}/team", "reader", user=bob)
+    memos.grant(f"namespace:{ada}", f"agent:{ada}/planner", "owner", user=ada)
+    agent = memos.as_(memos.add_key(f"agent:{ada}/planner")[0])
+    with pytest.raises(Denied, match=f"{ada}/planner keeps no groups, whatever is granted to it; ask {ada}"):
+        agent.join("team", f"agent:{ada}/planner")
+    assert agent.memories() == [] and not memos.vault.audit_rows(2)[0].allowed
+
+
 def test_what_is_granted_to_an_agent_is_not_granted_to_its_user(memos: MemOS, ada: str, bob: str) -> None:
     cube = told(memos, ada)
     memos.grant(cube.id, f"agent:{bob}/planner", "reader", user=ada)
