@@ -107,6 +107,25 @@ def flip(at: int) -> Callable[[Path], None]:
     return spoil
 
 
+def test_a_file_that_is_cut_is_not_completed_by_what_memory_holds(vault: MemVault) -> None:
+    """Memory that is asked for often still holds what was read into it before: the very bytes that are missing."""
+    numbers = {"numbers": np.arange(200, dtype=np.int32)}
+    assert vault.keep_index("l/1", "mini", vault.last_change(), numbers)
+    [path] = files(vault)
+    whole, unseen = path.read_bytes(), []
+    [(digest,)] = vault._db.rows("SELECT digest FROM indexes")
+    for size in range(len(whole) - 800, len(whole), 8):
+        path.write_bytes(whole)
+        index_store._read(path, vault._files, digest)
+        path.write_bytes(whole[:size])
+        try:
+            index_store._read(path, vault._files, digest)
+            unseen.append(size)
+        except CorruptBlob:
+            pass
+    assert unseen == []
+
+
 @pytest.mark.parametrize(
     "spoil",
     [cut, lengthen, empty, pytest.param(Path.unlink, marks=pytest.mark.sqlite), *map(flip, (0, 6, 20, 60, -1, -30))],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memos.config import EmbedderConfig, MemoryOSConfig
@@ -42,9 +43,19 @@ class CountingPolicy(MemoryOSPolicy):
         return super().tiers()
 
 
+class OneByOne(Embedder):
+    """The same text gives the same bits, whatever it is embedded with: in a larger batch sums are rounded otherwise."""
+
+    def read(
+        self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        read = super().read
+        return [one for n in range(len(texts)) for one in read(texts[n : n + 1], spans and spans[n : n + 1])]
+
+
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    return Embedder(EmbedderConfig())
+    return OneByOne(EmbedderConfig())
 
 
 @pytest.fixture
