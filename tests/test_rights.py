@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -299,10 +299,18 @@ class World:
         for said_by in self.oracle.carriers.values():
             said_by &= there.keys()
 
-    def on_one(self, who: Who, right: str, asked: str, call: Callable[[], Any]) -> Any:
-        """A call about one cube is let through, refused or knows of nothing, as the oracle says."""
+    def on_one(
+        self,
+        who: Who,
+        right: str,
+        asked: str,
+        call: Callable[[], Any],
+        of: Callable[[str], Iterable[str]] = lambda _: (),
+    ) -> Any:
+        """A call about one cube, and others that it is `of`, is let through, refused or knows of nothing, as the oracle
+        says."""
         id = self.meant(who, asked)
-        may = id is not None and self.may(who, right, id)
+        may = id is not None and all(self.may(who, right, each) for each in (id, *of(id)))
         sees = id is not None and self.reads(who, id)
         result = self.ask(who, call, [asked])
         if not may:
@@ -528,7 +536,11 @@ class World:
                 )
             )
 
-        self.on_one(who, "manage", asked, promote)
+        def meant(id: str) -> Iterable[str]:
+            """KV or an adapter that is promoted stands for what it was made of."""
+            return self.oracle.things[id].sources if any(cube.blob for cube in self.vault.at([id])) else ()
+
+        self.on_one(who, "manage", asked, promote, of=meant)
 
     def do_ask(self, who: Who) -> None:
         """What a request sees; and the turn that is kept of it, in which the answer repeats what was seen."""
