@@ -178,7 +178,7 @@ def _read(path: Path, files: Kept, digest: str) -> dict[str, npt.NDArray[Any]]:
                 while read < len(room) and (more := file.readinto(room[read:])):
                     read += more
                 if read < len(room):  # the rest is what memory held before: maybe the very bytes that are missing
-                    raise CorruptBlob(f"{path} is cut off: {name} has {read} bytes of {len(room)}")
+                    raise CorruptBlob(f"{path} does not match its checksum: {name} has {read} of {len(room)} bytes")
                 checksum.update(room)
             whole = checksum.hexdigest() == digest and not file.read(1)
     except (OSError, ValueError, KeyError, TypeError, MemoryError, OverflowError) as error:
