@@ -430,7 +430,7 @@ class MemOS:
         talk: Talk,
         via: Via,
         on_text: Callable[[str], None] | None,
-        decode: DecodeConfig | None,
+        decode: DecodeConfig | None = None,
     ) -> tuple[Admission, Completion]:
         """The answer, and what of the admission it was given from."""
         try:

@@ -23,8 +23,8 @@ from memos.interface.cli_life import life
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
-from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_serve import serve
+from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
 from memos.interface.cli_vault import vault

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memos.errors import Busy, MemosError
 
@@ -52,7 +52,7 @@ class Lane:
         future.add_done_callback(self._left)  # once it has really ended: whoever asked may have left before
         return await asyncio.wrap_future(future)
 
-    def _left(self, _: Future[object]) -> None:
+    def _left(self, _: Future[Any]) -> None:
         with self._lock:
             self._inside -= 1
 

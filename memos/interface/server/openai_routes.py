@@ -21,8 +21,8 @@ from memos.config import DecodeConfig
 from memos.errors import InputError, MemosError, NotFound
 from memos.interface.server import failures
 from memos.interface.server.body import JsonRoute
-from memos.interface.server.calls import Calls, as_json
 from memos.interface.server.callers import Seat
+from memos.interface.server.calls import Calls, as_json
 from memos.interface.server.lanes import Gone, OnText
 from memos.interface.server.openai_wire import (
     ChatChoice,

@@ -63,10 +63,12 @@ class _Server(uvicorn.Server):
 
 
 def _require_key(memory: Memory, host: str, loopback: bool) -> None:
-    if not loopback and all(key.revoked for key in memory.kernel.keys()):
+    kernel = memory.kernel
+    now, made = kernel.vault.now(), kernel.keys()
+    if not loopback and all(key.revoked or (key.until and key.until <= now) for key in made):
         raise Denied(
             f"{host} can be reached from other machines, and there is no key that callers could show; make one with "
-            f"`memos key add USER --vault {memory.kernel.vault.path}`, or listen on 127.0.0.1"
+            f"`memos key add USER --vault {kernel.vault.path}`, or listen on 127.0.0.1"
         )
 
 
