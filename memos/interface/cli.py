@@ -20,6 +20,7 @@ from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
 from memos.interface.cli_knowledge import knowledge
 from memos.interface.cli_life import life
+from memos.interface.cli_mcp import mcp
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
@@ -62,6 +63,7 @@ app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
 app.command()(serve)
+app.command()(mcp)
 app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)
