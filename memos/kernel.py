@@ -68,8 +68,8 @@ from memos.operation.mem_scheduler import (
     Via,
     composable,
 )
-from memos.operation.policies.policy import Staged, Tiers
-from memos.operation.policies.table import policy
+from memos.operation.policies.policy import Policy, Staged, Tiers
+from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
@@ -131,6 +131,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
+OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
 _Done = TypeVar("_Done")
 # why KV or an adapter may turn out to be of no use to a request; its text still is
@@ -169,13 +170,20 @@ class MemOS:
     """
 
     def __init__(
-        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+        self,
+        config: Config = Config(),
+        *,
+        model: Any = None,
+        tokenizer: Any = None,
+        vault: Path | str | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Open the vault; the model is loaded with the first call that needs it.
 
         Args:
             model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
             vault: folder of the vault, before config.vault.path.
+            policy: one of your own, in place of config.policy; `search` knows it as "own".
         Raises VaultError.
         """
         if (model is None) != (tokenizer is None):
@@ -188,8 +196,11 @@ class MemOS:
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(lambda name: MemScheduler(config.scheduler, policy(name, config)))
-        self.scheduler = self._by_policy(config.policy)
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
+        )
+        self._main_policy = OWN if policy else config.policy
+        self.scheduler = self._by_policy(self._main_policy)
         self._replays: dict[str, Replay] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
@@ -1489,7 +1500,7 @@ class MemOS:
 
     def _policy(self, caller: Namespace) -> str:
         """The name of the policy in the caller's namespace."""
-        return self.config.policies.get(caller.user_id, self.config.policy)
+        return self.config.policies.get(caller.user_id, self._main_policy)
 
     def _scheduling(self, caller: Namespace) -> MemScheduler:
         """The scheduler with that policy."""
