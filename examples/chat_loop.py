@@ -4,7 +4,7 @@ The session is kept: the next run, with the same vault, goes on where this one e
 
 prints:
 > I live in Porto.
-Noted: I live in Porto.
+Noted: User: I live in Porto.
 > Where do I live?
 Porto  [from User: I live in Porto.]
 > Forget where I live.

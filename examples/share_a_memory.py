@@ -6,7 +6,11 @@ bob finds nothing any more
 the other vault has: The launch is on Friday.
 """
 
+from pathlib import Path
+
 from memos import MemOS
+
+PACK = Path("examples-data/ada.mip")
 
 with MemOS(vault="examples-data/ada") as memos:
     (plan,) = memos.add("The launch is on Friday.", user="ada")
@@ -14,8 +18,8 @@ with MemOS(vault="examples-data/ada") as memos:
     print("bob finds:", memos.search("When is the launch?", user="bob")[0].cube.text)
     memos.revoke(plan.id, "bob", user="ada")
     print("bob finds", memos.search("When is the launch?", user="bob") or "nothing any more")
-    pack = memos.dump("examples-data/ada.mip", user="ada")
+    key = memos.dump(PACK, user="ada").key
 
 with MemOS(vault="examples-data/other") as other:
-    other.load("examples-data/ada.mip", trust=pack.key, user="bob")  # the key is compared by another way, once
+    other.load(PACK, trust=key, user="bob")  # the key is compared by another way, once
     print("the other vault has:", other.memories(user="bob")[0].text)

@@ -3,8 +3,8 @@
 A plain policy is two functions; one that moves memories between forms has the methods of `Policy`.
 
 prints:
-memos finds: Mira was born in Lisbon.
-newest finds: Mira is on holiday in Rome.
+memos finds: Mira: I was born in Lisbon.
+own finds: Mira: I am on holiday in Rome.
 """
 
 import numpy as np
@@ -19,15 +19,13 @@ def score(signals: Signals) -> np.ndarray:
     return signals.subject + 1 / (2 + signals.age)
 
 
-SAID = [
-    ("Mira was born in Lisbon.", "2024-03-01T09:00:00Z"),
-    ("Mira is on holiday in Rome.", "2026-03-01T09:00:00Z"),
-    ("Tom plays chess.", "2026-03-02T09:00:00Z"),
-]
-
 with MemOS(vault="examples-data/policy", policy=Baseline(score)) as memos:
-    for text, _ in SAID:
-        memos.add(text)
-    for name in ("memos", "own"):
-        best = memos.search("Where was Mira born?", policy=name)[0]
-        print(f"{'newest' if name == 'own' else name} finds: {best.cube.text}")
+    for name, said in (
+        ("Mira", "I was born in Lisbon."),
+        ("Mira", "I am on holiday in Rome."),
+        ("Tom", "I play chess."),
+    ):
+        memos.add([{"speaker": name, "content": said}])
+    for policy in ("memos", "own"):
+        best = memos.search("Where was Mira born?", policy=policy)[0]
+        print(f"{policy} finds: {best.cube.text}")
