@@ -9,7 +9,7 @@ I live in Porto.
 from memos import Memory
 
 with Memory(vault="examples-data/remember") as memory:
-    memory.add("I live in Lisbon. I work as a nurse.", user_id="mira")
+    memory.add("I live in Lisbon.", user_id="mira")
     found = memory.search("Where do I live?", user_id="mira", top_k=1)["results"]
     print(found[0]["memory"])
     print(memory.chat("Where do I live?", user_id="mira")["text"])

@@ -1,17 +1,20 @@
 """Every snippet in the README and the documents is run: Python blocks and command lines, over the small model.
 
-A page is one sitting: its blocks are run in order, in one folder. What takes minutes is marked `<!-- slow -->`, what
+A page is one sitting: its blocks are run in order, in one folder. `print(...)  # -> words` must print a line that
+begins with these words. What takes minutes is marked `<!-- slow -->`, what
 cannot run here `<!-- not run: why -->`; tests/test_docs.py parses the commands of these, too.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +84,11 @@ class Page:
 
     def run(self, block: Block) -> None:
         if block.language == "python":
-            exec(compile(block.body, "snippet", "exec"), self.names)
+            with redirect_stdout(io.StringIO()) as out:
+                exec(compile(block.body, "snippet", "exec"), self.names)
+            printed = iter(out.getvalue().splitlines())
+            for expected in re.findall(r"  # -> (.+)$", block.body, re.MULTILINE):  # in this order
+                assert any(line.startswith(expected) for line in printed), f"{expected}\n{out.getvalue()}"
         else:
             for line in block.lines:
                 self.command(line)
@@ -165,7 +172,10 @@ def test_what_is_not_run_says_why() -> None:
     assert every == set(), "write ```sh and ```python, which are run"
 
 
-def test_a_command_that_fails_is_found(page: Page) -> None:
+def test_a_snippet_that_does_something_else_is_found(page: Page) -> None:
+    page.run(Block("python", "print('one')\nprint('two')  # -> two\n", "", ""))
+    with pytest.raises(AssertionError, match="two"):
+        page.run(Block("python", "print('one')  # -> two\n", "", ""))
     with pytest.raises(AssertionError, match="no cube nothing"):
         page.command("memos show nothing")
     with pytest.raises(subprocess.CalledProcessError):
