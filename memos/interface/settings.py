@@ -9,6 +9,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import PurePath
 from typing import Any, Literal, get_args, get_origin
 
@@ -87,7 +88,7 @@ def type_of(annotation: Any) -> str:
         return " or ".join([*rest, *(["unset"] if type(None) in args else [])])
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return "a section"
-    if inspect.isclass(annotation) and hasattr(annotation, "__members__"):
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return ", ".join(str(value) for value in annotation)
     return {int: "whole number", float: "number", bool: "true or false"}.get(annotation, "text")
 
