@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from typer.testing import CliRunner
 
 from memos import MemOS
 from memos.cube import Form, MemCube, State
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
 from memos.interface.cli import app
+from memos.interface.server.app import create_app
+from memos.interface.server.callers import OwnMemory
 from tests.documents import DOCS, ROOT, Block, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
@@ -59,6 +66,7 @@ SUITS: dict[str, Chosen] = {
     **dict.fromkeys(("gate", "externalize", "export-adapter"), _form(Form.PARAMETRIC)),
 }
 _IN_FORCE = _text_in(State.GENERATED, State.ACTIVATED)
+ADDRESS = "127.0.0.1:8000"  # what the documents have
 PROMPTS = {"memos chat": "Where does Mira live?\n"}  # what somebody types
 
 
@@ -80,9 +88,10 @@ class Page:
 
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
-    keys: dict[str, str] = field(default_factory=dict)
+    address: str = ""  # of a server, where the page speaks of one
 
     def run(self, block: Block) -> None:
+        block = replace(block, body=block.body.replace(ADDRESS, self.address))
         if block.language == "python":
             with redirect_stdout(io.StringIO()) as out:
                 exec(compile(block.body, "snippet", "exec"), self.names)
@@ -125,6 +134,7 @@ class Page:
 @pytest.fixture
 def page(tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # memos, python
     monkeypatch.setenv("VAULT_KEY", "a passphrase for a trial")
     shutil.copytree(told, tmp_path / "memos-data")
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
@@ -136,8 +146,28 @@ def page(tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     one.close()
 
 
-def runs(block: Block, slow: bool) -> bool:
-    return block.mark == "" or (slow and block.mark == "slow")
+@contextmanager
+def serving(page: Page) -> Iterator[None]:
+    """A server over the page's vault, at a free port in place of ADDRESS."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, OwnMemory(vault=page.folder / "memos-data") as memory:
+        app = create_app(memory, memory.kernel.config.serve, loopback=True)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        page.address = f"127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def go_through(doc: Path, page: Page, slow: bool) -> None:
+    marks = ("", "slow") if slow else ("",)
+    there = [block for block in blocks(doc, "python", "sh") if block.mark in marks]
+    with serving(page) if any(ADDRESS in block.body for block in there) else nullcontext():
+        for block in there:
+            page.run(block)
 
 
 def with_slow(wanted: bool) -> list[Any]:
@@ -150,17 +180,13 @@ def with_slow(wanted: bool) -> list[Any]:
 
 @pytest.mark.parametrize("doc", with_slow(False))
 def test_what_a_page_shows_can_be_done(doc: Path, page: Page) -> None:
-    for block in blocks(doc, "python", "sh"):
-        if runs(block, slow=False):
-            page.run(block)
+    go_through(doc, page, slow=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("doc", with_slow(True))
 def test_what_takes_minutes_can_be_done_too(doc: Path, page: Page) -> None:
-    for block in blocks(doc, "python", "sh"):
-        if runs(block, slow=True):
-            page.run(block)
+    go_through(doc, page, slow=True)
 
 
 def test_what_is_not_run_says_why() -> None:

@@ -21,9 +21,11 @@ from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
 from memos.interface.cli_knowledge import knowledge
 from memos.interface.cli_life import life
+from memos.interface.cli_mcp import mcp
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
+from memos.interface.cli_serve import serve
 from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
@@ -61,6 +63,8 @@ app.add_typer(config_group, name="config")
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
+app.command()(serve)
+app.command()(mcp)
 app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)
