@@ -70,8 +70,8 @@ from memos.operation.mem_scheduler import (
     Via,
     composable,
 )
-from memos.operation.policies.policy import Staged, Tiers
-from memos.operation.policies.table import policy
+from memos.operation.policies.policy import Policy, Staged, Tiers
+from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
@@ -137,6 +137,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
+OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
@@ -177,13 +178,20 @@ class MemOS:
     """
 
     def __init__(
-        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+        self,
+        config: Config = Config(),
+        *,
+        model: Any = None,
+        tokenizer: Any = None,
+        vault: Path | str | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Open the vault; the model is loaded with the first call that needs it.
 
         Args:
             model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
             vault: folder of the vault, before config.vault.path.
+            policy: one of your own, in place of config.policy; `search` knows it as "own".
         Raises VaultError.
         """
         if (model is None) != (tokenizer is None):
@@ -196,8 +204,11 @@ class MemOS:
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(lambda name: MemScheduler(config.scheduler, policy(name, config)))
-        self.scheduler = self._by_policy(config.policy)
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
+        )
+        self._main_policy = OWN if policy else config.policy
+        self.scheduler = self._by_policy(self._main_policy)
         self._replays: dict[str, Replay] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
@@ -1629,7 +1640,7 @@ class MemOS:
 
     def _policy(self, caller: Namespace) -> str:
         """The name of the policy in the caller's namespace."""
-        return self.config.policies.get(caller.user_id, self.config.policy)
+        return self.config.policies.get(caller.user_id, self._main_policy)
 
     def _scheduling(self, caller: Namespace) -> MemScheduler:
         """The scheduler with that policy."""
