@@ -1,0 +1,46 @@
+// Why this answer: what it was made of, and how much less likely it is without each part.
+
+import { call } from "../api.js";
+import { digits, h } from "../dom.js";
+import { t } from "../i18n.js";
+import { ask, empty, figures, formChip, head, memoryLink } from "../parts.js";
+
+export async function page({ query }) {
+  const asked = query.get("q") ?? "";
+  const top = [head("why"), ask("why", asked, (q) => (location.hash = `#/why?${new URLSearchParams({ q })}`))];
+  if (!asked) return [...top, empty("why.empty")];
+  const told = await call("explain", { question: asked });
+  const most = Math.max(...told.reasons.map(({ change }) => Math.abs(change)), 1);
+  return [...top,
+    h("section", { class: "card answer" }, h("h2", { class: "small muted" }, t("why.answer")), h("p", {}, told.answer || t("none"))),
+    figures([
+      [t("why.read"), digits(told.prompt_tokens)],
+      [t("why.past"), digits(told.past_tokens)],
+      [t("why.first"), `${digits(told.ttft_ms)} ms`],
+      [t("why.with"), chance(told.likelihood)],
+      [t("why.closed"), chance(told.closed_book)],
+    ]),
+    h("section", { class: "card" }, h("h2", {}, t("why.used")),
+      told.reasons.length ? h("ol", { class: "hits" }, told.reasons.map((reason) => shown(reason, most)))
+        : h("p", { class: "muted" }, t("why.unused"))),
+  ];
+}
+
+/** A likelihood in nats as a chance in percent. */
+function chance(nats) {
+  const percent = 100 * Math.exp(nats);
+  return percent < 0.01 ? "< 0.01 %" : `${Number(percent.toPrecision(3))} %`;
+}
+
+function shown(reason, most) {
+  const factor = Math.exp(Math.abs(reason.change));
+  const words = t(reason.change >= 0 ? "why.likelier" : "why.unlikelier", { factor: factor > 1e4 ? factor.toExponential(0) : digits(factor) });
+  const signals = Object.entries(reason.signals).filter(([, value]) => value !== 0);
+  return h("li", {},
+    h("div", { class: "top" }, memoryLink(reason.id, reason.memory), formChip(reason.form)),
+    h("div", { class: "change" }, h("div", { class: "fall", "aria-hidden": "true" },
+      h("i", { class: reason.change < 0 ? "less" : "more", "data-form": reason.form, vars: { share: Math.abs(reason.change) / most } })),
+    h("span", {}, words)),
+    h("p", { class: "small muted" }, [t("why.tokens", { count: reason.tokens }), t("why.score", { score: digits(reason.score) }),
+      ...signals.map(([name, value]) => `${name} ${digits(value)}`)].join(" · ")));
+}
