@@ -32,15 +32,21 @@ function chance(nats) {
   return percent < 0.01 ? "< 0.01 %" : `${Number(percent.toPrecision(3))} %`;
 }
 
+/** What a change of likelihood in nats means. */
+function effect(change) {
+  const factor = Math.exp(Math.abs(change));
+  if (factor < 1.01) return t("why.same");
+  if (factor > 1e4) return t(change > 0 ? "why.much" : "why.little");
+  return t(change > 0 ? "why.likelier" : "why.unlikelier", { factor: digits(factor) });
+}
+
 function shown(reason, most) {
-  const factor = Math.exp(Math.abs(reason.change));
-  const words = t(reason.change >= 0 ? "why.likelier" : "why.unlikelier", { factor: factor > 1e4 ? factor.toExponential(0) : digits(factor) });
   const signals = Object.entries(reason.signals).filter(([, value]) => value !== 0);
   return h("li", {},
     h("div", { class: "top" }, memoryLink(reason.id, reason.memory), formChip(reason.form)),
     h("div", { class: "change" }, h("div", { class: "fall", "aria-hidden": "true" },
       h("i", { class: reason.change < 0 ? "less" : "more", "data-form": reason.form, vars: { share: Math.abs(reason.change) / most } })),
-    h("span", {}, words)),
+    h("span", {}, effect(reason.change))),
     h("p", { class: "small muted" }, [t("why.tokens", { count: reason.tokens }), t("why.score", { score: digits(reason.score) }),
       ...signals.map(([name, value]) => `${name} ${digits(value)}`)].join(" · ")));
 }

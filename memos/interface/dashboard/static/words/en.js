@@ -67,7 +67,7 @@ export default {
   form: "Form",
   state: "State",
   heat: "Heat",
-  recalls: "Recalls",
+  recalls: "uses",
   tier: "Tier",
   trust: "Trust",
   owner: "Owner",
@@ -123,6 +123,9 @@ export default {
   "why.likelier": "{factor} times likelier with it",
   "why.unlikelier": "{factor} times less likely with it",
   "why.score": "score {score}",
+  "why.same": "makes no difference to this answer",
+  "why.much": "more than 10,000 times likelier with it",
+  "why.little": "more than 10,000 times less likely with it",
 
   "search.lead": "What the memories say about something, with what each score is made of.",
   "search.ask": "Look for …",
