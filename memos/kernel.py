@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from typing_extensions import assert_never
 
 from memos.bound import AsRead, Bound, handed, handing_over
-from memos.config import Config, load_config
+from memos.config import Config, DecodeConfig, load_config
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from memos.externalize import Statement
     from memos.infrastructure.credential_table import Credential
     from memos.infrastructure.host.decode import Completion
+    from memos.infrastructure.host.embedder import Embedder
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.job_list import Job
     from memos.infrastructure.mip import Entry, Origin
@@ -164,6 +165,7 @@ class Reply:
     forgotten: tuple[str, ...] = ()
     prompt_tokens: int = 0
     past_tokens: int = 0
+    answer_tokens: int = 0
     ttft_ms: float = 0.0
     seconds: float = 0.0
 
@@ -275,15 +277,19 @@ class MemOS:
         return Subscriptions(*parts, self._fits, self._accept)
 
     @cached_property
-    def operator(self) -> MemOperator:
+    def embedder(self) -> Embedder:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
-        from memos.infrastructure.host.reranker import Reranker
+
+        return Embedder(self.config.embedder)
+
+    @cached_property
+    def operator(self) -> MemOperator:
+        from memos.infrastructure.host.reranker import Reranker  # loads torch and transformers
 
         retrieval = self.config.retrieval
         rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
-        embedder = Embedder(self.config.embedder)
         return MemOperator(
-            self.vault, embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
+            self.vault, self.embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
         )
 
     def close(self) -> None:
@@ -313,11 +319,13 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Do what a message asks for: remember, correct, forget, or answer.
 
         turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
-        their KV, so that it goes on in another process without being read again.
+        their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
+        piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
         op = self.reader.request(message)
         match op:
@@ -328,7 +336,7 @@ class MemOS:
             case Recall():
                 said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
                 kept = _each(self._remember(said, self._caller(user)))
-                reply = self._ask(op.question, via, turns, session, user, on_text, kept)
+                reply = self._ask(op.question, via, turns, session, user, on_text, decode, kept)
                 return replace(reply, remembered=tuple(kept))
             case _:
                 assert_never(op)
@@ -342,14 +350,15 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Answer a question with what `user` may see, in the form `via` (auto: the one that is fastest here).
 
-        turns, session: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
+        The others: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
         UnsupportedLanguage, ContextOverflow, and, unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported
         and NoRoom; auto answers from text then.
         """
-        return self._ask(question, via, turns, session, user, on_text)
+        return self._ask(question, via, turns, session, user, on_text, decode)
 
     def _ask(
         self,
@@ -359,6 +368,7 @@ class MemOS:
         session: str | None,
         user: str | None,
         on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
         said: Sequence[MemCube] = (),
     ) -> Reply:
         """said: memories of what stood beside the question."""
@@ -378,7 +388,7 @@ class MemOS:
         admission = self.admit(op, caller, via, adapters=via == "parametric" or session is None)
         talk = self._talk(question, turns, of, admission)
         try:
-            admission, done = self._answer(admission, talk, via, hand_on)
+            admission, done = self._answer(admission, talk, via, hand_on, decode)
         except UNUSABLE as error:
             # what has been said cannot be taken back
             if via != "auto" or given or not (admission.activations or admission.adapters or talk.earlier):
@@ -386,7 +396,7 @@ class MemOS:
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
             talk = replace(self._talk(question, turns, of, admission), again=True)
-            admission, done = self._answer(admission, talk, "plaintext", hand_on)
+            admission, done = self._answer(admission, talk, "plaintext", hand_on, decode)
         self._record_use(admission, caller)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
@@ -397,6 +407,7 @@ class MemOS:
             admission,
             prompt_tokens=done.prompt_tokens,
             past_tokens=done.past_tokens,
+            answer_tokens=len(done.ids),
             ttft_ms=done.ttft_s * 1e3,
             seconds=done.seconds,
         )
@@ -416,7 +427,12 @@ class MemOS:
         return self.sessions.resume(session, question, admission)
 
     def _answer(
-        self, admission: Admission, talk: Talk, via: Via, on_text: Callable[[str], None] | None
+        self,
+        admission: Admission,
+        talk: Talk,
+        via: Via,
+        on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
     ) -> tuple[Admission, Completion]:
         """The answer, and what of the admission it was given from."""
         try:
@@ -427,7 +443,7 @@ class MemOS:
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self.serving.request(admission, messages, via, self._tokens, exact)
-            return admission, _drain(self.host.stream(request, self.config.decode), on_text)
+            return admission, _drain(self.host.stream(request, decode or self.config.decode), on_text)
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self.sessions.damaged(talk.session)

@@ -23,6 +23,7 @@ from memos.interface.cli_life import life
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
+from memos.interface.cli_serve import serve
 from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
@@ -60,6 +61,7 @@ app.add_typer(vault, name="vault")
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
+app.command()(serve)
 app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)
