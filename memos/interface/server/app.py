@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 import memos
 from memos.config import ServeConfig
 from memos.errors import MemosError
+from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server import failures
 from memos.interface.server.callers import Callers
@@ -68,6 +69,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         """For Prometheus."""
         return Response(telemetry.exposed(), media_type="text/plain; version=0.0.4")
 
+    dashboard.mount(app)
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app

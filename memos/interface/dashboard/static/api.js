@@ -2,7 +2,7 @@
 
 import { t } from "./i18n.js";
 
-const KEY = "memos.key"; // kept until the tab is closed
+const KEPT = "memos."; // in the session's storage: until the tab is closed
 
 export class ApiError extends Error {
   /** status: of HTTP; 0 where the server was not reached. */
@@ -12,18 +12,20 @@ export class ApiError extends Error {
   }
 }
 
-export const key = {
-  get: () => sessionStorage.getItem(KEY) ?? "",
-  set: (value) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
+/** Who asks: a `key`, or where the server needs none a `user`. */
+export const who = {
+  get: (name) => sessionStorage.getItem(KEPT + name) ?? "",
+  set: (name, value) => (value ? sessionStorage.setItem(KEPT + name, value) : sessionStorage.removeItem(KEPT + name)),
 };
 
 /** What a method of the Memory API returns for these arguments. Throws ApiError with the server's own words. */
 export async function call(name, given = {}) {
   const headers = { "Content-Type": "application/json" };
-  if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
+  if (who.get("key")) headers.Authorization = `Bearer ${who.get("key")}`;
+  const body = JSON.stringify(who.get("user") ? { ...given, user_id: who.get("user") } : given);
   let response;
   try {
-    response = await fetch(`../v1/memory/${name}`, { method: "POST", headers, body: JSON.stringify(given) });
+    response = await fetch(`../v1/memory/${name}`, { method: "POST", headers, body });
   } catch {
     throw new ApiError(t("error.unreached"), 0);
   }

@@ -1,6 +1,6 @@
 // The frame: which page is shown, in which language and light, and what keys do.
 
-import { ApiError, key } from "./api.js";
+import { ApiError, who } from "./api.js";
 import { h, icon } from "./dom.js";
 import { LANGUAGES, language, speak, t } from "./i18n.js";
 import { prose } from "./parts.js";
@@ -47,9 +47,8 @@ function frame() {
           "div",
           { class: "tools" },
           tool("key", askKey, t("key")),
-          tool("theme", nextTheme, `${t("theme")}: ${t(`theme.${root.dataset.theme}`)}`),
-          h("button", { class: "tool speech", type: "button", lang: other, onclick: nextLanguage },
-            h("span", {}, LANGUAGES[other])),
+          tool("theme", nextTheme, themeWords(), "light"),
+          tool("language", nextLanguage, LANGUAGES[other], "speech"),
           tool("help", showHelp, t("help")),
         ),
       ),
@@ -59,13 +58,16 @@ function frame() {
   );
 }
 
+const themeWords = () => `${t("theme")}: ${t(`theme.${root.dataset.theme}`)}`;
+
 function skip(event) {
   event.preventDefault();
   document.querySelector("h1")?.focus();
 }
 
-/** Draw the page that the address names. arrived: false where it is the same page again, whose focus stays. */
-async function show(arrived = true) {
+/** Draw the page that the address names. arrived: false where it is the same page again, whose focus stays. gone: false
+ * for the first page, which is read from its beginning. */
+async function show(arrived = true, gone = true) {
   const [name, rest, query] = place();
   const here = location.hash;
   leave();
@@ -75,7 +77,7 @@ async function show(arrived = true) {
     else link.removeAttribute("aria-current");
   }
   const main = document.getElementById("main");
-  document.title = `${t(`nav.${name}`)} · memos`;
+  document.title = `${t(`${name}.name`)} · memos`;
   const slow = setTimeout(() => main.replaceChildren(h("p", { class: "busy", role: "status" }, t("busy"))), 250);
   let shown;
   try {
@@ -89,17 +91,12 @@ async function show(arrived = true) {
   if (location.hash !== here) return; // somebody has gone on meanwhile
   main.replaceChildren(...[shown].flat());
   main.dataset.ready = name;
-  if (arrived) {
-    scrollTo(0, 0);
-    if (document.activeElement === document.body || main.contains(document.activeElement)) focusPage(main);
-  }
+  if (arrived) scrollTo(0, 0);
+  const first = main.querySelector("[data-first]") ?? (gone && main.querySelector("h1"));
+  if (arrived && first && !document.querySelector("dialog")) first.focus({ preventScroll: true });
 }
 
-function focusPage(main) {
-  (main.querySelector("[autofocus]") ?? main.querySelector("h1"))?.focus({ preventScroll: true });
-}
-
-const heading = (name) => h("div", { class: "head" }, h("h1", { tabindex: "-1" }, t(`nav.${name}`)));
+const heading = (name) => h("div", { class: "head" }, h("h1", { tabindex: "-1" }, t(`${name}.name`)));
 
 /** What went wrong, in the server's own words, with the way out. */
 function wrong(error) {
@@ -131,10 +128,11 @@ function dialog(title, ...inner) {
 }
 
 function askKey() {
-  const input = h("input", { type: "password", name: "key", autocomplete: "off", value: key.get(), autofocus: true });
+  const field = (name, type) => h("input", { type, name, autocomplete: "off", value: who.get(name) });
+  const [key, user] = [field("key", "password"), field("user", "text")];
   const take = (event) => {
     event.preventDefault();
-    key.set(input.value.trim());
+    for (const { name, value } of [key, user]) who.set(name, value.trim());
     box.close();
     show();
   };
@@ -142,7 +140,8 @@ function askKey() {
     t("key"),
     h("form", { onsubmit: take },
       h("p", { class: "muted small" }, t("key.why")),
-      h("label", { class: "field" }, t("key.label"), input),
+      h("label", { class: "field" }, t("key.label"), key),
+      h("label", { class: "field" }, t("key.user"), user),
       h("div", { class: "row" }, h("button", { class: "main" }, t("key.take")),
         h("button", { type: "button", onclick: () => box.close() }, t("close")))),
   );
@@ -154,15 +153,14 @@ function showHelp() {
   const box = dialog(
     t("help"),
     h("div", { class: "keys" }, rows.map(([name, words]) => [h("kbd", {}, name), h("span", {}, words)])),
-    h("form", { method: "dialog" }, h("div", {}, h("button", { class: "main", autofocus: true }, t("close")))),
+    h("form", { method: "dialog" }, h("div", {}, h("button", { class: "main" }, t("close")))),
   );
 }
 
 function nextTheme() {
   root.dataset.theme = THEMES[(THEMES.indexOf(root.dataset.theme) + 1) % THEMES.length];
   localStorage.setItem("memos.theme", root.dataset.theme);
-  for (const label of document.querySelectorAll(".tool:nth-child(2) span"))
-    label.textContent = `${t("theme")}: ${t(`theme.${root.dataset.theme}`)}`;
+  document.querySelector(".light span").textContent = themeWords();
 }
 
 function nextLanguage() {
@@ -187,4 +185,4 @@ document.addEventListener("keydown", (event) => {
 
 addEventListener("hashchange", () => show());
 frame();
-show();
+show(true, false);

@@ -27,6 +27,7 @@ const ICONS = {
   jobs: "M4 6h3M4 12h3M4 18h3M10 6h10M10 12h10M10 18h6",
   bench: "M4 20h16M6 16v-5M11 16V5M16 16V9",
   theme: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",
+  language: "M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18zM3 12h18M12 3c3 3 3.5 6 3.5 9s-.5 6-3.5 9c-3-3-3.5-6-3.5-9s.5-6 3.5-9z",
   help: "M12 3a9 9 0 1 1 0 18 9 9 0 0 1 0-18zM9.5 9.5a2.5 2.5 0 1 1 3.4 2.3c-.6.3-.9.7-.9 1.5M12 16.5v.1",
   key: "M8 11a4 4 0 1 1 0 8 4 4 0 0 1 0-8zM11 12l8-8M16 7l3 3",
 };
@@ -46,6 +47,12 @@ export function bytes(count) {
 /** A number to three digits, without needless zeros. */
 export const digits = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
+
+/** Seconds in the largest unit that leaves a whole number. */
+export function duration(seconds) {
+  const [size, name] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= size) ?? [1, "s"];
+  return `${Math.floor(seconds / size)} ${name}`;
+}
 
 /** The end of an id, which tells memories of one time apart. */
 export const short = (id) => id.slice(-6);

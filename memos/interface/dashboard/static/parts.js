@@ -1,12 +1,12 @@
 // What several pages are made of.
 
-import { h } from "./dom.js";
+import { digits, duration, h } from "./dom.js";
 import { t } from "./i18n.js";
 
 /** The heading of a page, with what it is for, and what can be done at its side. */
 export const head = (name, ...side) =>
   h("div", { class: "head" },
-    h("div", {}, h("h1", { tabindex: "-1" }, t(`nav.${name}`)), h("p", {}, prose(t(`${name}.lead`)))),
+    h("div", {}, h("h1", { tabindex: "-1" }, t(`${name}.name`)), h("p", {}, prose(t(`${name}.lead`)))),
     side.length ? h("div", { class: "row" }, side) : null);
 
 /** Where there is nothing: what that means, and what to do about it. */
@@ -43,7 +43,7 @@ export const table = (caption, columns, rows) =>
 /** A question to the page: one line and a button. */
 export function ask(name, value, act) {
   const input = h("input", { type: "search", name: "q", value, "aria-label": t(`${name}.ask`),
-    placeholder: t(`${name}.ask`), autocomplete: "off", autofocus: true, required: true });
+    placeholder: t(`${name}.ask`), autocomplete: "off", "data-first": true, required: true });
   const send = (event) => {
     event.preventDefault();
     if (input.value.trim()) act(input.value.trim());
@@ -64,6 +64,14 @@ export function act(words, told, what, kind = "") {
     button.disabled = false;
   } }, words);
   return button;
+}
+
+/** What a score is made of: shares as bars, other figures beside them; what is 0 says nothing. */
+export function signals(told) {
+  const speaking = Object.entries(told).filter(([, value]) => value !== 0);
+  const value = (name, figure) => (name === "age" || name === "idle" ? duration(figure) : digits(figure));
+  return h("div", { class: "signals" }, speaking.map(([name, figure]) =>
+    h("div", {}, h("span", {}, name, h("b", {}, value(name, figure))), figure > 0 && figure <= 1 ? bar(figure) : null)));
 }
 
 export const memoryLink = (id, words) => h("a", { href: `#/cube/${encodeURIComponent(id)}` }, words);

@@ -14,7 +14,7 @@ export async function page(given) {
     call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id })]);
   return [
     h("div", { class: "head" }, h("div", {},
-      h("p", { class: "small" }, t("nav.cube"), " ", h("code", {}, short(memory.id))),
+      h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
       h("h1", { tabindex: "-1", class: "said" }, words(memory)),
       h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip" }, tag))))),
     h("div", { class: "row acts" }, acts(memory, given)),
@@ -69,7 +69,7 @@ function timeline(memory, events, decisions, given) {
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),
     h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`) })),
-    event.why && h("span", { class: "muted small" }, ` · ${event.why}`),
+    event.why && event.event !== "allowed" && h("span", { class: "muted small" }, ` · ${event.why}`),
     event.diff?.length > 0 && diff(event.diff),
     event.event === "version" && event.version < memory.version && act(t("cube.rollback"), given.told, async () => {
       await call("rollback", { memory_id: memory.id, version: event.version });
@@ -78,4 +78,4 @@ function timeline(memory, events, decisions, given) {
 }
 
 const diff = (lines) => h("ul", { class: "diff" }, lines.map((line) =>
-  h("li", { "data-sign": line[0] }, line)));
+  h("li", { "data-sign": line[0] }, line[0], " ", line.slice(1).trimStart())));

@@ -3,13 +3,15 @@
 import { call } from "../api.js";
 import { digits, h } from "../dom.js";
 import { t } from "../i18n.js";
-import { ask, bar, empty, formChip, head, memoryLink, stateChip } from "../parts.js";
+import { ask, bar, empty, formChip, head, memoryLink, signals, stateChip } from "../parts.js";
+
+const MOST = 10;
 
 export async function page({ query }) {
   const asked = query.get("q") ?? "";
   const top = [head("search"), ask("search", asked, (q) => (location.hash = `#/search?${new URLSearchParams({ q })}`))];
   if (!asked) return [...top, empty("search.empty")];
-  const { results } = await call("search", { query: asked, top_k: 20, explain: true });
+  const { results } = await call("search", { query: asked, top_k: MOST, explain: true });
   if (!results.length) return [...top, empty("search.nothing")];
   const best = Math.max(...results.map(({ score }) => score)) || 1;
   return [...top, h("section", { class: "card" },
@@ -18,12 +20,10 @@ export async function page({ query }) {
 }
 
 function shown(hit, best) {
-  const speaking = Object.entries(hit.why).filter(([, value]) => value !== 0);
   return h("li", {},
     h("div", { class: "top" }, memoryLink(hit.id, hit.memory), h("span", { class: "mono" }, digits(hit.score))),
-    bar(hit.score / best),
+    h("div", { class: "strength" }, bar(hit.score / best)),
     h("div", { class: "row" }, formChip(hit.form), stateChip(hit.state),
       hit.topic && h("span", { class: "small muted" }, hit.topic)),
-    h("div", { class: "signals" }, speaking.map(([name, value]) =>
-      h("div", {}, h("span", {}, name, h("b", { class: "mono" }, digits(value))), value > 0 && value <= 1 && bar(value)))));
+    signals(hit.why));
 }

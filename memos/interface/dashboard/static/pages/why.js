@@ -3,7 +3,7 @@
 import { call } from "../api.js";
 import { digits, h } from "../dom.js";
 import { t } from "../i18n.js";
-import { ask, empty, figures, formChip, head, memoryLink } from "../parts.js";
+import { ask, empty, figures, formChip, head, memoryLink, signals } from "../parts.js";
 
 export async function page({ query }) {
   const asked = query.get("q") ?? "";
@@ -41,12 +41,11 @@ function effect(change) {
 }
 
 function shown(reason, most) {
-  const signals = Object.entries(reason.signals).filter(([, value]) => value !== 0);
   return h("li", {},
     h("div", { class: "top" }, memoryLink(reason.id, reason.memory), formChip(reason.form)),
     h("div", { class: "change" }, h("div", { class: "fall", "aria-hidden": "true" },
       h("i", { class: reason.change < 0 ? "less" : "more", "data-form": reason.form, vars: { share: Math.abs(reason.change) / most } })),
     h("span", {}, effect(reason.change))),
-    h("p", { class: "small muted" }, [t("why.tokens", { count: reason.tokens }), t("why.score", { score: digits(reason.score) }),
-      ...signals.map(([name, value]) => `${name} ${digits(value)}`)].join(" · ")));
+    h("details", { class: "small muted" }, h("summary", {}, t("why.tokens", { count: reason.tokens }), " · ",
+      t("why.score", { score: digits(reason.score) })), signals(reason.signals)));
 }
