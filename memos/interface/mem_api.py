@@ -761,13 +761,18 @@ def _turns(messages: Messages) -> list[dict[str, Any]]:
     """Messages as turns of {role, content}. Raises InputError."""
     match messages:
         case str():
-            return [{"role": "user", "content": messages}]
+            turns = [{"content": messages}]
         case dict():
-            return [messages]
-        case list() if messages:
-            return messages
+            turns = [messages]
         case _:
-            raise InputError("there is no message; give a text, or a list of {role, content}")
+            turns = messages
+    if not turns:
+        raise InputError("there is no message; give a text, or a list of {role, content}")
+    told = [{"role": "user", **turn} for turn in turns]
+    for turn in told:
+        if not (isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
+            raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
+    return told
 
 
 def _limit(limit: int) -> int:
