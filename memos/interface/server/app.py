@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 import memos
 from memos.config import ServeConfig
 from memos.errors import MemosError
+from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server import failures
 from memos.interface.server.callers import Callers
@@ -72,6 +73,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         """For Prometheus."""
         return PlainTextResponse(telemetry.exposed(), media_type="text/plain; version=0.0.4")
 
+    dashboard.mount(app)
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
