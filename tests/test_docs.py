@@ -8,6 +8,7 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -87,10 +88,15 @@ def _takes(arguments: list[str]) -> None:
     if not arguments or arguments == ["--help"]:  # the name alone
         return
     name, *rest = arguments
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    known = known_commands()
     assert name in known, f"memos has no command {name}"
     if rest != ["--help"]:
         known[name].make_context(name, rest)
+
+
+@cache
+def known_commands() -> dict[str, Any]:
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +151,7 @@ def test_the_readme_names_calls_and_commands_that_exist() -> None:
     calls = re.search(r"The other calls are (.*?)\.\n?", text(ROOT / "README.md"))
     assert calls and all(hasattr(memos.MemOS, name) for name in _CODE.findall(calls[1]))
     assert {line.split()[1] for line in commands(ROOT / "README.md") if line.startswith("memos ")} == {
-        *typer.main.get_command(app).commands  # type: ignore[attr-defined]
+        *known_commands()
     }
 
 
