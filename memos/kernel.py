@@ -211,7 +211,7 @@ class MemOS:
         )
         self._main_policy = OWN if policy else config.policy
         self.scheduler = self._by_policy(self._main_policy)
-        self._replays: dict[str, Replay] = {}
+        self._replays: dict[str, Replay | None] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
@@ -1657,10 +1657,11 @@ class MemOS:
 
     def _replay(self, name: str) -> Replay | None:
         """The tiers of a policy that finds by itself; None for one that does not."""
-        found_by = self._by_policy(name).policy
-        if isinstance(found_by, Staged) and name not in self._replays:
-            self._replays[name] = Replay(self.vault, self.operator, found_by)
-        return self._replays.get(name)
+        if name not in self._replays:
+            found_by = self._by_policy(name).policy
+            is_staged = isinstance(found_by, Staged)
+            self._replays[name] = Replay(self.vault, self.operator, found_by) if is_staged else None
+        return self._replays[name]
 
     def _caller(self, user: str | None) -> Namespace:
         """Who acts: whoever `as_` or `purposed` has bound, or the user that is named. Raises Denied."""

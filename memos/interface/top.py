@@ -92,7 +92,9 @@ class Top(App[None]):
         api, who = self._memory, cast(Any, self._who)
         try:
             overview = api.overview(**who)
-            rows = [row for form in FORMS for row in api.get_all(form=cast(Any, form), limit=_MOST, **who)["results"]]
+            rows: list[Row] = [
+                dict(row) for form in FORMS for row in api.get_all(form=cast(Any, form), limit=_MOST, **who)["results"]
+            ]
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
             self.call_from_thread(self._say, str(error))
