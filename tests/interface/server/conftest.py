@@ -25,6 +25,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     """A vault whose callers have keys."""
     with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
         memory.kernel.add_key("keeper")
+        memory.kernel.host, memory.kernel.operator.refresh_soon()
         yield memory
 
 
@@ -71,5 +72,5 @@ def key(memory: Memory, ada: str) -> str:
 
 @pytest.fixture
 def client(url: str, key: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         yield client
