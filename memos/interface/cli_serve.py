@@ -20,7 +20,14 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="in place of serve.port")] = None,
     set_: Set = None,
 ) -> None:
-    """Serve the Memory API and an OpenAI-compatible one over HTTP. End with ctrl-C."""
+    """Serve the Memory API, an OpenAI-compatible one and MCP over HTTP. End with ctrl-C."""
+    listen(config, vault, host, port, set_)
+
+
+def listen(
+    config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, at: str = ""
+) -> None:
+    """Serve until it is told to stop. at: of the server's address what is told to whoever started it."""
     try:
         from memos.interface.server.run import serve as run
     except ImportError as error:
@@ -33,4 +40,4 @@ def serve(
     access.setLevel(logging.INFO)
     access.propagate = False
     access.addHandler(logging.StreamHandler(sys.stderr))
-    run(settings, vault, lambda url: print(f"memos serves {settings.model.path} at {url}; ctrl-C ends", flush=True))
+    run(settings, vault, lambda url: print(f"memos serves {settings.model.path} at {url}{at}; ctrl-C ends", flush=True))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -30,7 +30,8 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with mcp_runs():
+            yield
         lanes.close()
         telemetry.close()
 
@@ -49,6 +50,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     calls = Calls(lanes, telemetry)
     app.include_router(memory_router(calls))
     app.include_router(openai_router(memory.kernel, calls))
+    mcp_runs = _with_mcp(app, calls, config)
 
     @app.get("/healthz", tags=["Health"])
     async def healthz() -> dict[str, str]:
@@ -75,3 +77,14 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
+
+
+def _with_mcp(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """MCP at /v1/mcp where its SDK is installed; what has to be entered while the app lives."""
+    try:
+        from memos.interface.server import mcp_route
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("mcp"):
+            raise
+        return nullcontext
+    return mcp_route.mount(app, calls, config)

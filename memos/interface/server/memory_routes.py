@@ -17,7 +17,7 @@ from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.calls import Calls, as_json
 
 # calls that wait for the model as a request; promotions train and encode beside it, as jobs do
-_ANSWERS = frozenset({"chat", "explain", "feedback"})
+ANSWERS = frozenset({"chat", "explain", "feedback"})
 
 
 def memory_router(calls: Calls) -> APIRouter:
@@ -39,7 +39,7 @@ def memory_router(calls: Calls) -> APIRouter:
 
 
 def _endpoint(name: str, signature: inspect.Signature, calls: Calls) -> Callable[..., Awaitable[Response]]:
-    lane = calls.lanes.model if name in _ANSWERS else calls.lanes.calls
+    lane = calls.lanes.model if name in ANSWERS else calls.lanes.calls
     form = _body(name, signature)
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
