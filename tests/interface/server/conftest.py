@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import uvicorn
 from memos import Config, Memory
 from memos.config import ServeConfig
 from memos.interface.server.app import create_app
+from memos.interface.server.run import listening
 
 Serving = Callable[..., AbstractContextManager[httpx.Client]]
 
@@ -44,7 +44,7 @@ def running(memory: Memory, *, loopback: bool = True, **config: Any) -> Iterator
     """A server on a free port, in a thread: its address, and what can stop it."""
     app = create_app(memory, ServeConfig(**config), loopback=loopback)
     settings = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
-    server, listener = uvicorn.Server(settings), socket.create_server(("127.0.0.1", 0))
+    server, listener = uvicorn.Server(settings), listening("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
