@@ -42,6 +42,7 @@ from memos.exchange import Clash, Dumped, Loaded, MemDumper, MemLoader, Selectio
 from memos.forgetting import Forgetting, Proof
 from memos.infrastructure import recrypt
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
+from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_store import MemStore
@@ -70,8 +71,8 @@ from memos.operation.mem_scheduler import (
     Via,
     composable,
 )
-from memos.operation.policies.policy import Staged, Tiers
-from memos.operation.policies.table import policy
+from memos.operation.policies.policy import Policy, Staged, Tiers
+from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
@@ -90,6 +91,7 @@ from memos.ops import (
     GiveRight,
     History,
     Hold,
+    Holds,
     ListPacks,
     ListSnapshots,
     Load,
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
+OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
@@ -177,13 +180,20 @@ class MemOS:
     """
 
     def __init__(
-        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+        self,
+        config: Config = Config(),
+        *,
+        model: Any = None,
+        tokenizer: Any = None,
+        vault: Path | str | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Open the vault; the model is loaded with the first call that needs it.
 
         Args:
             model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
             vault: folder of the vault, before config.vault.path.
+            policy: one of your own, in place of config.policy; `search` knows it as "own".
         Raises VaultError.
         """
         if (model is None) != (tokenizer is None):
@@ -196,9 +206,12 @@ class MemOS:
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(lambda name: MemScheduler(config.scheduler, policy(name, config)))
-        self.scheduler = self._by_policy(config.policy)
-        self._replays: dict[str, Replay] = {}
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
+        )
+        self._main_policy = OWN if policy else config.policy
+        self.scheduler = self._by_policy(self._main_policy)
+        self._replays: dict[str, Replay | None] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
@@ -703,6 +716,13 @@ class MemOS:
     def release(self, id: str, *, user: str | None = None) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
         return self._changed(self.knowledge.release(self._visible(Release(id=id), id, user).id))
+
+    def holds(self, *, user: str | None = None) -> list[tuple[MemCube, LegalHold]]:
+        """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
+        caller = self._caller(user)
+        self.governance.permit(caller, Holds())
+        seen = {cube.id: cube for cube in self.governance.readable(caller, self.vault.cubes())}
+        return [(seen[hold.id], hold) for hold in self.vault.holds.of(seen)]
 
     def hold(self, id: str, why: str, *, user: str | None = None) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
@@ -1634,7 +1654,7 @@ class MemOS:
 
     def _policy(self, caller: Namespace) -> str:
         """The name of the policy in the caller's namespace."""
-        return self.config.policies.get(caller.user_id, self.config.policy)
+        return self.config.policies.get(caller.user_id, self._main_policy)
 
     def _scheduling(self, caller: Namespace) -> MemScheduler:
         """The scheduler with that policy."""
@@ -1642,10 +1662,11 @@ class MemOS:
 
     def _replay(self, name: str) -> Replay | None:
         """The tiers of a policy that finds by itself; None for one that does not."""
-        found_by = self._by_policy(name).policy
-        if isinstance(found_by, Staged) and name not in self._replays:
-            self._replays[name] = Replay(self.vault, self.operator, found_by)
-        return self._replays.get(name)
+        if name not in self._replays:
+            found_by = self._by_policy(name).policy
+            is_staged = isinstance(found_by, Staged)
+            self._replays[name] = Replay(self.vault, self.operator, found_by) if is_staged else None
+        return self._replays[name]
 
     def _caller(self, user: str | None) -> Namespace:
         """Who acts: whoever `as_` or `purposed` has bound, or the user that is named. Raises Denied."""

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from memos.errors import InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
+from memos.interface.cli_config import config as config_group
 from memos.interface.cli_forms import forms
 from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
@@ -55,10 +56,10 @@ app = typer.Typer(
     help="A memory operating system for local language models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.add_typer(bench, name="bench")
 app.add_typer(vault, name="vault")
+app.add_typer(config_group, name="config")
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
