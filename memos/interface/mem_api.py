@@ -233,6 +233,13 @@ class Memory:
             return self.kernel.as_(self._key, self._purpose, **scope)
         return self.kernel.within(purpose=self._purpose, **scope)
 
+    def holding(self, memory_id: str, who: Who) -> Bound:
+        """The calls on one memory. As in mem0, an id will do: where neither a key nor the call says who acts, its owner
+        does. Raises Denied."""
+        if self._key is None and not any(who.values()):
+            return self.within(self.kernel.owner(memory_id))
+        return self.within(**who)
+
     # -- keeping -------------------------------------------------------------------------------------------
 
     @_call
@@ -247,7 +254,8 @@ class Memory:
         expires: datetime | None = None,
         **who: Unpack[Who],
     ) -> Items:
-        """Remember a statement, or what is worth it in the messages of a conversation; durable when it returns.
+        """Remember a statement, or what is worth it in the messages of a conversation, and what its calls of tools came
+        to; durable when it returns.
 
         infer: False keeps every message as it is. metadata: kept with each memory. ttl_s: seconds for which it answers.
         """
@@ -260,7 +268,7 @@ class Memory:
             case _ if infer:
                 kept = calls.add(_turns(messages), **more)
             case _:
-                said = [(turn.get("speaker") or turn.get("role"), turn["content"]) for turn in _turns(messages)]
+                said = [(turn.get("speaker") or turn.get("role"), turn["content"]) for turn in _texts(messages)]
                 lines = [text if by == "user" else f"{by}: {text}" for by, text in said]
                 kept = [cube for line in lines for cube in calls.add(line, **more)]
         new = ("ADD" if cube.header.created >= began else "NONE" for cube in kept)
@@ -269,7 +277,7 @@ class Memory:
     @_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> Item:
         """One memory."""
-        return item(self.within(**who).get(memory_id))
+        return item(self.holding(memory_id, who).get(memory_id))
 
     @_call
     def get_all(
@@ -299,12 +307,12 @@ class Memory:
     @_call
     def update(self, memory_id: str, data: str, **who: Unpack[Who]) -> Items:
         """A new version of a memory, with this text; what was made of it is stale at once."""
-        return {"results": [item(self.within(**who).update(memory_id, data))]}
+        return {"results": [item(self.holding(memory_id, who).update(memory_id, data))]}
 
     @_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Done:
         """Remove a memory with every form made from it."""
-        gone = self.within(**who).delete(memory_id)
+        gone = self.holding(memory_id, who).delete(memory_id)
         return _done("Memory deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
 
     @_call
@@ -322,7 +330,7 @@ class Memory:
     @_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Rows:
         """Versions and moves of a memory in time order; with diffs, how each version differs from the one before."""
-        return {"results": [_plain(event) for event in self.within(**who).history(memory_id, diffs=diffs)]}
+        return {"results": [_plain(event) for event in self.holding(memory_id, who).history(memory_id, diffs=diffs)]}
 
     @_call
     def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
@@ -397,7 +405,7 @@ class Memory:
         messages: the message, or a conversation that ends with it. session, or run_id: instead of earlier messages, a
         conversation that memos keeps; it sees the memories outside it, too.
         """
-        *turns, last = _turns(messages)
+        *turns, last = _texts(messages)
         calls = self.within(who.get("user_id"), who.get("agent_id"))
         return answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
 
@@ -758,7 +766,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _turns(messages: Messages) -> list[dict[str, Any]]:
-    """Messages as turns of {role, content}. Raises InputError."""
+    """Messages as turns, as the reader takes them: {role, content}, and calls of tools. Raises InputError."""
     match messages:
         case str():
             turns = [{"content": messages}]
@@ -768,9 +776,14 @@ def _turns(messages: Messages) -> list[dict[str, Any]]:
             turns = messages
     if not turns:
         raise InputError("there is no message; give a text, or a list of {role, content}")
-    told = [{"role": "user", **turn} for turn in turns]
+    return [{"role": "user", **turn} if isinstance(turn, dict) else turn for turn in turns]
+
+
+def _texts(messages: Messages) -> list[dict[str, Any]]:
+    """The same, each with a text: no calls of tools. Raises InputError."""
+    told = _turns(messages)
     for turn in told:
-        if not (isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
+        if not (isinstance(turn, dict) and isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
             raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
     return told
 

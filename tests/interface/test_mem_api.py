@@ -171,3 +171,19 @@ def test_what_is_left_out_of_the_api_is_for_those_who_run_the_kernel() -> None:
     }
     assert CALLS - set(API) == files_and_models
     assert set(API) - CALLS == other_names
+
+
+def test_a_call_of_a_tool_is_remembered_with_its_task(memory: Memory, ada: str) -> None:
+    function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+    talk = [
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "1", "content": "3 mm"},
+    ]
+    [kept] = memory.add(talk, user_id=ada)["results"]
+    assert kept["memory"] == "Task: Will it rain? weather(city=Oslo) was called; it returned 3 mm."
+    assert (kept["kind"], kept["trust"]) == ("tool-trace", "tool")
+    with pytest.raises(InputError, match="turn 1: a result without its call"):
+        memory.add(talk[2:], user_id=ada)
+    with pytest.raises(InputError, match="turn 1: a turn is a JSON object, not str"):
+        memory.add(["hello"], user_id=ada)  # type: ignore[list-item]
