@@ -42,6 +42,7 @@ from memos.exchange import Clash, Dumped, Loaded, MemDumper, MemLoader, Selectio
 from memos.forgetting import Forgetting, Proof
 from memos.infrastructure import recrypt
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
+from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_store import MemStore
@@ -90,6 +91,7 @@ from memos.ops import (
     GiveRight,
     History,
     Hold,
+    Holds,
     ListPacks,
     ListSnapshots,
     Load,
@@ -209,7 +211,7 @@ class MemOS:
         )
         self._main_policy = OWN if policy else config.policy
         self.scheduler = self._by_policy(self._main_policy)
-        self._replays: dict[str, Replay] = {}
+        self._replays: dict[str, Replay | None] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
@@ -709,6 +711,13 @@ class MemOS:
     def release(self, id: str, *, user: str | None = None) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
         return self._changed(self.knowledge.release(self._visible(Release(id=id), id, user).id))
+
+    def holds(self, *, user: str | None = None) -> list[tuple[MemCube, LegalHold]]:
+        """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
+        caller = self._caller(user)
+        self.governance.permit(caller, Holds())
+        seen = {cube.id: cube for cube in self.governance.readable(caller, self.vault.cubes())}
+        return [(seen[hold.id], hold) for hold in self.vault.holds.of(seen)]
 
     def hold(self, id: str, why: str, *, user: str | None = None) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
@@ -1648,10 +1657,11 @@ class MemOS:
 
     def _replay(self, name: str) -> Replay | None:
         """The tiers of a policy that finds by itself; None for one that does not."""
-        found_by = self._by_policy(name).policy
-        if isinstance(found_by, Staged) and name not in self._replays:
-            self._replays[name] = Replay(self.vault, self.operator, found_by)
-        return self._replays.get(name)
+        if name not in self._replays:
+            found_by = self._by_policy(name).policy
+            is_staged = isinstance(found_by, Staged)
+            self._replays[name] = Replay(self.vault, self.operator, found_by) if is_staged else None
+        return self._replays[name]
 
     def _caller(self, user: str | None) -> Namespace:
         """Who acts: whoever `as_` or `purposed` has bound, or the user that is named. Raises Denied."""

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def _takes(arguments: list[str]) -> None:
 
 def _command(arguments: list[str]) -> tuple[Any, str, list[str]]:
     """The command of a line, its name, and what is left of the line."""
-    command, said = typer.main.get_command(app), "memos"
+    command, said = memos_command(), "memos"
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
         step, *arguments = arguments
         assert step in command.commands, f"there is no command {said} {step}"
@@ -116,6 +117,11 @@ def test_a_command_that_is_named_is_there_with_its_options(doc: Path, line: str)
         command, said, rest = _command([arguments[0], alternative] if alternative else arguments)
         known = {"--help"} | {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
         assert {option for option in rest if option.startswith("--")} <= known, said
+
+
+@cache
+def memos_command() -> Any:
+    return typer.main.get_command(app)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +182,7 @@ def called(call: ast.Call) -> object:
 
 def test_the_page_of_commands_shows_each_of_them() -> None:
     shown = {line.split()[1] for line in commands(ROOT / "docs/reference/commands.md") if line.startswith("memos ")}
-    assert set(typer.main.get_command(app).commands) <= shown  # type: ignore[attr-defined]
+    assert set(memos_command().commands) <= shown
 
 
 def test_every_page_is_in_the_sites_contents() -> None:

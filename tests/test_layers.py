@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,16 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
+@cache
+def nodes(source: str) -> list[ast.AST]:
+    """What the rules below are about; a file is looked at several times, and parsed once."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Attribute, ast.keyword)
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+
+
 def imports(source: str, module: str) -> Iterator[str]:
     """Every module that `source` imports, at any depth; of `from a import b` both a and a.b."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -150,7 +158,7 @@ def misplaced_libraries(source: str, path: str) -> list[str]:
 def pickles(source: str) -> list[str]:
     """Ways to read or write pickles: they run code, so memos has none."""
     found = [name for name in imports(source, "x") if within(name, PICKLES)]
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("torch.load", "torch.save"):
             found.append(ast.unparse(node))
         elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":

@@ -96,6 +96,15 @@ def test_a_folder_is_an_encoder_and_other_weights_are_another_name(folder: Path,
     assert tiny.name != other.name
 
 
+def test_kernels_of_one_process_share_the_weights_and_no_tokenizer(folder: Path) -> None:
+    """A tokenizer is changed by its use, and each kernel has threads of its own."""
+    (tokenizer, model), (others, shared) = (Embedder(EmbedderConfig())._loaded for _ in range(2))
+    assert shared is model and others is not tokenizer
+    before = Embedder(EmbedderConfig(path=str(folder))).embed(["hello"])
+    tiny_encoder(folder, seed=1)
+    assert not np.allclose(before, Embedder(EmbedderConfig(path=str(folder))).embed(["hello"]))
+
+
 def test_a_folder_may_say_how_much_it_reads(folder: Path) -> None:
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
     tiny = Embedder(EmbedderConfig(path=str(folder)))

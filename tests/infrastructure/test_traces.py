@@ -13,19 +13,35 @@ from memos.infrastructure.traces import phrases_of, pieces_of, search
 PIECE = b"Quillfeather the heron"
 
 
-@pytest.mark.parametrize("at", [0, 1, 7, 8, 57, 63, 64, 65, 100, 128])
-@pytest.mark.parametrize("piece", [PIECE, PIECE[:8], PIECE[:3]])
-def test_a_piece_is_found_wherever_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, piece: bytes
+PLACES = (0, 1, 7, 8, 57, 63, 64, 65, 100, 128)
+LENGTHS = (len(PIECE), 8, 3)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_piece_is_found_wherever_it_stands(tmp_path: Path, length: int) -> None:
+    piece = PIECE[:length]
+    (tmp_path / "deep").mkdir()
+    for at in PLACES:
+        (tmp_path / "deep" / f"at{at:03}").write_bytes(b"x" * at + piece)
+    (tmp_path / "empty").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "at000")
+    found = search(tmp_path, [piece, b"absent from here", b"no"])
+    assert found.found == tuple((f"deep/at{at:03}", at) for at in PLACES)
+    assert (found.files, found.pieces) == (len(PLACES) + 1, 3)
+    assert found.bytes == sum(at + length for at in PLACES)
+    assert search(tmp_path, [piece], lambda p: p == piece).found == ()
+
+
+@pytest.mark.parametrize("at", PLACES)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("part", [5, 64, 1000])
+def test_a_piece_is_found_over_the_end_of_what_comes_in_parts(
+    monkeypatch: pytest.MonkeyPatch, at: int, length: int, part: int
 ) -> None:
     monkeypatch.setattr(traces, "_BLOCK", 64)
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "file").write_bytes(b"x" * at + piece)
-    (tmp_path / "empty").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "deep" / "file")
-    found = search(tmp_path, [piece, b"absent from here", b"no"])
-    assert (found.found, found.files, found.bytes, found.pieces) == ((("deep/file", at),), 2, at + len(piece), 3)
-    assert search(tmp_path, [piece], lambda p: p == piece).found == ()
+    content, piece = b"x" * at + PIECE[:length] + b"y" * 100, PIECE[:length]
+    parts = [content[start : start + part] for start in range(0, len(content), part)]
+    assert {*traces._Wanted([piece, b"absent from here"]).along(parts)} == {(at, piece)}
 
 
 def test_half_of_a_piece_is_no_trace(tmp_path: Path) -> None:

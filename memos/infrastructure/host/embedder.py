@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -106,27 +106,36 @@ class Embedder:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        """Tokenizer and model (float32, evaluation mode)."""
-        import torch
+        """Tokenizer, which is changed by its use, and model, which kernels of one process share."""
         from safetensors import SafetensorError
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoTokenizer
 
-        if self._path == DEFAULT:
-            _verify(self._folder)
         try:
-            with _no_progress_bar():
-                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-                model = AutoModel.from_pretrained(
-                    self._folder,
-                    local_files_only=True,
-                    use_safetensors=True,  # never a pickle
-                    dtype=torch.float32,  # vectors of one model are compared across devices
-                )
+            model = _model(self._folder, self.name, self._device, self._path == DEFAULT)
+            return AutoTokenizer.from_pretrained(self._folder, local_files_only=True), model
         except (OSError, ValueError, SafetensorError) as error:
             raise ModelNotFound(
                 f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
             ) from error
-        return tokenizer, model.to(self._device).eval()
+
+
+@lru_cache(maxsize=1)
+def _model(folder: Path, name: str, device: str, published: bool) -> Any:
+    """The encoder with the weights of this name, float32, in evaluation mode. Raises HostError where it should be the
+    published one and is another."""
+    import torch
+    from transformers import AutoModel
+
+    if published:
+        _verify(folder)
+    with _no_progress_bar():
+        model = AutoModel.from_pretrained(
+            folder,
+            local_files_only=True,
+            use_safetensors=True,  # never a pickle
+            dtype=torch.float32,  # vectors of one model are compared across devices
+        )
+    return model.to(device).eval()
 
 
 def _mean(hidden: Any, mask: Any) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 import memos
 from memos.config import ServeConfig
 from memos.errors import MemosError
+from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server import failures
 from memos.interface.server.callers import Callers
@@ -42,6 +43,8 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         lifespan=life,
         docs_url=None,
         redoc_url=None,
+        # nor spans and logs of its own, where it has them: they tell what was asked; see telemetry.py
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     failures.install(app)
     calls = Calls(lanes, telemetry)
@@ -65,11 +68,12 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
             return JSONResponse({"status": "busy"}, 503)
         return JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", tags=["Health"])
+    @app.get("/metrics", tags=["Health"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus."""
-        return Response(telemetry.exposed(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(telemetry.exposed(), media_type="text/plain; version=0.0.4")
 
+    dashboard.mount(app)
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app

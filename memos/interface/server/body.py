@@ -1,4 +1,4 @@
-"""A request's body as JSON: strict, since what is taken in is kept and told to other programs again."""
+"""What the routes under /v1 share: a key, and a body that is JSON; strict, since what is taken in is told again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pydantic_core
-from fastapi import Request, Response
+from fastapi import Request, Response, Security
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from memos.errors import InputError
+
+KEY = Security(HTTPBearer(auto_error=False))  # for the OpenAPI; the edge has looked at it before
 
 
 class _JsonRequest(Request):

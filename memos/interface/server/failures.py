@@ -113,7 +113,9 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, MemosError):  # met while the body was read
             return response(error.__cause__)
-        return response(InputError(_told(error, request)), error.status_code)
+        told = response(InputError(_told(error, request)), error.status_code)
+        told.headers.update(error.headers or {})
+        return told
 
     async def unforeseen(_: Request, error: Exception) -> JSONResponse:
         return response(MemosError(f"{type(error).__name__} within the server, which is a bug; its log says where"))
@@ -148,7 +150,9 @@ def _explained(found: Sequence[Any], request: Request) -> str:
                 f"{place:.100}: unknown; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
             )
         elif not place:
-            lines.append(f"the body: {item['msg']}; send one JSON object with Content-Type: application/json")
+            told = item["msg"].removeprefix("Value error, ")
+            way_out = "" if item["type"] == "value_error" else "; send one JSON object as application/json"
+            lines.append(f"the body: {told}{way_out}")
         else:
             given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
             lines.append(f"{place:.100}: {item['msg'].removeprefix('Value error, ')}{given}")

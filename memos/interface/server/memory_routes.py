@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from memos.interface.mem_api import API, Memory
 from memos.interface.server import failures
-from memos.interface.server.body import JsonRoute
+from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.calls import Calls, as_json
 
 # calls that wait for the model as a request; promotions train and encode beside it, as jobs do
@@ -21,7 +21,9 @@ ANSWERS = frozenset({"chat", "explain", "feedback"})
 
 
 def memory_router(calls: Calls) -> APIRouter:
-    router = APIRouter(prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, route_class=JsonRoute)
+    router = APIRouter(
+        prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
     for name in API:
         signature = inspect.signature(getattr(Memory, name))
         router.add_api_route(

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from memos.config import DecodeConfig
 from memos.errors import InputError, MemosError, NotFound
 from memos.interface.server import failures
-from memos.interface.server.body import JsonRoute
+from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.callers import Seat
 from memos.interface.server.calls import Calls, as_json
 from memos.interface.server.lanes import Gone, OnText
@@ -48,7 +48,9 @@ Asked = ChatRequest | CompletionRequest
 
 
 def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["OpenAI"], responses=failures.RESPONSES, route_class=JsonRoute)
+    router = APIRouter(
+        prefix="/v1", tags=["OpenAI"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
     began = int(time.time())
     answering, embedding = _name(kernel.config.model.path), _name(kernel.config.embedder.path)
 
