@@ -602,6 +602,11 @@ class MemOS:
         """Raises NotFound."""
         return self._visible(Get(id=id), id, user)
 
+    def owner(self, id: str) -> str | None:
+        """Who owns a cube, for whoever may act as any user; None where the id, or the prefix, is not of one cube."""
+        found = self.vault.named(id)
+        return found[0].rights.owner if len(found) == 1 else None
+
     def update(self, id: str, text: str, *, user: str | None = None) -> MemCube:
         """A new version of a plaintext cube; what was derived from it is stale at once."""
         cube = self._visible(Update(id=id, text=text), id, user)

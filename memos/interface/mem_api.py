@@ -233,6 +233,13 @@ class Memory:
             return self.kernel.as_(self._key, self._purpose, **scope)
         return self.kernel.within(purpose=self._purpose, **scope)
 
+    def holding(self, memory_id: str, who: Who) -> Bound:
+        """The calls on one memory. As in mem0, an id will do: where neither a key nor the call says who acts, its owner
+        does. Raises Denied."""
+        if self._key is None and not any(who.values()):
+            return self.within(self.kernel.owner(memory_id))
+        return self.within(**who)
+
     # -- keeping -------------------------------------------------------------------------------------------
 
     @_call
@@ -269,7 +276,7 @@ class Memory:
     @_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> Item:
         """One memory."""
-        return item(self.within(**who).get(memory_id))
+        return item(self.holding(memory_id, who).get(memory_id))
 
     @_call
     def get_all(
@@ -299,12 +306,12 @@ class Memory:
     @_call
     def update(self, memory_id: str, data: str, **who: Unpack[Who]) -> Items:
         """A new version of a memory, with this text; what was made of it is stale at once."""
-        return {"results": [item(self.within(**who).update(memory_id, data))]}
+        return {"results": [item(self.holding(memory_id, who).update(memory_id, data))]}
 
     @_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Done:
         """Remove a memory with every form made from it."""
-        gone = self.within(**who).delete(memory_id)
+        gone = self.holding(memory_id, who).delete(memory_id)
         return _done("Memory deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
 
     @_call
@@ -322,7 +329,7 @@ class Memory:
     @_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Rows:
         """Versions and moves of a memory in time order; with diffs, how each version differs from the one before."""
-        return {"results": [_plain(event) for event in self.within(**who).history(memory_id, diffs=diffs)]}
+        return {"results": [_plain(event) for event in self.holding(memory_id, who).history(memory_id, diffs=diffs)]}
 
     @_call
     def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:

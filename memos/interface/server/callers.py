@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memos.config import KeyLimits, ServeConfig
 from memos.errors import Busy, Denied, Unauthenticated
-from memos.interface.mem_api import Memory
+from memos.interface.mem_api import Memory, Who
 from memos.interface.server.lanes import Lane
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ class OwnMemory(Memory):
                 f"key of that user with `memos key add`"
             )
         return super().within(own, agent_id, run_id)
+
+    def holding(self, memory_id: str, who: Who) -> Bound:
+        return self.within(**who)
 
 
 class Callers:
