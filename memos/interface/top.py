@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from memos.cube import Form
 from memos.errors import MemosError
 from memos.interface.mem_api import Memory
 from memos.interface.report import size
@@ -95,6 +96,7 @@ class Top(App[None]):
             rows: list[Row] = [
                 dict(row) for form in FORMS for row in api.get_all(form=cast(Any, form), limit=_MOST, **who)["results"]
             ]
+            rows = [dict(row) for form in FORMS for row in api.get_all(form=Form(form), limit=_MOST, **who)["results"]]
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
             self.call_from_thread(self._say, str(error))
