@@ -93,9 +93,6 @@ class Top(App[None]):
         api, who = self._memory, cast(Any, self._who)
         try:
             overview = api.overview(**who)
-            rows: list[Row] = [
-                dict(row) for form in FORMS for row in api.get_all(form=cast(Any, form), limit=_MOST, **who)["results"]
-            ]
             rows = [dict(row) for form in FORMS for row in api.get_all(form=Form(form), limit=_MOST, **who)["results"]]
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
