@@ -8,7 +8,9 @@ Read `chat` first, then `ask`, then `promote`.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from typing_extensions import assert_never
 
 from memos.bound import AsRead, Bound, handed, handing_over
-from memos.config import Config, load_config
+from memos.config import Config, DecodeConfig, load_config
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
@@ -40,6 +42,7 @@ from memos.exchange import Clash, Dumped, Loaded, MemDumper, MemLoader, Selectio
 from memos.forgetting import Forgetting, Proof
 from memos.infrastructure import recrypt
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
+from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_store import MemStore
@@ -68,8 +71,8 @@ from memos.operation.mem_scheduler import (
     Via,
     composable,
 )
-from memos.operation.policies.policy import Staged, Tiers
-from memos.operation.policies.table import policy
+from memos.operation.policies.policy import Policy, Staged, Tiers
+from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
@@ -88,12 +91,14 @@ from memos.ops import (
     GiveRight,
     History,
     Hold,
+    Holds,
     ListPacks,
     ListSnapshots,
     Load,
     Operation,
     Promote,
     Quarantined,
+    Rate,
     Recall,
     Reinstate,
     Release,
@@ -110,6 +115,7 @@ from memos.ops import (
     Untrust,
     Update,
 )
+from memos.overview import Lineage, Overview, Topic
 from memos.rights import Caller, Grant, Group, Subject, object_of, relation_of
 from memos.sharing import Sharing
 from memos.subscriptions import Kept, Subscriptions, TrustedKeys
@@ -119,11 +125,13 @@ if TYPE_CHECKING:
     from memos.externalize import Statement
     from memos.infrastructure.credential_table import Credential
     from memos.infrastructure.host.decode import Completion
+    from memos.infrastructure.host.embedder import Embedder
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.job_list import Job
     from memos.infrastructure.mip import Entry, Origin
     from memos.infrastructure.pack_table import Installed
     from memos.infrastructure.snapshot_table import Snapshot
+    from memos.insight import Explanation
     from memos.serving import Serving
     from memos.sessions import Sessions
     from memos.transitions import Progress, Transitions
@@ -131,7 +139,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
+OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
+_HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
 # why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
@@ -156,6 +166,7 @@ class Reply:
     forgotten: tuple[str, ...] = ()
     prompt_tokens: int = 0
     past_tokens: int = 0
+    answer_tokens: int = 0
     ttft_ms: float = 0.0
     seconds: float = 0.0
 
@@ -169,13 +180,20 @@ class MemOS:
     """
 
     def __init__(
-        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+        self,
+        config: Config = Config(),
+        *,
+        model: Any = None,
+        tokenizer: Any = None,
+        vault: Path | str | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Open the vault; the model is loaded with the first call that needs it.
 
         Args:
             model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
             vault: folder of the vault, before config.vault.path.
+            policy: one of your own, in place of config.policy; `search` knows it as "own".
         Raises VaultError.
         """
         if (model is None) != (tokenizer is None):
@@ -188,9 +206,12 @@ class MemOS:
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(lambda name: MemScheduler(config.scheduler, policy(name, config)))
-        self.scheduler = self._by_policy(config.policy)
-        self._replays: dict[str, Replay] = {}
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
+        )
+        self._main_policy = OWN if policy else config.policy
+        self.scheduler = self._by_policy(self._main_policy)
+        self._replays: dict[str, Replay | None] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
@@ -267,15 +288,19 @@ class MemOS:
         return Subscriptions(*parts, self._fits, self._accept)
 
     @cached_property
-    def operator(self) -> MemOperator:
+    def embedder(self) -> Embedder:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
-        from memos.infrastructure.host.reranker import Reranker
+
+        return Embedder(self.config.embedder)
+
+    @cached_property
+    def operator(self) -> MemOperator:
+        from memos.infrastructure.host.reranker import Reranker  # loads torch and transformers
 
         retrieval = self.config.retrieval
         rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
-        embedder = Embedder(self.config.embedder)
         return MemOperator(
-            self.vault, embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
+            self.vault, self.embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
         )
 
     def close(self) -> None:
@@ -305,11 +330,13 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Do what a message asks for: remember, correct, forget, or answer.
 
         turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
-        their KV, so that it goes on in another process without being read again.
+        their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
+        piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
         op = self.reader.request(message)
         match op:
@@ -320,7 +347,7 @@ class MemOS:
             case Recall():
                 said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
                 kept = _each(self._remember(said, self._caller(user)))
-                reply = self._ask(op.question, via, turns, session, user, on_text, kept)
+                reply = self._ask(op.question, via, turns, session, user, on_text, decode, kept)
                 return replace(reply, remembered=tuple(kept))
             case _:
                 assert_never(op)
@@ -334,14 +361,15 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Answer a question with what `user` may see, in the form `via` (auto: the one that is fastest here).
 
-        turns, session: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
+        The others: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
         UnsupportedLanguage, ContextOverflow, and, unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported
         and NoRoom; auto answers from text then.
         """
-        return self._ask(question, via, turns, session, user, on_text)
+        return self._ask(question, via, turns, session, user, on_text, decode)
 
     def _ask(
         self,
@@ -351,6 +379,7 @@ class MemOS:
         session: str | None,
         user: str | None,
         on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
         said: Sequence[MemCube] = (),
     ) -> Reply:
         """said: memories of what stood beside the question."""
@@ -370,7 +399,7 @@ class MemOS:
         admission = self.admit(op, caller, via, adapters=via == "parametric" or session is None)
         talk = self._talk(question, turns, of, admission)
         try:
-            admission, done = self._answer(admission, talk, via, hand_on)
+            admission, done = self._answer(admission, talk, via, hand_on, decode)
         except UNUSABLE as error:
             # what has been said cannot be taken back
             if via != "auto" or given or not (admission.activations or admission.adapters or talk.earlier):
@@ -378,7 +407,7 @@ class MemOS:
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
             talk = replace(self._talk(question, turns, of, admission), again=True)
-            admission, done = self._answer(admission, talk, "plaintext", hand_on)
+            admission, done = self._answer(admission, talk, "plaintext", hand_on, decode)
         self._record_use(admission, caller)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
@@ -389,6 +418,7 @@ class MemOS:
             admission,
             prompt_tokens=done.prompt_tokens,
             past_tokens=done.past_tokens,
+            answer_tokens=len(done.ids),
             ttft_ms=done.ttft_s * 1e3,
             seconds=done.seconds,
         )
@@ -408,7 +438,12 @@ class MemOS:
         return self.sessions.resume(session, question, admission)
 
     def _answer(
-        self, admission: Admission, talk: Talk, via: Via, on_text: Callable[[str], None] | None
+        self,
+        admission: Admission,
+        talk: Talk,
+        via: Via,
+        on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
     ) -> tuple[Admission, Completion]:
         """The answer, and what of the admission it was given from."""
         try:
@@ -419,7 +454,7 @@ class MemOS:
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self.serving.request(admission, messages, via, self._tokens, exact)
-            return admission, _drain(self.host.stream(request, self.config.decode), on_text)
+            return admission, _drain(self.host.stream(request, decode or self.config.decode), on_text)
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self.sessions.damaged(talk.session)
@@ -521,12 +556,13 @@ class MemOS:
         tags: Sequence[str] = (),
         ttl: timedelta | None = None,
         expires: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[MemCube]:
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 
         What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
         later one holds. tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers,
-        in any form. Raises InputError, NoRoom.
+        in any form. metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
         """
         until = _until(ttl, in_zone(expires), self.vault.now())
         match content:
@@ -537,7 +573,7 @@ class MemOS:
                 ops = self.reader.read_file(content)
             case _:
                 ops = self.reader.read_turns(content, "turns")
-        given = {"expires": until, "tags": _tags(tags)}
+        given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
         return _each(self._remember([op.model_copy(update=given) for op in ops], self._caller(user)))
 
     def keep(self, ops: Sequence[Add | Correct], *, fold: bool = False, user: str | None = None) -> list[MemCube]:
@@ -606,6 +642,22 @@ class MemOS:
         text_of(cube)
         return self._changed(self.lifecycle.tag(cube.id, _tags(tags)))
 
+    def feedback(self, id: str, useful: float, *, user: str | None = None) -> MemCube:
+        """Say how much a memory has helped, from -1 to 1: what helps is found sooner (`retrieval.useful`), and stays
+        longer. Raises InputError, Denied."""
+        if not -1 <= useful <= 1:
+            raise InputError(f"useful {useful:g} is not from -1 (it misled) to 1 (it was just what was needed)")
+        cube = self._visible(Rate(id=id, useful=useful), id, user)
+        return self._changed(self.lifecycle.rated(cube.id, useful, self.config.retrieval.learning))
+
+    def credit(self, question: str, answer: str, *, user: str | None = None) -> Explanation:
+        """White-box feedback: a good answer credits each memory with how much likelier it is with it than without."""
+        told = self.explain(question, answer=answer, user=user)
+        for reason in told.reasons:
+            if self.governance.may(self._caller(user), "annotate", reason.cube):
+                self.feedback(reason.cube.id, reason.useful, user=user)
+        return told
+
     def fuse(self, ids: Sequence[str], text: str | None = None, *, user: str | None = None) -> MemCube:
         """One memory of several, in which they live on: with this text, or with what they say. `split` undoes it; what
         becomes of one of them reaches it. Raises InputError, BadTransition."""
@@ -659,6 +711,13 @@ class MemOS:
     def release(self, id: str, *, user: str | None = None) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
         return self._changed(self.knowledge.release(self._visible(Release(id=id), id, user).id))
+
+    def holds(self, *, user: str | None = None) -> list[tuple[MemCube, LegalHold]]:
+        """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
+        caller = self._caller(user)
+        self.governance.permit(caller, Holds())
+        seen = {cube.id: cube for cube in self.governance.readable(caller, self.vault.cubes())}
+        return [(seen[hold.id], hold) for hold in self.vault.holds.of(seen)]
 
     def hold(self, id: str, why: str, *, user: str | None = None) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
@@ -976,13 +1035,21 @@ class MemOS:
 
     # -- sharing: see memos/sharing.py ---------------------------------------------------------------------
 
-    def as_(self, key: str, purpose: str = "") -> Bound:
-        """The public calls as whoever the key stands for, and for a purpose; they take no user. Raises Denied."""
-        return self.sharing.bound(self, key, purpose)
+    def as_(self, key: str, purpose: str = "", *, user: str | None = None, agent: str = "", session: str = "") -> Bound:
+        """The public calls as whoever the key stands for, or within an agent or a session of that one, and for a
+        purpose; they take no user. Raises Denied."""
+        return self.sharing.bound(
+            self, key, purpose, partial(self.sharing.narrowed, user=user, agent=agent, session=session)
+        )
 
     def purposed(self, purpose: str, *, user: str | None = None) -> Bound:
         """The public calls of a user for a purpose, which grants may ask for. Raises Denied."""
-        return Bound(self, self.governance, lambda: Caller(self._caller(user), purpose))
+        return self.within(user=user, purpose=purpose)
+
+    def within(self, *, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Bound:
+        """The public calls within one user, agent or session, and for a purpose. Raises Denied."""
+        narrow = partial(self.sharing.narrowed, user=user, agent=agent, session=session)
+        return Bound(self, self.governance, lambda: Caller(narrow(self._caller(user)), purpose))
 
     def authenticate(self, key: str) -> Caller:
         """Who a key stands for. Raises Denied."""
@@ -1159,7 +1226,15 @@ class MemOS:
         at = self.vault.at(f.id for f in found)  # one that is gone since is left out
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self.governance.visible(caller, at) if c.state in ANSWERING}
-        return [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
+        hits = [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
+        return self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits
+
+    def _by_use(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The same, in the order of their scores and of how much they have helped so far."""
+        weight = self.config.retrieval.useful
+        told = [replace(h, score=h.score + weight * h.cube.usage.utility) for h in hits]
+        told = [replace(h, why=h.why | {"useful": h.cube.usage.utility}) for h in told]
+        return sorted(told, key=lambda hit: -hit.score)
 
     def _noted(self, cubes: Sequence[MemCube]) -> Reply:
         return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
@@ -1485,11 +1560,96 @@ class MemOS:
             return replay.tiers(self._view(caller))
         raise InputError(f"the policy {self._policy(caller)} keeps no tiers; set policy to one that does: memoryos")
 
+    # -- seeing: see memos/insight.py ----------------------------------------------------------------------
+
+    def explain(
+        self, question: str, *, answer: str | None = None, via: Via = "auto", user: str | None = None
+    ) -> Explanation:
+        """Why a question is answered so, or how far `answer` rests on what is remembered; that counts as no use.
+
+        Raises what `ask` does.
+        """
+        from memos.insight import Explanation, reasons  # loads torch and transformers
+
+        caller, op = self._caller(user), self.reader.recall(question)
+        self._require_language(question)
+        self.governance.permit(caller, op)
+        found = self._find(op.question, None, caller, op)
+        talk, admission = Talk(question), self.decide(op, found, caller, via)
+        try:
+            admission, done = self._answer(admission, talk, via, None)
+        except UNUSABLE:
+            if via != "auto" or not (admission.activations or admission.adapters):
+                raise
+            admission, done = self._answer(self.decide(op, found, caller, "plaintext"), talk, "plaintext", None)
+        given, scores = answer or done.text, {hit.cube.id: (hit.score, hit.why) for hit in found}
+        adapters = self.serving.adapters(admission)
+        why, likelihood, closed = reasons(self.host, question, given, admission, adapters, scores)
+        cost = (done.prompt_tokens, done.past_tokens, done.ttft_s * 1e3)
+        return Explanation(question, given, why, likelihood, closed, *cost)
+
+    def overview(self, *, user: str | None = None) -> Overview:
+        """What there is of the user's, and where it lies. Loads no model."""
+        caller, seen = self._caller(user), self.cubes(user=user)
+        texts: dict[str, list[MemCube]] = {}
+        for cube in seen:
+            if isinstance(cube.payload, Text) and cube.state in ANSWERING:
+                texts.setdefault(cube.header.segment, []).append(cube)
+        now, heat = self.vault.now(), self._scheduling(caller).policy.heat
+        topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
+        made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
+        used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
+        serving = self.__dict__.get("serving")
+        return Overview(
+            cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
+            bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
+            topics=tuple(sorted(topics, key=lambda topic: -topic.heat)),
+            tiers={
+                c.id: serving.tier(c.blob.sha256) if serving and c.form is Form.ACTIVATION else "disk"
+                for c in made
+                if c.blob
+            },
+            used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
+            budget={str(form): budget for form, budget in self._budgets(caller).items()},
+            recalls=sum(cube.usage.recalls for cube in seen),
+            prefetched=serving.prefetched if serving else 0,
+            prefetch_hits=serving.prefetch_hits if serving else 0,
+            jobs=dict(Counter(job.state for job in self.jobs(user=user))),
+            model=self.config.model.path,
+            policy=self._policy(caller),
+        )
+
+    def lineage(self, id: str, *, user: str | None = None) -> Lineage:
+        """What a memory was made of, down to what was told, and what is made of it, as far as the caller may see."""
+        cube = self._visible(Get(id=id), id, user)
+        caller = self._caller(user)
+        above, seen = list[MemCube](), {cube.id}
+        while below := [s.id for c in (above or [cube]) for s in c.sources if s.id not in seen]:
+            seen |= set(below)
+            above += self.governance.visible(caller, self.vault.at(below))
+        derived = self.governance.visible(caller, self.vault.derived(cube.id))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(self.vault.packs.origins(cube.id)))
+
+    def log(
+        self,
+        *,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        limit: int = 100,
+        user: str | None = None,
+    ) -> list[AuditRow]:
+        """The last decisions about what the caller has done, oldest first; see `AuditLog.query`."""
+        asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
+        return self.audit_query(caller=str(self._caller(user)), limit=limit, **asked)
+
     # -- helpers -------------------------------------------------------------------------------------------
 
     def _policy(self, caller: Namespace) -> str:
         """The name of the policy in the caller's namespace."""
-        return self.config.policies.get(caller.user_id, self.config.policy)
+        return self.config.policies.get(caller.user_id, self._main_policy)
 
     def _scheduling(self, caller: Namespace) -> MemScheduler:
         """The scheduler with that policy."""
@@ -1497,10 +1657,11 @@ class MemOS:
 
     def _replay(self, name: str) -> Replay | None:
         """The tiers of a policy that finds by itself; None for one that does not."""
-        found_by = self._by_policy(name).policy
-        if isinstance(found_by, Staged) and name not in self._replays:
-            self._replays[name] = Replay(self.vault, self.operator, found_by)
-        return self._replays.get(name)
+        if name not in self._replays:
+            found_by = self._by_policy(name).policy
+            is_staged = isinstance(found_by, Staged)
+            self._replays[name] = Replay(self.vault, self.operator, found_by) if is_staged else None
+        return self._replays[name]
 
     def _caller(self, user: str | None) -> Namespace:
         """Who acts: whoever `as_` or `purposed` has bound, or the user that is named. Raises Denied."""
@@ -1567,6 +1728,18 @@ def _tags(tags: Sequence[str]) -> tuple[str, ...]:
     if isinstance(tags, str) or any(not tag.strip() or "\n" in tag or len(tag) > _LONGEST_TAG for tag in tags):
         raise InputError(f"tags {tags!r}: give a list of words, none empty or longer than {_LONGEST_TAG} characters")
     return tuple(dict.fromkeys(tag.strip() for tag in tags))
+
+
+def _as_json(metadata: Mapping[str, Any] | None) -> str:
+    """Raises InputError."""
+    if not metadata:
+        return ""
+    try:
+        return json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"metadata {str(metadata)[:80]!r} is no JSON ({error}); give texts, numbers and lists"
+        ) from None
 
 
 def _until(ttl: timedelta | None, expires: datetime | None, now: datetime) -> datetime | None:

@@ -28,6 +28,7 @@ class Add(Frozen):
     facts: tuple[Fact, ...] = ()
     more: bool = False  # it says more than its facts
     tags: tuple[str, ...] = ()
+    metadata: str = ""
     probes: tuple[Probe, ...] = ()
 
 
@@ -74,6 +75,13 @@ class Tag(Frozen):
 
     id: str
     tags: tuple[str, ...]
+
+
+class Rate(Frozen):
+    """Say how much a memory has helped, from -1 to 1."""
+
+    id: str
+    useful: float
 
 
 class Fuse(Frozen):
@@ -219,6 +227,10 @@ class Quarantined(Frozen):
     """List what is in quarantine."""
 
 
+class Holds(Frozen):
+    """List what is held."""
+
+
 class Release(Frozen):
     """Let a memory out of quarantine."""
 
@@ -244,11 +256,11 @@ class ForgetUser(Frozen):
 
 Operation = (
     Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
-    | Tag | Fuse | Split | Reinstate
+    | Tag | Rate | Fuse | Split | Reinstate
     | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
     | Dump | Load | RemovePack | ListPacks | Untrust
     | GiveRight | TakeRight | ListRights | Join | ListGroups
-    | SetTrust | Quarantined | Release | Hold | EndHold | ForgetUser
+    | SetTrust | Quarantined | Holds | Release | Hold | EndHold | ForgetUser
 )  # fmt: skip
 
 
@@ -257,9 +269,9 @@ def action(op: Operation) -> Action:
     match op:
         case Search() | Recall() | Get() | History() | ListSnapshots() | ListRights() | ListGroups() | Dump():
             return "read"
-        case Quarantined() | ListPacks():
+        case Quarantined() | Holds() | ListPacks():
             return "read"
-        case Tag():
+        case Tag() | Rate():
             return "annotate"
         case Add() | Correct() | Update() | Rewind() | Rollback():
             return "write"

@@ -21,7 +21,7 @@ from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.measure import in_page_cache
-from memos.infrastructure.host.tiers import Tiers
+from memos.infrastructure.host.tiers import Tier, Tiers
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.cost_model import Costs, Lying
 from memos.operation.foresight import LIKELY, PAUSE, Foresight
@@ -190,6 +190,10 @@ class Serving:
         """The cube's KV, if it is in memory."""
         return self._tiers.held(_name(cube))
 
+    def tier(self, name: str) -> Tier:
+        """Where a payload lies, by its digest."""
+        return self._tiers.tier(name)
+
     def settle(self, admission: Admission, took: float) -> None:
         """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go
         to where it should stay."""
@@ -232,6 +236,8 @@ class Serving:
         self._waiting = False
         try:
             coming, held = self._foreseen(user, visible), self._held()
+            if not (coming or held):  # nothing to place, and so nothing to measure the machine for
+                return
             places = self._places([*held, *coming])
             self._settle(held, places)
             for kv in coming:

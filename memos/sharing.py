@@ -5,14 +5,14 @@ Works on what governance has permitted. Must not know what a memory says, nor ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from memos.bound import Bound, Exchange
 from memos.config import Config
 from memos.cube import MemCube, Namespace, in_zone
-from memos.errors import Denied, InputError, NotFound
+from memos.errors import Denied, InputError, NotFound, Unauthenticated
 from memos.infrastructure.credential_table import Credential
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
@@ -55,18 +55,33 @@ class Sharing:
             )
         return Namespace(user_id=user or self._config.user_id)
 
-    def bound(self, kernel: Any, key: str, purpose: str) -> Bound:
-        """The public calls of a kernel as whoever a key stands for. Raises Denied."""
+    def narrowed(self, held: Namespace, user: str | None, agent: str, session: str) -> Namespace:
+        """A part of what a caller reaches. Raises Denied for what it does not."""
+        wanted = {"user_id": user or held.user_id, "agent_id": agent or held.agent_id}
+        part = Namespace(**wanted, session_id=session or held.session_id)
+        if not held.covers(part):
+            raise Denied(f"{held} does not reach {str(part)!r:.200}; name what lies within {held}, or use another key")
+        return part
+
+    def bound(self, kernel: Any, key: str, purpose: str, narrow: Callable[[Namespace], Namespace]) -> Bound:
+        """The public calls of a kernel as whoever a key stands for, as far as `narrow` has it. Raises Denied."""
         self.authenticate(key, purpose)  # the first time is written down; later ones with what they do
         files = Exchange(self._config.governance.exchange_folder)
-        return Bound(kernel, self._governance, lambda: self.authenticate(key, purpose, audited=False), files)
+
+        def who() -> Caller:
+            found = self.authenticate(key, purpose, audited=False)
+            return Caller(narrow(found.namespace), purpose)
+
+        return Bound(kernel, self._governance, who, files)
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
-        """Who a key stands for. A failure is written down, without the key. Raises Denied."""
+        """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""
         found = self._vault.match_key(key)
         if found is None:
             self._vault.audit("unknown", "authenticate", "a key", False, "no key that is in force")
-            raise Denied("the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)")
+            raise Unauthenticated(
+                "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
+            )
         if purpose and purpose not in found.purposes:
             self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
             raise Denied(

@@ -160,18 +160,16 @@ class Hit:
 def _compile(relation: Relation, form: str, update: bool = False) -> Form:
     """Slots become groups, [third|first] either word. Literal words may differ in case, names may not."""
     parts, literal, at, named, anchor = [_BEGIN], 0, 0, False, ""
-    for slot in [*_SLOT.finditer(form), None]:
-        fixed = form[at : slot.start()] if slot else form[at:].rstrip("?.")
+    words = form.replace("{noun}", relation.noun)  # which is as fixed as the rest
+    for slot in [*_SLOT.finditer(words), None]:
+        fixed = words[at : slot.start()] if slot else words[at:].rstrip("?.")
         parts.append(f"(?i:{re.escape(fixed)})")
         literal += len(fixed)
         anchor = max(anchor, fixed.lower(), key=len)
         if slot is None:
             break
         at = slot.end()
-        if slot[1] == "noun":
-            parts.append(f"(?i:{re.escape(relation.noun)})")
-            literal += len(relation.noun)
-        elif slot[1]:
+        if slot[1]:
             parts.append(_AGAIN[slot[1]] if named and slot[1] in _AGAIN else _SLOTS[slot[1]])
             named = named or slot[1] in _AGAIN
         else:

@@ -29,7 +29,7 @@ from memos.cube import Fact, MemCube, State, Text
 from memos.errors import InputError, MemosError, VaultError
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vector_table import VectorRow
-from memos.operation.catalog import Catalog, Mask, Rows, View
+from memos.operation.catalog import AROUND, Catalog, Mask, Rows, View
 from memos.operation.column import Column
 from memos.operation.entity_graph import EntityGraph
 from memos.operation.keyword_index import KeywordIndex, Matches
@@ -47,7 +47,7 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _ALL = 2048  # so few allowed rows are all candidates
 _BEST = 100  # else: rows that each index proposes
 _PIECE = 64  # scores of which the highest is looked at first
-_NEIGHBOURS = ((0.5, 0.3), (0.3, 0.2))  # weight of the words of rows before and after: the nearest, the next
+_NEIGHBOURS = (0.5, 0.3, 0.3, 0.2)  # weight of the words of rows before and after: the nearest, the next
 _CONTEXT = 1000  # characters of a text and its neighbours that are embedded together
 COMPARED = 50  # of the best: those whose tokens are compared with the query's
 _LONG = 40  # terms from which a text counts as long as any
@@ -85,11 +85,34 @@ class Found:
 
 
 @dataclass(frozen=True)
+class _Told:
+    """What some rows tell whatever the query is: one value for each."""
+
+    rows: Rows  # ascending
+    vectors: Floats  # [rows, dim]
+    around: Rows  # [4, rows], of those before and after; -1 where there is none
+    thread: Rows
+    speaker: npt.NDArray[np.int32]
+    subject: npt.NDArray[np.int32]
+    question: Floats
+    length: Floats
+    said: npt.NDArray[np.float64]
+
+    def among(self, rows: Iterable[int], values: Iterable[float]) -> Floats:
+        """[rows]: these values for some of them, and 0 for the others."""
+        found = np.zeros(len(self.rows), np.float32)
+        found[np.searchsorted(self.rows, list(rows))] = list(values)
+        return found
+
+
+@dataclass(frozen=True)
 class _Seen:
     """What a view looks at, counted once for all its searches between two changes."""
 
     mask: Mask
     rows: Rows
+    told: _Told | None  # of all rows, where they are few
+    speakers: frozenset[int]
     latest: Rows
     mean: float  # terms of a row
     thread_lengths: Floats  # [threads]
@@ -476,14 +499,17 @@ class MemOperator:
                 self._versions.pop(oldest := next(iter(self._seen)), None)
                 del self._seen[oldest]
             latest = rows[np.argsort(-self._catalog.said[rows], kind="stable")[:_BEST]]
-            self._seen[view] = _Seen(mask, rows, latest, mean, by_thread, threads, float(by_thread.sum()) / threads)
+            told = self._told(rows) if len(rows) <= _ALL else None
+            speakers = frozenset(np.unique(self._catalog.speaker[rows]).tolist())
+            thread_mean = float(by_thread.sum()) / threads
+            self._seen[view] = _Seen(mask, rows, told, speakers, latest, mean, by_thread, threads, thread_mean)
         return self._seen[view]
 
     def _speakers(self, query: str, seen: _Seen) -> tuple[list[int], str]:
         """Who of those in view is named, and the query without their names: they say little of what is looked for."""
         rest, named = query, []
         for code in self._catalog.named(query):
-            if np.any(seen.mask & (self._catalog.speaker == code)):
+            if code in seen.speakers:
                 named.append(code)
                 rest = re.sub(rf"\b{re.escape(self._catalog.speakers.values[code])}(?:['’]s)?\b", "", rest, flags=re.I)
         rest = " ".join(rest.split())
@@ -502,30 +528,45 @@ class MemOperator:
         catalog = self._catalog
         words = matches.score(self._words.lengths, len(seen.rows), seen.mean)
         linked = self._graph.linked(about, self._hops, seen.mask)
-        rows = self._candidates(vector, words, [*linked, *stating.tolist()], about, seen)
-        around, before, after = np.zeros(len(rows), np.float32), rows, rows
-        for earlier, later in _NEIGHBOURS:
-            before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
-            around += earlier * np.where(before < 0, 0, words[before]) + later * np.where(after < 0, 0, words[after])
+        told = seen.told or self._told(self._candidates(vector, words, [*linked, *stating.tolist()], about, seen))
+        beside = np.append(words, np.float32(0))[told.around]  # -1 is the last one
+        around = sum(weight * of for weight, of in zip(_NEIGHBOURS, beside, strict=True))
         threads = matches.score(seen.thread_lengths, seen.threads, seen.thread_mean, catalog.thread)
-        subjects = [catalog.subjects.find(name.casefold()) for name in about]
-        length = np.log1p(np.minimum(self._words.lengths[rows], _LONG)) - 2
-        near = self._vectors.compare(vector, rows)
-        return rows, Signals(
+        subjects = np.array([catalog.subjects.find(name.casefold()) for name in about], np.int32)
+        near = told.vectors @ vector
+        now, speaker = time.time(), speakers[0] if len(speakers) == 1 else -1
+        return told.rows, Signals(
             near=near,
             tokens=near,
-            words=words[rows],
-            around=around,
-            thread=threads[catalog.thread[rows]],
-            speaker=(catalog.speaker[rows] == speakers[0] if len(speakers) == 1 else np.zeros(len(rows))).astype("f4"),
-            subject=np.isin(catalog.subject[rows], subjects).astype(np.float32),
-            states=np.isin(rows, stating).astype(np.float32),
-            linked=np.array([1 / linked[row] if row in linked else 0 for row in rows.tolist()], np.float32),
-            answers=np.zeros(len(rows), np.float32),
-            question=catalog.asks[rows].astype(np.float32),
-            length=length.astype(np.float32),
-            age=time.time() - catalog.said[rows],
-            idle=time.time() - self._used.all[rows],
+            words=words[told.rows],
+            around=np.asarray(around),
+            thread=threads[told.thread],
+            speaker=(told.speaker == speaker).astype(np.float32),
+            subject=(told.subject == subjects[:, None]).any(0).astype(np.float32),
+            states=told.among(stating.tolist(), np.ones(len(stating))),
+            linked=told.among(linked, (1 / facts for facts in linked.values())),
+            answers=np.zeros(len(told.rows), np.float32),
+            question=told.question,
+            length=told.length,
+            age=now - told.said,
+            idle=now - self._used.all[told.rows],
+        )
+
+    def _told(self, rows: Rows) -> _Told:
+        catalog, around, before, after = self._catalog, [], rows, rows
+        for _ in range(AROUND):
+            before, after = catalog.step(before, catalog.before), catalog.step(after, catalog.after)
+            around += [before, after]
+        return _Told(
+            rows,
+            self._vectors.at(rows),
+            np.stack(around),
+            catalog.thread[rows],
+            catalog.speaker[rows],
+            catalog.subject[rows],
+            catalog.asks[rows].astype(np.float32),
+            (np.log1p(np.minimum(self._words.lengths[rows], _LONG)) - 2).astype(np.float32),
+            catalog.said[rows],
         )
 
     def _lately(self, seen: _Seen) -> Rows:
@@ -539,9 +580,7 @@ class MemOperator:
     def _candidates(
         self, vector: Floats, words: Floats, linked: Iterable[int], about: Sequence[str], seen: _Seen
     ) -> Rows:
-        """All rows in view where they are few; else the best of each index, the latest, and what was said around."""
-        if len(seen.rows) <= _ALL:
-            return seen.rows
+        """The best of each index, the latest, and what was said around, ascending."""
         near = self._vectors.nearest(vector, _BEST, seen.mask)
         spoken_of = [row for name in about for row in self._catalog.of_group(name, seen.mask)[-_BEST:]]
         rows = np.concatenate(
@@ -555,7 +594,7 @@ class MemOperator:
         )
         for step in (self._catalog.before, self._catalog.after):
             at = rows
-            for _ in _NEIGHBOURS:
+            for _ in range(AROUND):
                 at = self._catalog.step(at, step)
                 rows = np.concatenate([rows, at[at >= 0]])
         rows = np.unique(rows)

@@ -63,7 +63,7 @@ def test_rows_are_read_once_until_they_change() -> None:
 
 def test_no_more_is_held_than_there_is_room_for_and_the_latest_stay() -> None:
     stored, query = Stored(1, 1, 1, 1), tokens(1)
-    two = 2 * 2 * DIM * 4  # each with a row of zeros
+    two = 2 * (DIM + 4)  # each with its length
     index = TokenIndex(DIM, stored, held=two)
     index.compare(query, [0, 1, 2, 3])
     index.compare(query, [2, 3])

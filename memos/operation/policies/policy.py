@@ -55,8 +55,8 @@ class Signals:
     def told(self, candidates: npt.NDArray[np.int64]) -> list[dict[str, float]]:
         """Of each of these candidates its signals by name, to four digits."""
         names = [f.name for f in fields(self)]
-        rows = np.stack([getattr(self, name)[candidates].astype(np.float64) for name in names], axis=1)
-        return [dict(zip(names, row, strict=True)) for row in rows.round(4).tolist()]
+        signals = np.array([getattr(self, name)[candidates] for name in names], np.float64)
+        return [dict(zip(names, values, strict=True)) for values in signals.T.round(4).tolist()]
 
 
 @dataclass(frozen=True)
