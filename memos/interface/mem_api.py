@@ -261,7 +261,7 @@ class Memory:
         """
         calls, began = self.within(**who), self.kernel.vault.now()
         more: dict[str, Any] = {"metadata": metadata, "tags": tags or (), "expires": expires}
-        more["ttl"] = None if ttl_s is None else timedelta(seconds=ttl_s)
+        more["ttl"] = None if ttl_s is None else _seconds(ttl_s)
         match messages:
             case str():
                 kept = calls.add(messages, **more)
@@ -786,6 +786,13 @@ def _texts(messages: Messages) -> list[dict[str, Any]]:
         if not (isinstance(turn, dict) and isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
             raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
     return told
+
+
+def _seconds(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise InputError(f"ttl_s {seconds} is no time that ends; leave it out for a memory without end") from None
 
 
 def _limit(limit: int) -> int:

@@ -80,7 +80,6 @@ def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) ->
             second = client.post("/v1/chat/completions", json=ASK)
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "serve.queue" in second.json()["error"]["message"]
-            assert client.get("/readyz").status_code == 503
             assert client.post("/v1/memory/get_all").status_code == 200  # needs no model
 
 
