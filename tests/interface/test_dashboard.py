@@ -222,7 +222,7 @@ def test_keys_reach_everything(opened: Any) -> None:
     page.keyboard.press("?")
     assert page.locator("dialog kbd").count() > 8
     page.keyboard.press("Escape")
-    assert page.locator("dialog").count() == 0
+    page.locator("dialog").wait_for(state="detached")
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.keyboard.press("l")
