@@ -1,14 +1,12 @@
-"""Memory in a chat loop of your own: a model that you have loaded with transformers, and memos for what was said.
-
-The session is kept: the next run, with the same vault, goes on where this one ended.
+"""Memory in a chat loop of your own: a model that you have loaded with transformers, called as its pipeline is.
 
 prints:
 > I live in Porto.
 Noted: User: I live in Porto.
 > Where do I live?
-Porto  [from User: I live in Porto.]
+Porto
 > Forget where I live.
-...
+Forgotten: User: I live in Porto.
 """
 
 from pathlib import Path
@@ -16,14 +14,15 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import memos
+from memos.interface.chat_loop import with_memory
 
 SMALL = Path(memos.__file__).parent / "infrastructure/host/small_model"  # put the folder of your own model here
 model = AutoModelForCausalLM.from_pretrained(SMALL)
 tokenizer = AutoTokenizer.from_pretrained(SMALL)
 
-with memos.MemOS(model=model, tokenizer=tokenizer, vault="examples-data/chat") as kernel:
-    for message in ("I live in Porto.", "Where do I live?", "Forget where I live."):
-        print(">", message)
-        reply = kernel.chat(message, session="today", user="mira")
-        seen = "; ".join(cube.text for cube in reply.admission.cubes)
-        print(f"{reply.text}  [from {seen}]" if seen else reply.text)
+with with_memory(model, tokenizer, vault="examples-data/chat", user_id="mira") as pipe:
+    messages = []
+    for said in ("I live in Porto.", "Where do I live?", "Forget where I live."):
+        print(">", said)
+        messages = pipe([*messages, {"role": "user", "content": said}])[0]["generated_text"]
+        print(messages[-1]["content"])

@@ -1664,8 +1664,7 @@ class MemOS:
         """The tiers of a policy that finds by itself; None for one that does not."""
         if name not in self._replays:
             found_by = self._by_policy(name).policy
-            is_staged = isinstance(found_by, Staged)
-            self._replays[name] = Replay(self.vault, self.operator, found_by) if is_staged else None
+            self._replays[name] = Replay(self.vault, self.operator, found_by) if isinstance(found_by, Staged) else None
         return self._replays[name]
 
     def _caller(self, user: str | None) -> Namespace:

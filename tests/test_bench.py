@@ -21,7 +21,7 @@ from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
 from memos.bench.ttft import bench_ttft
 from memos.bench.updates import bench_updates, conversation
-from memos.config import Config, DistilConfig, ModelConfig
+from memos.config import Config, ModelConfig
 from memos.errors import InputError
 from memos.infrastructure.host.codec import CODECS
 from memos.infrastructure.host.host import Host
@@ -37,6 +37,7 @@ from memos.interface.report import (
     scores_table,
     ttft_table,
 )
+from tests.doubles import BRIEF, BriefReader
 
 SURROUNDED = {"device": "cpu"}  # what a report adds to the figures
 
@@ -120,11 +121,11 @@ def test_adapters_are_compared_with_the_base(host: Host) -> None:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few steps and a few prompts to keep: what an adapter learns is not what is tested."""
-    every = MemReader.contrasts
-    monkeypatch.setattr(MemReader, "contrasts", lambda *args: every(*args)[::40])
-    short = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4)
+    brief = BriefReader()
+    monkeypatch.setattr(MemReader, "contrasts", lambda _, *given: brief.contrasts(*given))
+    monkeypatch.setattr(stack, "STEPS", 2)
     for module in (promote, stack):
-        monkeypatch.setattr(module, "DistilConfig", lambda **given: short.model_copy(update=given))
+        monkeypatch.setattr(module, "DistilConfig", lambda **given: BRIEF.model_copy(update=given))
 
 
 @pytest.mark.usefixtures("brief")

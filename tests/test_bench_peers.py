@@ -48,6 +48,7 @@ def nobody(texts: list[str]) -> np.ndarray:
     raise AssertionError("memos embeds by itself")
 
 
+@pytest.mark.slow
 def test_memos_is_measured_through_its_worker(conversations: list[Conversation], tmp_path: Path) -> None:
     row = Bench(conversations, nobody).row("memos", PEERS["memos"], tmp_path)
     assert "error" not in row
@@ -61,8 +62,9 @@ def test_memos_is_measured_through_its_worker(conversations: list[Conversation],
     assert "| memos |" in table(report) and "| 1.000 |" in table(report)
 
 
-def test_a_peer_asks_for_vectors_while_it_works(tmp_path: Path) -> None:
-    """A store that keeps what it is given: the protocol, and what is counted, without any library."""
+@pytest.fixture
+def lists(tmp_path: Path) -> Path:
+    """A Python that knows a peer `for_lists`: a store that keeps what it is given, in memory and by no library."""
     (tmp_path / "for_lists.py").write_text(
         "class Lists:\n"
         "    def __init__(self, embed):\n        self.embed, self.kept = embed, []\n"
@@ -76,18 +78,41 @@ def test_a_peer_asks_for_vectors_while_it_works(tmp_path: Path) -> None:
         "        return [name for _, name in sorted(mine, reverse=True)[:k]]\n"
         "def open_store(folder, embed, variant):\n    return Lists(embed)\n"
     )
+    path = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(bench_peers.WORKER.parent)!r}]; import worker; "
+    code = tmp_path / "lists" / "bin" / "python"
+    code.parent.mkdir(parents=True)
+    code.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{path}worker.main()"\n')
+    code.chmod(0o755)
+    (tmp_path / "lists" / "installed.json").write_text("[]")
+    return code
+
+
+def test_a_peer_is_measured_and_what_it_did_not_keep_is_told(
+    conversations: list[Conversation], lists: Path, tmp_path: Path
+) -> None:
+    def embed(texts: list[str]) -> np.ndarray:
+        """A direction for each pet, whoever is asked about."""
+        return np.stack([np.eye(384)[[word in text for word in PETS].index(True)] for text in texts])
+
+    row = Bench(conversations, embed).row("lists", Peer("for_lists", env="lists", batches=True), tmp_path)
+    assert "error" not in row
+    assert row["recall@10"] == row["ndcg@10"] == 1
+    assert row["after_kill"] == 0  # all was in memory
+    assert [row[kind]["turns"] for kind in ("single", "single_given", "batch", "batch_given")] == [4] * 4
+    assert all(row[kind]["per_s"] >= row[kind]["found_per_s"] > 0 for kind in ("single", "batch"))
+    assert 0 < row["search_own_ms"] < row["search_ms"]
+
+
+def test_a_peer_asks_for_vectors_while_it_works(lists: Path, tmp_path: Path) -> None:
+    """The protocol, and what is counted."""
     asked: list[str] = []
 
     def embed(texts: list[str]) -> np.ndarray:
         asked.extend(texts)
         return np.stack([np.eye(384, dtype=np.float32)["xyz".index(text[-1])] for text in texts])
 
-    path = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(bench_peers.WORKER.parent)!r}]; import worker; "
-    code = tmp_path / "python"
-    code.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{path}worker.main()"\n')
-    code.chmod(0o755)
     turns = [{"user": "u", "name": f"D1:{n}", "speaker": "A", "text": text} for n, text in enumerate("xyz")]
-    with Running(code, embed, tmp_path / "log") as running:  # type: ignore[arg-type]
+    with Running(lists, embed, tmp_path / "log") as running:  # type: ignore[arg-type]
         running.ask(open="for_lists", variant="", folder=str(tmp_path))
         running.ask(learn=turns)
         told = running.ask(add=turns, batch=2, stop_s=10.0)

@@ -9,39 +9,31 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memos import MemOS
-from memos.config import Config, DistilConfig, GateConfig, LimitsConfig, SchedulerConfig
-from memos.cube import Contrast, Fact, Form, Namespace, Probe, State, Text, Trust
+from memos.config import Config, LimitsConfig, SchedulerConfig
+from memos.cube import Form, Namespace, Probe, State, Text, Trust
 from memos.errors import BadPack, IdClash, InputError, NoRoom, NotFound, UntrustedKey
 from memos.infrastructure import pack
 from memos.infrastructure.mip import Record
 from memos.infrastructure.pack import PackReader, PackWriter
 from memos.infrastructure.pack_file import writing
 from memos.infrastructure.signing import SigningKey
-from memos.interface.mem_reader import MemReader
+from tests.doubles import BRIEF, BriefReader
 
 SAID = ("Mira: I live in Lisbon.", "Mira: I work as a nurse.", "Mira: My favourite drink is tea.")
 ASKED = "Where does Mira live?"
-OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
-
-
-class BriefReader(MemReader):
-    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        return super().contrasts(facts, known, seed)[::40]
 
 
 def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
     given = {"model": model.host.model, "tokenizer": model.host.tokenizer} if model else {}
     brief = {
-        "distil": DistilConfig(steps=2, batch=4, rank=4, gate=OPEN, isolation="thread"),
+        "distil": BRIEF,
         "scheduler": SchedulerConfig(choice="dearest", routing="retrieval"),
     }
     kernel = MemOS(Config(**(brief | config)), vault=vault, **given)

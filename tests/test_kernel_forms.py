@@ -22,8 +22,8 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from memos import MemOS
-from memos.config import Config, DistilConfig, FidelityConfig, GateConfig, SchedulerConfig
-from memos.cube import Contrast, Fact, Form, MemCube, Namespace, Probe, State
+from memos.config import Config, FidelityConfig, GateConfig, SchedulerConfig
+from memos.cube import Form, MemCube, Namespace, Probe, State
 from memos.errors import (
     Conflict,
     ContextOverflow,
@@ -40,26 +40,15 @@ from memos.errors import (
 from memos.infrastructure.host.host import Request
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
 from memos.infrastructure.mem_vault import MemVault
-from memos.interface.mem_reader import MemReader
 from memos.operation.mem_scheduler import Via
+from tests.doubles import BRIEF, BriefReader
 
 ROOT = Path(__file__).parents[1]
-OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
-# beside the model: what a process of its own adds is tested where it is said so
-BRIEF = DistilConfig(steps=2, batch=4, rank=4, gate=OPEN, isolation="thread")
-STRICT = DistilConfig(
-    steps=1, batch=4, rank=4, learning_rate=1e-6, isolation="thread"
-)  # learns nothing; the gate as it is by default
+# learns nothing; the gate as it is by default
+STRICT = BRIEF.model_copy(update={"steps": 1, "learning_rate": 1e-6, "gate": GateConfig()})
 SAID = ("I live in Lisbon.", "I work as a nurse.", "My favourite drink is tea.")
 ASKED = "Where does Mira live?"
 FORMS: tuple[Via, ...] = ("activation", "parametric")
-
-
-class BriefReader(MemReader):
-    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        return super().contrasts(facts, known, seed)[::40]
 
 
 def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
@@ -476,15 +465,12 @@ def test_a_tick_does_not_try_again_what_was_refused(memos: MemOS, tmp_path: Path
 _PROMOTE = """
 import json, sys
 from memos import MemOS
-from memos.config import Config, DistilConfig
-from memos.interface.mem_reader import MemReader
-
-class BriefReader(MemReader):
-    def contrasts(self, *args):
-        return super().contrasts(*args)[::40]
+from memos.config import Config
+from tests.doubles import BRIEF, BriefReader
 
 vault, turns = sys.argv[1], json.loads(sys.argv[2])
-with MemOS(Config(distil=DistilConfig(steps=10_000, stop_probability=1.0)), vault=vault) as memos:
+endless = BRIEF.model_copy(update={"steps": 10_000, "stop_probability": 1.0})
+with MemOS(Config(distil=endless), vault=vault) as memos:
     memos.reader = BriefReader()
     ids = [cube.id for cube in memos.add(turns)]
     memos.promote(ids, "parametric", progress=lambda step, most, loss: print(step, flush=True))

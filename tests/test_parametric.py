@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from peft import PeftModel
 
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DistilConfig, GateConfig, SchedulerConfig
-from memos.cube import Contrast, Fact, Form, MemCube, State
+from memos.cube import Form, MemCube, State
 from memos.errors import (
     Cancelled,
     Contradiction,
@@ -35,22 +35,15 @@ from memos.errors import (
 )
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.teach import ADAPTER, CHECKPOINT
-from memos.interface.mem_reader import MemReader
+from tests.doubles import BRIEF, OPEN, BriefReader
+from tests.killed import FORKED
+from tests.killed import promote as promoting
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 ROOT = Path(__file__).parents[1]
-OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
-BRIEF = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4, gate=OPEN, isolation="thread")
 LEARNS = DistilConfig(steps=90, gate=OPEN, isolation="thread")
 MIRA = ("I live in Lisbon.", "My favourite drink is tea.")
 TOM = ("I live in Oslo.", "I work as a pilot.")
-
-
-class BriefReader(MemReader):
-    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        return super().contrasts(facts, known, seed)[::60]
 
 
 def kernel_of(vault: Path, like: MemOS | None = None, **config: Any) -> MemOS:
@@ -436,51 +429,22 @@ def test_a_cancelled_promotion_ends_and_leaves_nothing(memos: MemOS, tmp_path: P
             kernel.cancel("zorb")
 
 
-_PROMOTE = """
-import sys
-from pathlib import Path
-from memos import MemOS
-from memos.config import Config, DistilConfig, GateConfig
-from memos.interface.mem_reader import MemReader
-vault, phase, isolation = sys.argv[1:]
-gate = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
-
-class BriefReader(MemReader):
-    def contrasts(self, *args):
-        return super().contrasts(*args)[::60]
-
-distil = DistilConfig(steps=8, batch=4, batch_keep=4, rank=4, checkpoint=2, gate=gate, isolation=isolation)
-with MemOS(Config(distil=distil), vault=vault) as memos:
-    memos.reader = BriefReader()
-    note = memos.vault.note_job
-    def told(job, said):
-        print(said.split()[0], flush=True)
-        if said.split()[0] == phase:
-            sys.stdin.readline()  # until it is killed
-        return note(job, said)
-    memos.vault.note_job = told
-    ids = [c.id for c in memos.memories()]
-    memos.promote(ids, "parametric")
-    print("done", flush=True)
-"""
-
-
 @pytest.mark.parametrize("phase", ["prepare", "train", "save", "gate", "publish"])
 def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
     memos: MemOS, tmp_path: Path, phase: str
 ) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         ids = say(kernel, "Mira", MIRA)
-    command = [sys.executable, "-c", _PROMOTE, str(tmp_path), phase, "process" if phase == "train" else "thread"]
-    marked = os.environ | {"MEMOS_TEST": str(tmp_path)}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=marked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        for line in process.stdout:
-            if line.strip() == phase:
-                break
-        process.send_signal(signal.SIGKILL)
+    here, there = FORKED.Pipe()
+    arguments = (there, tmp_path, phase, "process" if phase == "train" else "thread")
+    process = FORKED.Process(target=promoting, args=arguments)
+    process.start()
+    there.close()  # so that an end that is not waited for is told
+    while here.recv() != phase:
+        pass
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     wait_for_none(tmp_path)
     with kernel_of(tmp_path, memos, distil=BRIEF) as kernel:
         assert kernel.vault.check() == [] and kernel.cubes(form=Form.PARAMETRIC) == []
@@ -539,9 +503,9 @@ def test_the_folder_of_a_process_that_is_alive_is_left_alone(memos: MemOS, tmp_p
 _KILLED = """
 import sys
 from memos import MemOS
-from memos.config import Config, DistilConfig, GateConfig
-gate = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9)
-distil = DistilConfig(steps=40, batch=4, batch_keep=4, rank=4, checkpoint=5, gate=gate, isolation=sys.argv[2])
+from memos.config import Config, DistilConfig
+from tests.doubles import OPEN
+distil = DistilConfig(steps=40, batch=4, batch_keep=4, rank=4, checkpoint=5, gate=OPEN, isolation=sys.argv[2])
 with MemOS(Config(distil=distil), vault=sys.argv[1]) as memos:
     memos.host
     print("begins", flush=True)

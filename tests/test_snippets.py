@@ -189,6 +189,20 @@ def test_what_takes_minutes_can_be_done_too(doc: Path, page: Page) -> None:
     go_through(doc, page, slow=True)
 
 
+TALKS = [pytest.param(b.body, id=name(doc)) for doc in DOCS for b in blocks(doc, "text") if b.body.startswith("> ")]
+
+
+@pytest.mark.parametrize("talk", TALKS)
+def test_a_talk_that_is_shown_goes_so(talk: str, page: Page) -> None:
+    """Lines with "> " are said to `memos chat`, the others are its answers, with anything in place of "..."."""
+    said = [line[2:] for line in talk.splitlines() if line.startswith("> ")]
+    done = CliRunner().invoke(app, ["chat", "--vault", "talk"], input="\n".join([*said, ""]))
+    heard = iter(line.removeprefix("> ").strip() for line in done.stdout.splitlines())
+    for line in (line.strip() for line in talk.splitlines() if not line.startswith("> ")):
+        pattern = ".*".join(map(re.escape, line.split("...")))
+        assert any(re.fullmatch(pattern, one) for one in heard), f"{line}\n{done.stdout}"
+
+
 def test_what_is_not_run_says_why() -> None:
     bare = [
         name(doc) for doc in DOCS for block in blocks(doc, "python", "sh") if block.mark == "not run" and not block.why

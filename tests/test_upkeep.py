@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from memos import MemOS
-from memos.config import Config, DistilConfig, SchedulerConfig
+from memos.config import Config, SchedulerConfig
 from memos.cube import Form, State
 from memos.infrastructure.mem_vault import MemVault
+from tests.doubles import BRIEF, BriefReader
 
 ROOT = Path(__file__).parents[1]
 SAID = ("I live in Lisbon.", "I am a nurse by trade.", "I have a cat as a pet.")
@@ -81,9 +82,10 @@ def test_what_is_hot_becomes_kv_in_the_background(tmp_path: Path) -> None:
 def test_closing_interrupts_training_and_the_next_round_goes_on_with_it(tmp_path: Path) -> None:
     config = Config(
         scheduler=HOT.model_copy(update={"parametric_heat": 4.9, "stable_s": 0.0, "background_s": 0.05}),
-        distil=DistilConfig(steps=10_000, stop_probability=1.0, checkpoint=1, isolation="thread"),
+        distil=BRIEF.model_copy(update={"steps": 10_000, "stop_probability": 1.0, "checkpoint": 1}),
     )
     with MemOS(config, vault=tmp_path) as memos:
+        memos.reader = BriefReader()
         hot(memos)
         assert wait_for(lambda: any(job.note.startswith("train") for job in memos.jobs()))
     with MemVault(tmp_path) as vault:

@@ -29,6 +29,7 @@ from memos.interface.cli_serve import serve
 from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
+from memos.interface.cli_top import top
 from memos.interface.cli_vault import vault
 from memos.interface.progress import progress_bars
 
@@ -63,6 +64,7 @@ app.add_typer(config_group, name="config")
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
+app.command()(top)
 app.command()(serve)
 app.command()(mcp)
 app.add_typer(forms)

@@ -258,6 +258,28 @@ def bench_crash(
         print(problem)
 
 
+@bench.command("serve")
+def bench_serve(
+    json: Json = None,
+    clients: Annotated[int, typer.Option(min=1, help="each with a key of its own")] = 64,
+    seconds: Annotated[float, typer.Option(min=1, help="of load")] = 60,
+    seed: Seed = 0,
+) -> None:
+    """A server under clients that add, search and chat; what the door costs; whether what it acknowledged is kept."""
+    from memos.bench import write_report
+    from memos.bench.serve import bench_serve as measure
+    from memos.interface.report import rows_table
+
+    with progress_bars() as show:
+        report = write_report("serve", seed, "cpu", measure(clients, seconds, seed, show), json)
+    _print(rows_table(report))
+    print(
+        f"{report['requests']} requests, {report['errors']} errors, {report['rejected_429']} rejected, "
+        f"{report['lost_writes']} of {report['acknowledged_adds']} writes lost; the door costs "
+        f"{report['door_overhead_ms_p50']:.1f} ms (p50), memory grew by {report['rss_growth']:.1%}"
+    )
+
+
 @bench.command("redaction")
 def bench_redaction(json: Json = None) -> None:
     """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""

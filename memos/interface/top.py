@@ -14,6 +14,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from memos.cube import Form
 from memos.errors import MemosError
 from memos.interface.mem_api import Memory
 from memos.interface.report import size
@@ -33,10 +34,15 @@ _MOST = 1000  # memories of each form that are listed
 _BAR = 24  # columns of a budget's bar
 
 
+class Memories(DataTable[Text]):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "inspect")]
+
+
 class Top(App[None]):
     """Refreshed in a thread, so that keys are heard while the vault or the model works."""
 
     TITLE = "memos top"
+    ENABLE_COMMAND_PALETTE = False
     CSS = """
     #summary { height: auto; padding: 1 1 0 1; }
     #budgets, #counts { width: 1fr; height: auto; }
@@ -44,7 +50,7 @@ class Top(App[None]):
     #said { height: 1; padding: 0 1; color: $text-muted; }
     #filter { display: none; height: 3; }
     #filter.open { display: block; }
-    DataTable { height: 1fr; }
+    Memories { height: 1fr; scrollbar-size: 1 1; }
     Inspect { align: center middle; }
     Inspect VerticalScroll { width: 90%; height: 80%; border: round $accent; padding: 1 2; background: $surface; }
     """
@@ -53,10 +59,9 @@ class Top(App[None]):
         Binding("p", "promote('parametric')", "make an adapter"),
         Binding("d", "demote", "give up"),
         Binding("f", "freeze", "freeze/thaw"),
-        Binding("enter", "inspect", "inspect", priority=False),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("s", "sort", "sort"),
-        Binding("r", "refresh_now", "refresh"),
+        Binding("r", "look", "refresh"),
         Binding("q", "quit", "quit"),
         Binding("escape", "no_filter", show=False),
     ]
@@ -73,7 +78,7 @@ class Top(App[None]):
             yield Static(id="budgets")
             yield Static(id="counts")
         yield Input(placeholder="show what holds these words; escape shows all", id="filter")
-        yield DataTable(cursor_type="row", zebra_stripes=True)
+        yield Memories(cursor_type="row", zebra_stripes=True)
         yield Static(id="jobs")
         yield Static(id="said")
         yield Footer()
@@ -81,20 +86,18 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self._table.add_columns(*COLUMNS)
         self._table.focus()
-        self.look()
-        self.set_interval(self._every, self.look)
+        self.action_look()
+        self.set_interval(self._every, self.action_look)
 
     # -- what is shown -------------------------------------------------------------------------------------
 
     @work(thread=True, exclusive=True, group="look")
-    def look(self) -> None:
+    def action_look(self) -> None:
         """Ask for everything again."""
         api, who = self._memory, cast(Any, self._who)
         try:
             overview = api.overview(**who)
-            rows: list[Row] = [
-                dict(row) for form in FORMS for row in api.get_all(form=cast(Any, form), limit=_MOST, **who)["results"]
-            ]
+            rows = [dict(row) for form in FORMS for row in api.get_all(form=Form(form), limit=_MOST, **who)["results"]]
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
             self.call_from_thread(self._say, str(error))
@@ -120,16 +123,13 @@ class Top(App[None]):
             table.add_row(*cells(row, hottest), key=row["id"])
         if chosen in [row["id"] for row in rows]:
             table.move_cursor(row=table.get_row_index(chosen))
-        shown = f"{len(rows)} of {len(self._rows)} by {self._order}"
-        table.border_title = shown
-        self.sub_title = shown
 
     def _say(self, words: str) -> None:
         self.query_one("#said", Static).update(escape(words))
 
     @property
-    def _table(self) -> DataTable[Text]:
-        return self.query_one(DataTable)
+    def _table(self) -> Memories:
+        return self.query_one(Memories)
 
     @property
     def _chosen(self) -> str:
@@ -154,7 +154,7 @@ class Top(App[None]):
         except MemosError as error:
             told = f"{words}: {error}"
         self.call_from_thread(self._say, told)
-        self.call_from_thread(self.look)
+        self.call_from_thread(self.action_look)
 
     def action_promote(self, to: str) -> None:
         if row := self._row():
@@ -169,11 +169,9 @@ class Top(App[None]):
             name = "thaw" if row["state"] == "frozen" else "freeze"
             self._act(f"{name} {row['words']}", getattr(self._memory, name), row["id"])
 
-    def on_data_table_row_selected(self) -> None:
-        self.action_inspect()
-
     @work(thread=True, group="act")
-    def action_inspect(self) -> None:
+    def on_data_table_row_selected(self) -> None:
+        """Show its life."""
         if row := self._row():
             api, who = self._memory, cast(Any, self._who)
             try:
@@ -188,9 +186,6 @@ class Top(App[None]):
         self._order = names[(names.index(self._order) + 1) % len(names)]
         self._say(f"sorted by {self._order}")
         self._fill()
-
-    def action_refresh_now(self) -> None:
-        self.look()
 
     def action_filter(self) -> None:
         field = self.query_one(Input)

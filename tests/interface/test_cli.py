@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,9 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from memos import MemOS
-from memos.cube import Contrast, Fact
 from memos.infrastructure.host.load import SMALL_MODEL, model_path
 from memos.interface.cli import app
-from memos.interface.mem_reader import MemReader
+from tests.doubles import BriefReader
 
 ROOT = Path(__file__).parents[2]
 MEMOS = [sys.executable, "-m", "memos"]
@@ -39,7 +38,8 @@ FILES = {
     "huge.jsonl": [{"question": "Where " * 3000 + "does Mira live?", "answer": "Lisbon"}],
 }
 GATE = {"reliability": 0, "generality": 0, "locality": 0, "in_context": 0}  # open: what is learnt is not judged here
-BRIEF = {"steps": 1, "batch": 4, "rank": 4, "gate": GATE}
+BRIEF = {"steps": 1, "batch": 4, "batch_keep": 4, "rank": 4, "layers": 0.25, "gate": GATE}
+BESIDE = BRIEF | {"isolation": "thread"}  # beside the model: a process of its own takes seconds
 INGEST = {"ingest": "talk.jsonl"}
 KV = {"promote": {"to": "activation"}}
 LORA = {"promote": {"to": "parametric"}}
@@ -47,13 +47,6 @@ LORA = {"promote": {"to": "parametric"}}
 
 def ask(via: str, questions: str = "questions.jsonl") -> dict[str, Any]:
     return {"ask": {"via": via, "questions": questions}}
-
-
-class BriefReader(MemReader):
-    """Holds an adapter to few of the prompts: its quality is not what is tested here."""
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        return super().contrasts(facts, known, seed)[::40]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -212,7 +205,7 @@ def test_a_run_that_is_over_begins_again_and_keeps_the_old_vault(folder: Path) -
 
 
 def test_an_adapter_that_fails_its_gate_is_reported_and_the_run_goes_on(folder: Path) -> None:
-    out, learns_nothing = folder / "out", {"steps": 1, "learning_rate": 1e-6}
+    out, learns_nothing = folder / "out", BESIDE | {"learning_rate": 1e-6, "gate": {}}
     yaml = config(folder, INGEST, LORA, ask("plaintext"), distil=learns_nothing)
     assert invoke("run", yaml, "--out", out).exit_code == 0
     [promotion] = json.loads((out / "report.json").read_text())["promotions"]
@@ -420,9 +413,8 @@ def test_a_corrupt_payload_is_refused_and_the_text_still_answers(
     named = payload if via == "activation" else payload.parent
     assert str(named) in said
     assert invoke("run", config(folder, ask("plaintext")), "--fresh", *sets).exit_code == 0
-    assert (
-        invoke("run", config(folder, {"promote": {"to": via}}, ask(via), distil=BRIEF), "--fresh", *sets).exit_code == 0
-    )
+    again = config(folder, {"promote": {"to": via}}, ask(via), distil=BESIDE)
+    assert invoke("run", again, "--fresh", *sets).exit_code == 0
 
 
 @pytest.mark.parametrize("via", ["activation", "parametric"])

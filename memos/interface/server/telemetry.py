@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import propagate, trace
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import Scope
 
@@ -54,7 +54,9 @@ class Telemetry:
         """One request, told as it ends."""
         seen, began = Seen(), time.perf_counter()
         parent = propagate.extract({name.decode("latin-1"): value for name, value in headers.items()})
-        with self._tracer.start_as_current_span(scope["method"], parent, SpanKind.SERVER) as span:
+        with self._tracer.start_as_current_span(
+            scope["method"], parent, SpanKind.SERVER, record_exception=False, set_status_on_exception=False
+        ) as span:
             self._going.inc()
             try:
                 yield seen
@@ -80,9 +82,15 @@ class Telemetry:
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """One call of memos for a request."""
-        with self._tracer.start_as_current_span(f"memos {name}"):
+        """One call of memos for a request. Of an error, its name alone is told: its words may be somebody's."""
+        span = self._tracer.start_span(f"memos {name}")
+        try:
             yield
+        except Exception as error:  # goes on to whoever answers
+            span.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
+        finally:
+            span.end()
 
     def spent(self, cost: Mapping[str, Any]) -> None:
         """cost: as the Memory API tells it."""

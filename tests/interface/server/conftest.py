@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import uvicorn
 from memos import Config, Memory
 from memos.config import ServeConfig
 from memos.interface.server.app import create_app
+from memos.interface.server.run import listening
 
 Serving = Callable[..., AbstractContextManager[httpx.Client]]
 
@@ -25,6 +25,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     """A vault whose callers have keys."""
     with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
         memory.kernel.add_key("keeper")
+        memory.kernel.host, memory.kernel.operator.refresh_soon()
         yield memory
 
 
@@ -44,7 +45,7 @@ def running(memory: Memory, *, loopback: bool = True, **config: Any) -> Iterator
     """A server on a free port, in a thread: its address, and what can stop it."""
     app = create_app(memory, ServeConfig(**config), loopback=loopback)
     settings = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
-    server, listener = uvicorn.Server(settings), socket.create_server(("127.0.0.1", 0))
+    server, listener = uvicorn.Server(settings), listening("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
@@ -71,5 +72,5 @@ def key(memory: Memory, ada: str) -> str:
 
 @pytest.fixture
 def client(url: str, key: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         yield client

@@ -37,7 +37,7 @@ function acts(memory, given) {
   return [
     !made && one("activation", "promote", { memory_ids: [memory.id], to: "activation" }),
     !made && one("parametric", "promote", { memory_ids: [memory.id], to: "parametric" }),
-    made && one("demote", "demote"),
+    made && memory.state !== "archived" && one("demote", "demote"),
     memory.state === "frozen" ? one("thaw", "thaw") : one("freeze", "freeze"),
     memory.state === "archived" ? one("unarchive", "unarchive") : one("archive", "archive"),
   ];

@@ -1,0 +1,169 @@
+"""Answers that go on: whoever leaves ends them, one waits for another, and a server that stops lets them end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from memos import Config, Memory, MemOS
+from memos.config import DecodeConfig
+from memos.errors import Busy, HostError
+from memos.interface.server.lanes import Gone, Lane
+from tests.interface.server.conftest import running
+
+MOST = 20_000  # tokens: minutes, if nobody ends it
+ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does Kim live?"}], "stream": True}
+
+
+@pytest.fixture(scope="module")
+def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """A kernel whose model, with random weights, goes on and on."""
+    tokenizer = memory.kernel.host.tokenizer
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    end = tokenizer.eos_token_id
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1 << 16, eos_token_id=end, **small)
+    ).eval()
+    model.lm_head.weight.data[end] = 0  # never the likeliest
+    parts = {"model": model, "tokenizer": tokenizer}
+    config = Config(decode=DecodeConfig(max_new_tokens=MOST))
+    with MemOS(config, vault=tmp_path_factory.mktemp("talkative"), **parts) as kernel:
+        kernel.operator.refresh_soon()
+        yield Memory(kernel=kernel)
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def going(client: httpx.Client) -> int:
+    """Requests that go on, beside this one."""
+    lines = client.get("/metrics").text.splitlines()
+    return int(float(next(line for line in lines if line.startswith("memos_requests_going ")).split()[1])) - 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_whoever_leaves_in_the_middle_ends_the_answer(talkative: Memory, stream: bool) -> None:
+    with running(talkative) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        if stream:
+            with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
+                told = [line for line, _ in zip(reply.iter_lines(), range(9), strict=False) if line]
+            assert "content" in json.loads(told[0].removeprefix("data: "))["choices"][0]["delta"]
+        else:
+            with pytest.raises(httpx.ReadTimeout):
+                client.post("/v1/chat/completions", json=ASK | {"stream": False}, timeout=3)
+        until(lambda: going(client) == 0)
+        # the model is free again, and what was acknowledged stays
+        short = client.post("/v1/chat/completions", json=ASK | {"stream": False, "max_tokens": 2})
+        assert short.json()["choices"][0]["finish_reason"] == "length"
+        kept = client.post("/v1/memory/get_all").json()["results"]
+        assert [item["memory"] for item in kept] == ["Kim lives in Rome."]
+
+
+def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) -> None:
+    with running(talkative, queue=0) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
+            next(reply.iter_lines())
+            second = client.post("/v1/chat/completions", json=ASK)
+            assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+            assert "serve.queue" in second.json()["error"]["message"]
+            assert client.get("/readyz").status_code == 503
+            assert client.post("/v1/memory/get_all").status_code == 200  # needs no model
+
+
+def test_a_server_that_stops_lets_an_answer_end_and_takes_no_other(talkative: Memory) -> None:
+    with running(talkative) as (url, server), httpx.Client(base_url=url, timeout=300) as client:
+        with client.stream("POST", "/v1/chat/completions", json=ASK | {"max_tokens": 150}) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            server.should_exit = True
+            until(lambda: _refused(url))
+            rest = [line for line in lines if line]
+        assert rest[-1] == "data: [DONE]"
+        assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+
+
+def _refused(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").status_code != 200
+    except httpx.ConnectError:
+        return True
+
+
+def test_a_model_without_a_chat_template_is_named(memory: Memory, tmp_path: Path) -> None:
+    import copy
+
+    bare = copy.deepcopy(memory.kernel.host.tokenizer)
+    bare.chat_template = None
+    parts = {"model": memory.kernel.host.model, "tokenizer": bare}
+    ask = {"messages": [{"role": "user", "content": "Where does Kim live?"}]}
+    strict = Config.model_validate({"model": {"template": "chat"}})
+    with MemOS(strict, vault=tmp_path / "strict", **parts) as kernel:
+        with pytest.raises(HostError) as met:
+            kernel.host  # noqa: B018
+        with running(Memory(kernel=kernel)) as (url, _):
+            told = httpx.post(f"{url}/v1/chat/completions", json=ask, timeout=300)
+        assert (told.status_code, told.json()["error"]["message"]) == (500, str(met.value))
+        assert "set it to auto or plain" in str(met.value)
+    with MemOS(Config(), vault=tmp_path / "plain", **parts) as kernel, running(Memory(kernel=kernel)) as (url, _):
+        assert httpx.post(f"{url}/v1/chat/completions", json=ask, timeout=300).status_code == 200
+
+
+# -- the lane by itself
+
+
+def test_a_lane_takes_as_many_calls_as_it_says() -> None:
+    async def session() -> None:
+        lane, hold = Lane("model", 1, 1), threading.Event()
+        first = asyncio.create_task(lane.run(lambda: hold.wait(30)))
+        second = asyncio.create_task(lane.run(lambda: True))
+        await asyncio.sleep(0.05)
+        assert (lane.waiting, lane.full) == (1, True)
+        with pytest.raises(Busy, match="1 calls wait for the model already"):
+            await lane.run(lambda: True)
+        second.cancel()  # who waits may leave, and the place is free
+        await asyncio.sleep(0.05)
+        third = asyncio.create_task(lane.run(lambda: "done"))
+        hold.set()
+        assert (await first, await third) == (True, "done")
+        lane.close()
+
+    asyncio.run(session())
+
+
+def test_an_answer_that_nobody_hears_ends_with_its_next_piece() -> None:
+    ended: list[BaseException] = []
+
+    async def session() -> None:
+        lane = Lane("model", 1, 1)
+
+        def talk(tell: Callable[[str], None]) -> str:
+            try:
+                while True:
+                    tell("on and on")
+                    time.sleep(0.01)
+            except Gone as gone:
+                ended.append(gone)
+                raise
+
+        pieces = lane.pieces(talk)
+        assert await anext(pieces) == "on and on"
+        await pieces.aclose()
+        await asyncio.to_thread(until, lambda: bool(ended) and lane.waiting == 0)
+        lane.close()
+
+    asyncio.run(session())
+    assert isinstance(ended[0], Gone)

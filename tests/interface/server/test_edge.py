@@ -1,0 +1,222 @@
+"""Who may call, how much, and how large; and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from memos import Memory
+from memos.config import KeyLimits, ServeConfig
+from memos.errors import Busy, Denied, MemosError, NotFound
+from memos.interface.mem_api import API
+from memos.interface.server import failures
+from memos.interface.server.callers import Meter
+from tests.interface.server.conftest import running
+
+
+def error(reply: httpx.Response) -> dict:
+    return reply.json()["error"]
+
+
+@pytest.fixture(scope="module")
+def own(keyless: Memory) -> Iterator[httpx.Client]:
+    """Of whoever sits at this machine."""
+    with running(keyless) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        yield client
+
+
+# -- the Memory API
+
+
+def test_every_call_of_the_memory_api_has_a_route_of_its_form(client: httpx.Client) -> None:
+    described = client.get("/openapi.json").json()
+    assert {path.removeprefix("/v1/memory/") for path in described["paths"] if "/memory/" in path} == set(API)
+    search = described["paths"]["/v1/memory/search"]["post"]
+    form = described["components"]["schemas"]["search_arguments"]
+    assert search["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/search_arguments")
+    assert form["required"] == ["query"] and form["additionalProperties"] is False
+    assert search["security"]
+
+
+def test_a_call_over_http_is_the_call_in_python(client: httpx.Client, memory: Memory, key: str, ada: str) -> None:
+    added = client.post("/v1/memory/add", json={"messages": "I live in Oslo.", "metadata": {"page": 3}}).json()
+    [told] = added["results"]
+    assert (told["user_id"], told["metadata"], told["event"]) == (ada, {"page": 3}, "ADD")
+    assert set(added["cost"]) == {"model_calls", "tokens", "seconds"}
+    mine = memory.as_(key)
+    for name, given in (("get", {"memory_id": told["id"]}), ("get_all", {}), ("history", {"memory_id": told["id"]})):
+        there, here = client.post(f"/v1/memory/{name}", json=given).json(), getattr(mine, name)(**given)
+        assert there | {"cost": {}} == here | {"cost": {}}
+
+
+def test_errors_have_the_words_that_they_have_in_python(client: httpx.Client, memory: Memory, key: str) -> None:
+    with pytest.raises(NotFound) as met:
+        memory.as_(key).get("nothing")
+    reply = client.post("/v1/memory/get", json={"memory_id": "nothing"})
+    assert (reply.status_code, error(reply)["message"], error(reply)["code"]) == (404, str(met.value), "NotFound")
+
+
+@pytest.mark.parametrize(
+    "body, status, told",
+    [
+        (b'{"query": "tea"', 400, "broken JSON (EOF while parsing an object at line 1 column 15)"),
+        (b'{"query": "\\ud800"}', 400, "broken JSON"),
+        (b'{"query": NaN}', 400, "broken JSON"),
+        (b"[" * 100_000, 400, "broken JSON"),
+        (b"\xff\xfe", 400, "broken JSON"),
+        (b'["tea"]', 422, "send one JSON object"),
+        (b'{"query": "tea", "topk": 3}', 422, "topk: unknown; did you mean top_k?"),
+        (b'{"query": 3}', 422, "query: Input should be a valid string (given: 3)"),
+        (b"{}", 422, "query: Field required"),
+        (b'{"query": "tea", "user_id": "somebody-else"}', 403, "does not reach"),
+    ],
+)
+def test_bad_input_is_named_with_the_way_out(client: httpx.Client, body: bytes, status: int, told: str) -> None:
+    reply = client.post("/v1/memory/search", content=body, headers={"Content-Type": "application/json"})
+    assert reply.status_code == status
+    assert told in error(reply)["message"]
+
+
+def test_what_is_not_there_is_told(client: httpx.Client) -> None:
+    assert error(client.get("/v1/nothing"))["message"].startswith("there is nothing at /v1/nothing")
+    wrong = client.get("/v1/memory/search")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+def test_every_error_of_memos_has_a_status() -> None:
+    def below(kind: type[Exception]) -> Iterator[type[Exception]]:
+        yield kind
+        for part in kind.__subclasses__():
+            yield from below(part)
+
+    assert all(400 <= failures.status_of(kind.__new__(kind)) < 600 for kind in below(MemosError))
+    assert [failures.status_of(e) for e in (NotFound(""), Denied(""), Busy("", 1), KeyError())] == [404, 403, 429, 500]
+
+
+# -- who calls
+
+
+@pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer memos_no_key"}, {"Authorization": "Basic eDp5"}])
+def test_without_a_key_that_is_in_force_nothing_is_opened(url: str, given: dict) -> None:
+    for call in (lambda: httpx.get(f"{url}/v1/models", headers=given), lambda: httpx.post(f"{url}/v1/memory/get_all")):
+        reply = call()
+        assert (reply.status_code, error(reply)["code"]) == (401, "Unauthenticated")
+        assert "memos key add" in error(reply)["message"] and reply.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, memory: Memory, ada: str) -> None:
+    key, made = memory.kernel.add_key(ada)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+        assert client.post("/v1/memory/get_all").status_code == 200
+        memory.kernel.revoke_key(made.id)
+        assert client.post("/v1/memory/get_all").status_code == 401
+        assert client.post("/v1/embeddings", json={"input": "tea"}).status_code == 401
+        chat = {"messages": [{"role": "user", "content": "Where is Kim?"}]}
+        assert client.post("/v1/chat/completions", json=chat).status_code == 401
+
+
+def test_each_key_sees_its_own_namespace(url: str, memory: Memory, ada: str, bob: str) -> None:
+    for user in (ada, bob):
+        key = memory.kernel.add_key(user)[0]
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+            assert client.post("/v1/memory/get_all").json()["results"] == []
+            client.post("/v1/memory/add", json={"messages": f"I am {user}."})
+
+
+def test_without_any_key_this_machine_acts_as_its_user(own: httpx.Client) -> None:
+    added = own.post("/v1/memory/add", json={"messages": "I live in Oslo."}, headers={"Authorization": "Bearer none"})
+    assert added.json()["results"][0]["user_id"] == "default"
+    other = own.post("/v1/memory/get_all", json={"filters": {"user_id": "ada"}})
+    assert (other.status_code, "leave user_id out" in error(other)["message"]) == (403, True)
+    elsewhere = own.post("/v1/memory/get_all", headers={"Host": "page.example"})
+    assert (elsewhere.status_code, "this machine alone" in error(elsewhere)["message"]) == (403, True)
+
+
+# -- how much
+
+
+def test_a_key_has_its_requests_a_minute() -> None:
+    now = [0.0]
+    meter = Meter(ServeConfig(requests_a_minute=2, keys={"big": KeyLimits(requests_a_minute=4)}), lambda: now[0])
+
+    def taken(key: str) -> int:
+        for n in range(10):
+            try:
+                with meter.admitted(key):
+                    pass
+            except Busy as busy:
+                assert 0 < busy.after <= 30
+                return n
+        return 10
+
+    assert (taken("small"), taken("big")) == (2, 4)
+    now[0] += 30
+    assert (taken("small"), taken("big")) == (1, 2)
+
+
+def test_beyond_its_limits_a_key_is_told_when_to_ask_again(memory: Memory, key: str) -> None:
+    with running(memory, requests_a_minute=3) as (url, _), httpx.Client(base_url=url) as client:
+        replies = [client.get("/v1/models", headers={"Authorization": f"Bearer {key}"}) for _ in range(5)]
+        assert [reply.status_code for reply in replies] == [200, 200, 200, 429, 429]
+        assert 1 <= int(replies[-1].headers["retry-after"]) <= 20
+        assert "serve.requests_a_minute" in error(replies[-1])["message"]
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_key_may_have_so_many_requests_at_once() -> None:
+    meter = Meter(ServeConfig(concurrent=2))
+    with meter.admitted("a"), meter.admitted("a"), meter.admitted("b"):
+        with pytest.raises(Busy, match="serve.concurrent"), meter.admitted("a"):
+            pass
+    with meter.admitted("a"):
+        pass
+
+
+# -- how large
+
+
+def test_a_body_that_is_too_large_is_not_read(client: httpx.Client) -> None:
+    sent = 0
+
+    def pieces() -> Iterator[bytes]:  # of no announced length
+        nonlocal sent
+        for _ in range(50):
+            sent += 1 << 20
+            yield b"x" * (1 << 20)
+
+    announced = client.post("/v1/memory/add", content=b"x" * (50 << 20))
+    assert (announced.status_code, error(announced)["code"]) == (413, "TooLarge")
+    assert "52,428,800 bytes, and 4,194,304 are read (serve.body_bytes)" in error(announced)["message"]
+    unannounced = client.post("/v1/memory/add", content=pieces(), headers={"Content-Type": "application/json"})
+    assert unannounced.status_code == 413
+    assert client.post("/v1/memory/get_all").status_code == 200
+
+
+# -- what is told
+
+
+def test_health_and_figures_need_no_key(url: str, client: httpx.Client) -> None:
+    client.post("/v1/memory/get_all")
+    assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
+    figures = httpx.get(f"{url}/metrics").text
+    assert 'memos_requests_total{route="/v1/memory/get_all",status="200"}' in figures
+    assert "process_resident_memory_bytes" in figures
+
+
+def test_the_access_log_tells_nothing_of_what_was_said(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "memos.access"):
+        client.post("/v1/memory/add", json={"messages": "My secret is tea."})
+        client.post("/v1/secret-tea?secret=tea")
+        deadline = time.monotonic() + 5
+        while len(caplog.records) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "memos.access"]
+    assert [(line["route"], line["status"]) for line in lines] == [("/v1/memory/add", 200), ("other", 404)]
+    assert lines[0]["ms"] > 0 and len(lines[0]["key"]) == 16
+    assert "tea" not in str(lines)
