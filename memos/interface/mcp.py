@@ -42,7 +42,7 @@ LEFT_OUT = {
     **dict.fromkeys(("grant", "revoke", "join", "leave"), "who else may read is for a person to decide"),
     **dict.fromkeys(("trust", "release"), "an agent that a memory has misled would judge that memory"),
     "quarantined": "its memories look like instructions to a model, and a model would read them here",
-    **dict.fromkeys(("hold", "end_hold"), "a legal matter"),
+    **dict.fromkeys(("hold", "holds", "end_hold"), "a legal matter"),
     **dict.fromkeys(("tick", "cancel"), "the scheduler's work goes on by itself, and may be somebody else's"),
 }
 _IDENTITY = ("self", "user_id", "agent_id")  # the credential says who calls; a run_id names a session within that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import zlib
 from collections.abc import Callable
@@ -126,6 +127,11 @@ def test_a_pdf_that_asks_for_no_password_is_read(reading: Read) -> None:
     assert reading("letter.pdf", encrypted(LETTER, "")) == reading("letter.pdf", LETTER)
 
 
+def test_a_pdf_that_unfolds_without_end_is_refused(reading: Read) -> None:
+    with pytest.raises(InputError, match=r"a\.pdf: a damaged PDF \(LimitReachedError"):
+        reading("a.pdf", _bomb())
+
+
 def _bomb() -> bytes:
     """A page of 200 kB that unfolds to 200 MB."""
     stream = zlib.compress(b"(" + b"x" * 200_000_000 + b") Tj")
@@ -144,11 +150,9 @@ def _bomb() -> bytes:
         ("a.pdf", LETTER[:300], InputError, r"a\.pdf: a damaged PDF .*; save it anew"),
         ("a.pdf", encrypted(LETTER, "x"), InputError, r"a\.pdf: encrypted with a password; save it without one"),
         ("a.pdf", pdf("", ""), EmptyMemory, r"a\.pdf has no text on its 2 pages: they are scanned; .*ocrmypdf"),
-        ("a.pdf", _bomb(), InputError, r"a\.pdf: "),
         ("a.html", b"", EmptyMemory, r"a\.html shows no text"),
         ("a.html", b"<script>x()</script>", EmptyMemory, r"a\.html shows no text: .* print to PDF"),
         ("a.html", b"\x89PNG\0\0\0", InputError, r"a\.html: no HTML, but some other file"),
-        ("a.html", b"<p>x</p>" * 12_500_000, InputError, r"a\.html: 100,000,000 bytes, .* up to 16,777,216; cut it"),
         ("a.csv", "a,b\n1,2\n\n3\n", InputError, r"a\.csv, line 4: a row of 1 cells in a table of 2 columns \(a, b\)"),
         (
             "a.csv",
@@ -169,6 +173,14 @@ def test_a_file_that_cannot_be_read_is_named_with_the_way_out(
         reading(name, data)
 
 
+def test_a_page_of_100_mb_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.touch()
+    os.truncate(path, 100_000_000)
+    with pytest.raises(InputError, match=r"a\.html: 100,000,000 bytes, .* up to 16,777,216; cut it in parts"):
+        read(path)
+
+
 def test_a_page_that_would_take_for_ever_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_text("<p>Mira lives in <b>Oslo</b>.</p>" * 100_000)
@@ -180,7 +192,7 @@ def test_a_page_that_would_take_for_ever_is_given_up(tmp_path: Path) -> None:
 
 def test_what_a_damaged_pdf_brings_up_is_memos_own_error(reading: Read) -> None:
     draw = random.Random(7)
-    for _ in range(8):
+    for _ in range(4):
         changed = bytearray(LETTER)
         for _ in range(4):
             changed[draw.randrange(len(changed))] = draw.randrange(256)
