@@ -442,6 +442,7 @@ def test_kv_of_a_conversation_stays_behind_and_its_turns_go_on(tmp_path: Path, h
     assert first.text and there.ask(again, session="s").text == here.ask(again, session="s").text
 
 
+@pytest.mark.sqlite  # with a server, what lies in the folder is a copy, and is fetched again
 def test_a_damaged_payload_stays_behind_and_is_told(tmp_path: Path, here: MemOS, there: MemOS) -> None:
     ids = talk(here)
     kv = here.promote(ids, "activation")
