@@ -3,7 +3,8 @@ the embedder that finds.
 
 The tokens lie in the vault; of the rows that were compared last they are held here, so that a search among the same
 memories does not read them again: as the bytes that they are kept as, since from memory a quarter as much comes sooner
-than numbers that can be multiplied would, and is turned into those piece by piece. Knows rows, and nothing of what they say.
+than numbers that can be multiplied would, and is turned into those piece by piece. Knows rows, and nothing of what they
+say.
 """
 
 from __future__ import annotations
