@@ -269,6 +269,7 @@ PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # 
 # recursive: a row that is replaced goes as one that is deleted
 PRAGMAS_OF_ALL = ("foreign_keys = ON", "recursive_triggers = ON")
 IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
+LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of two equal values, `told`, and what is written
 WAIT_S = 10.0  # for another process's write
 _READERS = 8  # connections that are kept for reading
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -299,6 +300,10 @@ class Times:
                     *(said.isoformat(), self._latest.isoformat()),
                 )
             return self._latest
+
+    def told(self) -> datetime:
+        with self._telling:
+            return max(self._latest, clock())
 
     def stamp(self, store: Store) -> str:
         """Within a transaction, which writes it down at its end."""
@@ -473,6 +478,9 @@ class Database:
     def now(self) -> datetime:
         """The time: never before one that was told here, and after all that was written in any process."""
         return self._times.now(self)
+
+    def told(self) -> datetime:
+        return self._times.told()
 
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from memos.cube import Namespace
+from memos.infrastructure.database import LATEST
 from memos.infrastructure.rows import kept
 from memos.infrastructure.store import Store
 from memos.rights import Grant, Group, Relation, Subject, holds_for
@@ -79,8 +80,9 @@ class GrantTable:
         return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
 
     def state(self) -> RightsState:
-        sql = "SELECT n, (SELECT max(until) FROM grants WHERE until <= ?), moved FROM rights_clock"
-        [(n, ended, moved)] = self._db.rows(sql, kept(self._db.now()))
+        sql = f"SELECT n, (SELECT max(until) FROM grants WHERE until <= {LATEST}), moved FROM rights_clock"
+        told = kept(self._db.told())
+        [(n, ended, moved)] = self._db.rows(sql, told, told)
         return RightsState(n, ended or "", moved)
 
     def changed(self) -> None:

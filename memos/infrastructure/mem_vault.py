@@ -42,7 +42,7 @@ from memos.infrastructure import file_sums, vault_check, vault_server
 from memos.infrastructure.audit_log import AuditLog, AuditRow
 from memos.infrastructure.blob_store import BlobStore, Shelf
 from memos.infrastructure.credential_table import Credential, CredentialTable
-from memos.infrastructure.database import IN, Database, moment, odd_row
+from memos.infrastructure.database import IN, LATEST, Database, moment, odd_row
 from memos.infrastructure.folder_lock import FolderLock
 from memos.infrastructure.forgotten_ledger import Forgotten, ForgottenLedger, named
 from memos.infrastructure.grant_table import GrantTable, RightsState
@@ -380,6 +380,13 @@ class MemVault:
     def last_change(self) -> int:
         """Grows with every change of a cube's version or state, in this process or another."""
         return int(self._db.rows("SELECT n FROM clock")[0][0])
+
+    def is_news(self, change: int, use: int, after: datetime) -> bool:
+        """True if something was changed or used after these, or has expired after that time."""
+        sql = f"""SELECT EXISTS (SELECT 1 FROM clock WHERE n != ?) OR EXISTS (SELECT 1 FROM uses WHERE n > ?)
+                  OR EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST})"""
+        told = kept(self._db.told())
+        return bool(self._db.rows(sql, change, use, kept(after), told, told)[0][0])
 
     def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""

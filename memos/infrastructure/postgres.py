@@ -421,6 +421,9 @@ class PostgresDatabase:
         """The time: never before one that was told here, and after all that was written in any process."""
         return self._times.now(self)
 
+    def told(self) -> datetime:
+        return self._times.told()
+
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""
         return self._times.stamp(self)

@@ -64,6 +64,9 @@ class Store(Rows, Protocol):
     def now(self) -> datetime:
         """The time: never before one that was told here, and after all that was written in any process."""
 
+    def told(self) -> datetime:
+        """The same as far as it is known here: a statement compares it with what is written, see `LATEST`."""
+
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import chain, zip_longest
 from typing import Any, Protocol
@@ -232,6 +232,8 @@ class MemOperator:
     def refresh(self) -> None:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""
         with self._lock:
+            if not self._vault.is_news(self._read, self._uses, self._at):
+                return
             now = self._vault.now()
             lapsed = self._vault.lapsed(self._at, now)
             if self._vault.last_change() == self._read and not lapsed:
@@ -437,9 +439,8 @@ class MemOperator:
             answers = np.zeros(len(rows), np.float32)
             if self._rerank:
                 answers = self._rerank(query, [self._texts[row] for row in rows])
-            signals = signals.at(best, answers=answers)
-            if self._compared:
-                signals = replace(signals, tokens=self._tokens.compare(tokens, rows.tolist()))
+            compared = self._tokens.compare(tokens, rows.tolist()) if self._compared else signals.tokens[best]
+            signals = signals.at(best, answers=answers, tokens=compared)
             scores = score(signals)
             best = _best(scores, rows, k)
             ids = (self._catalog.ids[row] for row in rows[best].tolist())

@@ -3,7 +3,8 @@ the embedder that finds.
 
 The tokens lie in the vault; of the rows that were compared last they are held here, so that a search among the same
 memories does not read them again: as the bytes that they are kept as, since from memory a quarter as much comes sooner
-than the embedder's numbers would, and is turned into those piece by piece. Knows rows, and nothing of what they say.
+than numbers that can be multiplied would, and is turned into those piece by piece. Knows rows, and nothing of what they
+say.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TokenIndex:
         if not len(query):  # of characters that the embedder does not read
             return np.zeros(len(rows), np.float32)
         tokens, lengths = zip(*self._of(rows), strict=True)
-        cosines = _products(np.concatenate(tokens), query / _lengths(query)[:, None])
+        cosines = _products(np.concatenate(tokens), query.astype(np.float32) / _lengths(query)[:, None])
         cosines /= np.concatenate(lengths)[:, None]
         starts = np.cumsum([0, *map(len, tokens[:-1])])
         found: Floats = np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
@@ -48,11 +49,10 @@ class TokenIndex:
     def _of(self, rows: Sequence[int]) -> list[tuple[Coarse, Floats]]:
         """Of each row its tokens and their lengths; where there are none, one of length 0."""
         if missing := [row for row in rows if row not in self._held]:
-            read = self._read(missing)
+            read, none = self._read(missing), np.zeros((1, self._dim), np.int8)
             for row in missing:
-                tokens = read.get(row, ())
-                made = tokens if len(tokens) else np.zeros((1, self._dim), np.int8)
-                self._held[row] = made, _lengths(made)
+                tokens = read[row] if len(read.get(row, ())) else none
+                self._held[row] = tokens, _lengths(tokens)
                 self._bytes += _size(self._held[row])
         for row in rows:
             self._held[row] = self._held.pop(row)

@@ -77,7 +77,7 @@ class VectorIndex:
         elif self._building is not None:
             self._since.append(row)
 
-    def at(self, rows: Sequence[int]) -> Floats:
+    def at(self, rows: Sequence[int] | Rows) -> Floats:
         """[rows, dim], a copy."""
         found: Floats = self._vectors.all[np.asarray(rows, np.int64)]
         return found
