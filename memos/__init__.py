@@ -1,6 +1,6 @@
 """memos: a memory operating system for local language models.
 
-`memos.MemOS` is the kernel; importing this package loads no model library.
+`memos.MemOS` is the kernel, `memos.Memory` its calls as plain values; importing this package loads no model library.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memos.config import Config as Config
+    from memos.interface.mem_api import AsyncMemory as AsyncMemory
+    from memos.interface.mem_api import Memory as Memory
     from memos.kernel import MemOS as MemOS
 
 __version__ = "0.1.0"
-__all__ = ["Config", "MemOS", "__version__"]
+__all__ = ["AsyncMemory", "Config", "MemOS", "Memory", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from memos.kernel import MemOS
 
         return MemOS
+    if name in ("Memory", "AsyncMemory"):
+        from memos.interface import mem_api
+
+        return getattr(mem_api, name)
     if name == "Config":
         from memos.config import Config
 

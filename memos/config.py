@@ -137,6 +137,8 @@ class RetrievalConfig(Section):
         None, description="folder of a cross-encoder that reads the best candidates beside the query"
     )
     answers: float = Field(1.0, ge=0, description="of what the reranker says, where there is one")
+    useful: float = Field(0.1, ge=0, description="of the utility, from -1 to 1, that feedback has given a memory")
+    learning: float = Field(0.3, gt=0, le=1, description="share of the way that one feedback moves the utility")
     exact_ms: float = Field(
         2.0, ge=0, description="vectors are compared one by one where that takes no longer than this, else by a graph"
     )

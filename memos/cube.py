@@ -167,6 +167,7 @@ class Header(Frozen):
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
     kind: str = "fact"  # semantic type
     tags: tuple[str, ...] = ()  # "always": in every request; "apart:NAME": in none beside another of that name
+    metadata: str = ""  # JSON that a program keeps with it; memos reads none of it
 
 
 class Source(Frozen):
@@ -225,6 +226,7 @@ class Usage(Frozen):
     recalls: int = 0
     last_recalled: datetime | None = None
     repeats: int = 0  # times that it was told again
+    utility: float = 0.0  # from -1 to 1: how much it has helped, by what was said of it and measured
 
 
 class MemCube(Frozen):

@@ -8,7 +8,9 @@ Read `chat` first, then `ask`, then `promote`.
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -94,6 +96,7 @@ from memos.ops import (
     Operation,
     Promote,
     Quarantined,
+    Rate,
     Recall,
     Reinstate,
     Release,
@@ -110,6 +113,7 @@ from memos.ops import (
     Untrust,
     Update,
 )
+from memos.overview import Lineage, Overview, Topic
 from memos.rights import Caller, Grant, Group, Subject, object_of, relation_of
 from memos.sharing import Sharing
 from memos.subscriptions import Kept, Subscriptions, TrustedKeys
@@ -124,6 +128,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.mip import Entry, Origin
     from memos.infrastructure.pack_table import Installed
     from memos.infrastructure.snapshot_table import Snapshot
+    from memos.insight import Explanation
     from memos.serving import Serving
     from memos.sessions import Sessions
     from memos.transitions import Progress, Transitions
@@ -132,6 +137,7 @@ log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
 _LONGEST_TAG = 200
+_HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
 # why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
@@ -521,12 +527,13 @@ class MemOS:
         tags: Sequence[str] = (),
         ttl: timedelta | None = None,
         expires: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[MemCube]:
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 
         What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
         later one holds. tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers,
-        in any form. Raises InputError, NoRoom.
+        in any form. metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
         """
         until = _until(ttl, in_zone(expires), self.vault.now())
         match content:
@@ -537,7 +544,7 @@ class MemOS:
                 ops = self.reader.read_file(content)
             case _:
                 ops = self.reader.read_turns(content, "turns")
-        given = {"expires": until, "tags": _tags(tags)}
+        given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
         return _each(self._remember([op.model_copy(update=given) for op in ops], self._caller(user)))
 
     def keep(self, ops: Sequence[Add | Correct], *, fold: bool = False, user: str | None = None) -> list[MemCube]:
@@ -605,6 +612,22 @@ class MemOS:
         cube = self._visible(Tag(id=id, tags=_tags(tags)), id, user)
         text_of(cube)
         return self._changed(self.lifecycle.tag(cube.id, _tags(tags)))
+
+    def feedback(self, id: str, useful: float, *, user: str | None = None) -> MemCube:
+        """Say how much a memory has helped, from -1 to 1: what helps is found sooner (`retrieval.useful`), and stays
+        longer. Raises InputError, Denied."""
+        if not -1 <= useful <= 1:
+            raise InputError(f"useful {useful:g} is not from -1 (it misled) to 1 (it was just what was needed)")
+        cube = self._visible(Rate(id=id, useful=useful), id, user)
+        return self._changed(self.lifecycle.rated(cube.id, useful, self.config.retrieval.learning))
+
+    def credit(self, question: str, answer: str, *, user: str | None = None) -> Explanation:
+        """White-box feedback: a good answer credits each memory with how much likelier it is with it than without."""
+        told = self.explain(question, answer=answer, user=user)
+        for reason in told.reasons:
+            if self.governance.may(self._caller(user), "annotate", reason.cube):
+                self.feedback(reason.cube.id, reason.useful, user=user)
+        return told
 
     def fuse(self, ids: Sequence[str], text: str | None = None, *, user: str | None = None) -> MemCube:
         """One memory of several, in which they live on: with this text, or with what they say. `split` undoes it; what
@@ -976,13 +999,21 @@ class MemOS:
 
     # -- sharing: see memos/sharing.py ---------------------------------------------------------------------
 
-    def as_(self, key: str, purpose: str = "") -> Bound:
-        """The public calls as whoever the key stands for, and for a purpose; they take no user. Raises Denied."""
-        return self.sharing.bound(self, key, purpose)
+    def as_(self, key: str, purpose: str = "", *, user: str | None = None, agent: str = "", session: str = "") -> Bound:
+        """The public calls as whoever the key stands for, or within an agent or a session of that one, and for a
+        purpose; they take no user. Raises Denied."""
+        return self.sharing.bound(
+            self, key, purpose, partial(self.sharing.narrowed, user=user, agent=agent, session=session)
+        )
 
     def purposed(self, purpose: str, *, user: str | None = None) -> Bound:
         """The public calls of a user for a purpose, which grants may ask for. Raises Denied."""
-        return Bound(self, self.governance, lambda: Caller(self._caller(user), purpose))
+        return self.within(user=user, purpose=purpose)
+
+    def within(self, *, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Bound:
+        """The public calls within one user, agent or session, and for a purpose. Raises Denied."""
+        narrow = partial(self.sharing.narrowed, user=user, agent=agent, session=session)
+        return Bound(self, self.governance, lambda: Caller(narrow(self._caller(user)), purpose))
 
     def authenticate(self, key: str) -> Caller:
         """Who a key stands for. Raises Denied."""
@@ -1159,7 +1190,15 @@ class MemOS:
         at = self.vault.at(f.id for f in found)  # one that is gone since is left out
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self.governance.visible(caller, at) if c.state in ANSWERING}
-        return [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
+        hits = [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
+        return self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits
+
+    def _by_use(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The same, in the order of their scores and of how much they have helped so far."""
+        weight = self.config.retrieval.useful
+        told = [replace(h, score=h.score + weight * h.cube.usage.utility) for h in hits]
+        told = [replace(h, why=h.why | {"useful": h.cube.usage.utility}) for h in told]
+        return sorted(told, key=lambda hit: -hit.score)
 
     def _noted(self, cubes: Sequence[MemCube]) -> Reply:
         return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
@@ -1485,6 +1524,91 @@ class MemOS:
             return replay.tiers(self._view(caller))
         raise InputError(f"the policy {self._policy(caller)} keeps no tiers; set policy to one that does: memoryos")
 
+    # -- seeing: see memos/insight.py ----------------------------------------------------------------------
+
+    def explain(
+        self, question: str, *, answer: str | None = None, via: Via = "auto", user: str | None = None
+    ) -> Explanation:
+        """Why a question is answered so, or how far `answer` rests on what is remembered; that counts as no use.
+
+        Raises what `ask` does.
+        """
+        from memos.insight import Explanation, reasons  # loads torch and transformers
+
+        caller, op = self._caller(user), self.reader.recall(question)
+        self._require_language(question)
+        self.governance.permit(caller, op)
+        found = self._find(op.question, None, caller, op)
+        talk, admission = Talk(question), self.decide(op, found, caller, via)
+        try:
+            admission, done = self._answer(admission, talk, via, None)
+        except UNUSABLE:
+            if via != "auto" or not (admission.activations or admission.adapters):
+                raise
+            admission, done = self._answer(self.decide(op, found, caller, "plaintext"), talk, "plaintext", None)
+        given, scores = answer or done.text, {hit.cube.id: (hit.score, hit.why) for hit in found}
+        adapters = self.serving.adapters(admission)
+        why, likelihood, closed = reasons(self.host, question, given, admission, adapters, scores)
+        cost = (done.prompt_tokens, done.past_tokens, done.ttft_s * 1e3)
+        return Explanation(question, given, why, likelihood, closed, *cost)
+
+    def overview(self, *, user: str | None = None) -> Overview:
+        """What there is of the user's, and where it lies. Loads no model."""
+        caller, seen = self._caller(user), self.cubes(user=user)
+        texts: dict[str, list[MemCube]] = {}
+        for cube in seen:
+            if isinstance(cube.payload, Text) and cube.state in ANSWERING:
+                texts.setdefault(cube.header.segment, []).append(cube)
+        now, heat = self.vault.now(), self._scheduling(caller).policy.heat
+        topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
+        made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
+        used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
+        serving = self.__dict__.get("serving")
+        return Overview(
+            cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
+            bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
+            topics=tuple(sorted(topics, key=lambda topic: -topic.heat)),
+            tiers={
+                c.id: serving.tier(c.blob.sha256) if serving and c.form is Form.ACTIVATION else "disk"
+                for c in made
+                if c.blob
+            },
+            used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
+            budget={str(form): budget for form, budget in self._budgets(caller).items()},
+            recalls=sum(cube.usage.recalls for cube in seen),
+            prefetched=serving.prefetched if serving else 0,
+            prefetch_hits=serving.prefetch_hits if serving else 0,
+            jobs=dict(Counter(job.state for job in self.jobs(user=user))),
+            model=self.config.model.path,
+            policy=self._policy(caller),
+        )
+
+    def lineage(self, id: str, *, user: str | None = None) -> Lineage:
+        """What a memory was made of, down to what was told, and what is made of it, as far as the caller may see."""
+        cube = self._visible(Get(id=id), id, user)
+        caller = self._caller(user)
+        above, seen = list[MemCube](), {cube.id}
+        while below := [s.id for c in (above or [cube]) for s in c.sources if s.id not in seen]:
+            seen |= set(below)
+            above += self.governance.visible(caller, self.vault.at(below))
+        derived = self.governance.visible(caller, self.vault.derived(cube.id))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(self.vault.packs.origins(cube.id)))
+
+    def log(
+        self,
+        *,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        limit: int = 100,
+        user: str | None = None,
+    ) -> list[AuditRow]:
+        """The last decisions about what the caller has done, oldest first; see `AuditLog.query`."""
+        asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
+        return self.audit_query(caller=str(self._caller(user)), limit=limit, **asked)
+
     # -- helpers -------------------------------------------------------------------------------------------
 
     def _policy(self, caller: Namespace) -> str:
@@ -1567,6 +1691,18 @@ def _tags(tags: Sequence[str]) -> tuple[str, ...]:
     if isinstance(tags, str) or any(not tag.strip() or "\n" in tag or len(tag) > _LONGEST_TAG for tag in tags):
         raise InputError(f"tags {tags!r}: give a list of words, none empty or longer than {_LONGEST_TAG} characters")
     return tuple(dict.fromkeys(tag.strip() for tag in tags))
+
+
+def _as_json(metadata: Mapping[str, Any] | None) -> str:
+    """Raises InputError."""
+    if not metadata:
+        return ""
+    try:
+        return json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"metadata {str(metadata)[:80]!r} is no JSON ({error}); give texts, numbers and lists"
+        ) from None
 
 
 def _until(ttl: timedelta | None, expires: datetime | None, now: datetime) -> datetime | None:

@@ -344,6 +344,7 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
             segment=op.segment,
             kind=op.kind,
             tags=op.tags,
+            metadata=op.metadata,
         ),
         payload=Text(text=op.text, facts=op.facts, more=op.more, probes=op.probes),
     )

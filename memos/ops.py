@@ -35,6 +35,7 @@ class Add(Frozen):
     facts: tuple[Fact, ...] = ()
     more: bool = False  # it says more than its facts
     tags: tuple[str, ...] = ()
+    metadata: str = ""
     probes: tuple[Probe, ...] = ()
 
 
@@ -110,6 +111,13 @@ class Tag(Frozen):
 
     id: str
     tags: tuple[str, ...]
+
+
+class Rate(Frozen):
+    """Say how much a memory has helped, from -1 to 1."""
+
+    id: str
+    useful: float
 
 
 class Fuse(Frozen):
@@ -280,7 +288,7 @@ class ForgetUser(Frozen):
 
 Operation = (
     Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
-    | Tag | Fuse | Split | Reinstate
+    | Tag | Rate | Fuse | Split | Reinstate
     | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
     | Dump | Load | RemovePack | ListPacks | Untrust
     | GiveRight | TakeRight | ListRights | Join | ListGroups
@@ -295,7 +303,7 @@ def action(op: Operation) -> Action:
             return "read"
         case Quarantined() | ListPacks():
             return "read"
-        case Tag():
+        case Tag() | Rate():
             return "annotate"
         case Add() | Correct() | Update() | Rewind() | Rollback():
             return "write"

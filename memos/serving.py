@@ -21,7 +21,7 @@ from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.measure import in_page_cache
-from memos.infrastructure.host.tiers import Tiers
+from memos.infrastructure.host.tiers import Tier, Tiers
 from memos.infrastructure.mem_vault import MemVault
 from memos.operation.cost_model import Costs, Lying
 from memos.operation.foresight import LIKELY, PAUSE, Foresight
@@ -189,6 +189,10 @@ class Serving:
     def held(self, cube: MemCube) -> Activation | None:
         """The cube's KV, if it is in memory."""
         return self._tiers.held(_name(cube))
+
+    def tier(self, name: str) -> Tier:
+        """Where a payload lies, by its digest."""
+        return self._tiers.tier(name)
 
     def settle(self, admission: Admission, took: float) -> None:
         """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go

@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = ("memos.cube", "memos.rights", "memos.ops", "memos.config", "memos.errors")
-PUBLIC = ("memos.MemOS", "memos.Config", "memos.__version__")  # what `import memos` offers; it stands for the kernel
+VOCABULARY = ("memos.cube", "memos.rights", "memos.ops", "memos.config", "memos.errors", "memos.cost")
+PUBLIC = (
+    "memos.MemOS",
+    "memos.Memory",
+    "memos.AsyncMemory",
+    "memos.Config",
+    "memos.__version__",
+)  # what `import memos` offers; it stands for the kernel
 READER = "memos.interface.mem_reader"
 # the part of the interface that stands below the kernel; the doors stand above it
 LANGUAGE = (
@@ -25,12 +31,17 @@ LANGUAGE = (
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.cube": (),
     "memos.errors": (),
+    "memos.cost": (),
     "memos.rights": VOCABULARY,
     "memos.ops": VOCABULARY,
     "memos.config": VOCABULARY,
     "memos.infrastructure": (*VOCABULARY, "memos.infrastructure"),
     "memos.operation": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.interface": (*VOCABULARY, "memos.interface", "memos.kernel", "memos.care", "memos.bench", *PUBLIC),
+    "memos.interface": (
+        *VOCABULARY,
+        *(f"memos.{part}" for part in ("interface", "kernel", "bound", "overview", "insight", "care", "bench")),
+        *PUBLIC,
+    ),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
     # measures the parts and the whole, from above all of them
     "memos.bench": (
@@ -53,7 +64,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "memos.sharing",
         "memos.bound",
         "memos.forgetting",
+        "memos.insight",
+        "memos.overview",
     ),
+    "memos.insight": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
+    "memos.overview": (*VOCABULARY, "memos.infrastructure"),
     "memos.exchange": (*VOCABULARY, READER, "memos.knowledge", "memos.operation", "memos.infrastructure"),
     "memos.subscriptions": (*VOCABULARY, "memos.exchange", "memos.operation", "memos.infrastructure"),
     "memos.knowledge": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
@@ -66,7 +81,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.sessions": (*VOCABULARY, "memos.operation", "memos.infrastructure", "memos.serving"),
     "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
-    "memos.__init__": (*VOCABULARY, "memos.kernel"),
+    "memos.__init__": (*VOCABULARY, "memos.kernel", "memos.interface.mem_api"),
     "memos.__main__": ("memos.interface.cli",),
 }
 # Where a heavy library may be imported; a file here is a file, a folder all beneath it.

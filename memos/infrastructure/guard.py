@@ -20,7 +20,7 @@ from memos.ops import Add
 
 _Told = TypeVar("_Told", bound=Add)
 _SEEN = 20_000  # characters of a text in which patterns of instructions are looked for
-_HEADER = ("speaker", "thread", "segment", "origin")
+_HEADER = ("speaker", "thread", "segment", "origin", "metadata")
 
 
 class Guard:

@@ -65,7 +65,7 @@ from memos.infrastructure.vector_table import Coarse, VectorRow, Vectors, Vector
 from memos.rights import Grant, Group, Relation, Subject
 
 log = logging.getLogger("memos")
-_CUBE = """SELECT v.json, h.state, h.repeats, u.recalls, u.last FROM heads h JOIN versions v ON v.id = h.id
+_CUBE = """SELECT v.json, h.state, h.repeats, u.recalls, u.last, u.utility FROM heads h JOIN versions v ON v.id = h.id
            LEFT JOIN usage u ON u.id = h.id """
 _CURRENT = _CUBE + "WHERE v.version = h.version "
 _OF_ID = _CUBE + "WHERE h.id = ? AND v.version = ifnull(?, h.version)"
@@ -303,13 +303,13 @@ class MemVault:
 
     def _cube(self, row: Iterable[Any]) -> MemCube:
         """One whose time to expire has come is expired, whatever state is written down."""
-        content, written, repeats, recalls, last = row
+        content, written, repeats, recalls, last, utility = row
         cube, state = _parsed(content), _state(written)
         if cube.header.expires is not None and cube.header.expires <= self.now():
             state = State.EXPIRED
-        if recalls or repeats:
-            when = moment(last) if last else None
-            usage = Usage(recalls=recalls or 0, last_recalled=when, repeats=repeats)
+        if recalls or repeats or utility:
+            when = moment(last) if recalls else None
+            usage = Usage(recalls=recalls or 0, last_recalled=when, repeats=repeats, utility=utility or 0.0)
             return cube.model_copy(update={"state": state, "usage": usage})
         return cube if state == cube.state else cube.model_copy(update={"state": state})
 
@@ -529,7 +529,7 @@ class MemVault:
         names = json.dumps(list(ids))
         with self._db.transaction(lasting=False):
             self._db.write(
-                f"""INSERT INTO usage SELECT id, 1, ? FROM heads WHERE id {IN}
+                f"""INSERT INTO usage (id, recalls, last) SELECT id, 1, ? FROM heads WHERE id {IN}
                     ON CONFLICT (id) DO UPDATE SET recalls = usage.recalls + 1, last = excluded.last""",
                 *(kept(when), names),
             )
@@ -537,6 +537,15 @@ class MemVault:
                 """INSERT INTO uses (id, at, user_id) SELECT h.id, ?, ifnull(?, h.user_id) FROM json_each(?) AS named
                    JOIN heads h ON h.id = named.value WHERE h.form = ? GROUP BY h.id ORDER BY min(named.key)""",
                 *(kept(when), user_id, names, Form.PLAINTEXT),
+            )
+
+    def rate(self, id: str, useful: float, pace: float) -> None:
+        """Move the utility of a cube by `pace` of the way to `useful`; that is no recall."""
+        with self.transaction():
+            self._db.write(
+                """INSERT INTO usage (id, recalls, last, utility) VALUES (?, 0, ?, ?)
+                   ON CONFLICT (id) DO UPDATE SET utility = usage.utility + ? * (? - usage.utility)""",
+                *(id, self._at(), pace * useful, pace, useful),
             )
 
     def uses(self, since: int = 0) -> list[tuple[int, str, datetime]]:

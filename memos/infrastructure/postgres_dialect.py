@@ -24,6 +24,7 @@ _TYPES = (  # of columns. Texts sort as bytes do, as SQLite has them
     (re.compile(r"\bINTEGER\b"), "BIGINT"),
     (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
     (re.compile(r"\bBLOB\b"), "BYTEA"),
+    (re.compile(r"\bREAL\b"), "DOUBLE PRECISION"),
     (re.compile(r"\bWITHOUT ROWID\b"), ""),
 )
 _REPLACE = re.compile(r"\s*INSERT OR REPLACE INTO (\w+) \(([^)]*)\)(.*)", re.DOTALL)

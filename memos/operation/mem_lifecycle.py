@@ -354,6 +354,11 @@ class MemLifecycle:
                     if self._vault.at([cube.id])[:1] == [cube]:  # nobody has moved or deleted it meanwhile
                         self.move(cube.id, State.ACTIVATED, "recalled")
 
+    def rated(self, id: str, useful: float, pace: float) -> MemCube:
+        """Its utility has moved by `pace` of the way to `useful`; its content and state stay."""
+        self._vault.rate(id, useful, pace)
+        return self._vault.get(id)
+
     def age(self, now: datetime, user_id: str | None = None) -> list[Aged]:
         """Move on what has had its time by `now`, of one user or of all; what was done.
 

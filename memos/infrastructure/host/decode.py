@@ -14,6 +14,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig
+from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.beam import Search
 from memos.infrastructure.host.compose import renewal_inputs
@@ -119,6 +120,7 @@ class Decoder:
                 if piece := stream.advance(text, stops):
                     yield n, piece
         seconds = now(model) - began
+        spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         return [
             Completion(
                 _cut(self._text(s.ids), stops).strip(),

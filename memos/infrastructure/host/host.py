@@ -25,6 +25,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.cost import spent
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, Unsupported
 from memos.infrastructure.host import lora
 from memos.infrastructure.host.adapters import Adapted, Adapters, Stack
@@ -321,6 +322,23 @@ class Host:
             model = self._model_of([request.adapters])
             return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
 
+    @torch.inference_mode()
+    def likelihood(self, request: Request, answer: str) -> float:
+        """Nats: the logarithm of the probability with which the model gives just this answer to the request, with a
+        space before it or without, whichever is likelier: tokenizers and templates differ in that."""
+        return max(self._likelihood(request, self.spelled(lead + answer)) for lead in ("", " "))
+
+    def _likelihood(self, request: Request, told: tuple[int, ...]) -> float:
+        row = self._row(request, _ONE)
+        self.decoder.require_room(row.past_length + len(row.ids) + len(told), _ONE)
+        spent(1, len(row.ids) + len(told))
+        with self._machine():
+            inputs, _ = prefill_inputs(self.model, [replace(row, ids=row.ids + told[:-1])], 0)
+            model = self._model_of([request.adapters])
+            logits = model(**inputs, use_cache=True, logits_to_keep=len(told)).logits[0].double()
+        each = torch.log_softmax(logits, -1)[torch.arange(len(told)), torch.tensor(told, device=logits.device)]
+        return float(each.sum())
+
     @cached_property
     def capability(self) -> Capability:
         """What this model's KV can be used for, tried once."""
@@ -411,6 +429,7 @@ class Host:
                 f"{len(memories)} memories of {len(ids)} tokens leave no room in the model's context of {context}; "
                 f"encode fewer of them at once"
             )
+        spent(1, len(ids))
         with self._alone:
             return replace(encode(self._model_of([adapters]), ids), under=_names(adapters))
 
@@ -495,6 +514,7 @@ class Host:
         with self._machine():
             for batch in batches:
                 inputs, _ = prefill_inputs(self.model, [row] * len(batch), self.decoder.pad)
+                spent(len(batch), len(batch) * len(row.ids))
                 logits = self._model_of(batch)(**inputs, use_cache=False, logits_to_keep=1).logits[:, -1]
                 out += torch.log_softmax(logits.float(), -1)
         return [float((p.exp() * (p - out[0])).sum().clamp_min(0)) for p in out[1:]]

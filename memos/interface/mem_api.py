@@ -1,0 +1,797 @@
+"""The Memory API: the public calls as plain values, for programs and for every door.
+
+Arguments and results are JSON values, typed. Knows names and shapes; what a call does is the kernel's. mem0's habits
+work: `user_id=` at the top or in `filters`, `{"results": [...]}`, `AsyncMemory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+
+from typing_extensions import NotRequired, ParamSpec, TypedDict, Unpack
+
+from memos.config import Config, load_config, parse_config
+from memos.cost import metered
+from memos.cube import Form, MemCube, State, Text
+from memos.errors import InputError
+
+if TYPE_CHECKING:
+    from memos.bound import Bound
+    from memos.kernel import Hit, MemOS
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_SCOPE = ("user_id", "agent_id", "run_id")
+Filters = dict[str, Any]
+Messages = str | list[dict[str, Any]] | dict[str, Any]
+MOST = 100  # memories that a listing gives where no limit is named
+
+
+class Who(TypedDict, total=False):
+    """Whose memories a call is about; what is left out is that of the key, or of the config."""
+
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None  # a session
+
+
+class Spent(TypedDict):
+    """What a call took. tokens: read and written by the local model."""
+
+    model_calls: int
+    tokens: int
+    seconds: float
+
+
+class Item(TypedDict):
+    """A memory. bytes: of KV or of an adapter. sources: ids of what it was made of."""
+
+    id: str
+    memory: str
+    form: str
+    state: str
+    version: int
+    user_id: str
+    agent_id: str
+    run_id: str
+    kind: str
+    topic: str
+    speaker: str
+    tags: list[str]
+    metadata: dict[str, Any]
+    origin: str
+    trust: str
+    owner: str
+    created_at: str
+    updated_at: str | None
+    said_at: str | None
+    expires_at: str | None
+    recalls: int
+    utility: float
+    bytes: int
+    sources: list[str]
+    event: NotRequired[str]  # ADD, or NONE where it was known already
+    score: NotRequired[float]
+    why: NotRequired[dict[str, float]]  # the signals of the score
+
+
+class Items(TypedDict):
+    results: list[Item]
+    cost: NotRequired[Spent]
+
+
+class Rows(TypedDict):
+    """Of what is no memory."""
+
+    results: list[dict[str, Any]]
+    cost: NotRequired[Spent]
+
+
+class Done(TypedDict):
+    message: str
+    results: list[dict[str, Any]]
+    cost: NotRequired[Spent]
+
+
+class Seen(TypedDict):
+    """A memory that an answer was given from, and in which form."""
+
+    id: str
+    memory: str
+    form: str
+
+
+class Answer(TypedDict):
+    text: str
+    used: list[Seen]
+    remembered: list[Item]
+    forgotten: list[str]
+    prompt_tokens: int
+    past_tokens: int
+    ttft_ms: float
+    cost: NotRequired[Spent]
+
+
+class Why(TypedDict):
+    """An answer and what it rests on; see `memos.insight.Explanation`."""
+
+    question: str
+    answer: str
+    reasons: list[dict[str, Any]]
+    likelihood: float
+    closed_book: float
+    prompt_tokens: int
+    past_tokens: int
+    ttft_ms: float
+    cost: NotRequired[Spent]
+
+
+class Overviewed(TypedDict):
+    """See `memos.overview.Overview`."""
+
+    cubes: dict[str, int]
+    bytes: int
+    topics: list[dict[str, Any]]
+    tiers: dict[str, str]
+    used: dict[str, float]
+    budget: dict[str, float]
+    recalls: int
+    prefetched: int
+    prefetch_hits: int
+    jobs: dict[str, int]
+    model: str
+    policy: str
+    cost: NotRequired[Spent]
+
+
+class Traced(TypedDict):
+    memory: Item
+    sources: list[Item]
+    derived: list[Item]
+    origins: list[dict[str, Any]]
+    cost: NotRequired[Spent]
+
+
+API: list[str] = []  # the calls that doors open, in the order of their writing
+
+
+def _call(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A call of the API: its reply says what it cost, and its signature names each argument for the doors."""
+
+    @wraps(method)
+    def costed(*values: _P.args, **named: _P.kwargs) -> _R:
+        began = perf_counter()
+        with metered() as spent:
+            reply: Any = method(*values, **named)
+        taken = {"model_calls": spent.model_calls, "tokens": spent.tokens, "seconds": perf_counter() - began}
+        return reply | {"cost": taken}
+
+    hints = get_type_hints(method) | get_type_hints(Who)
+    own = [p.replace(annotation=hints.get(p.name, Any)) for p in inspect.signature(method).parameters.values()]
+    who = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[n]) for n in _SCOPE]
+    own = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    costed.__signature__ = inspect.Signature([*own, *who], return_annotation=hints["return"])  # type: ignore[attr-defined]
+    API.append(method.__name__)
+    return costed
+
+
+class Memory:
+    """The memories of one kernel. Every call raises what the kernel's call of the same name raises."""
+
+    def __init__(
+        self,
+        config: Config | str | Path | None = None,
+        *,
+        vault: Path | str | None = None,
+        kernel: MemOS | None = None,
+        key: str | None = None,
+        purpose: str = "",
+    ) -> None:
+        """config: settings, or their YAML. kernel: one that is there already, in place of both. key: acts for whom it
+        stands for. Raises ConfigError, VaultError, Denied."""
+        if kernel is None:
+            from memos.kernel import MemOS
+
+            kernel = MemOS(config if isinstance(config, Config) else load_config(config and Path(config)), vault=vault)
+        self.kernel = kernel
+        self._key, self._purpose = key, purpose
+        if key is not None:
+            kernel.authenticate(key)
+
+    @classmethod
+    def from_config(cls, config_dict: Mapping[str, Any], **parts: Any) -> Memory:
+        """Of settings as a mapping, as they stand in a YAML. Raises ConfigError."""
+        return cls(parse_config(dict(config_dict)), **parts)
+
+    def as_(self, key: str, purpose: str = "") -> Memory:
+        """The same memories for whoever a key stands for. Raises Denied."""
+        return Memory(kernel=self.kernel, key=key, purpose=purpose)
+
+    def close(self) -> None:
+        self.kernel.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Bound:
+        """The kernel's calls in this scope. Raises Denied."""
+        scope: dict[str, Any] = {"user": user_id, "agent": agent_id or "", "session": run_id or ""}
+        if self._key is not None:
+            return self.kernel.as_(self._key, self._purpose, **scope)
+        return self.kernel.within(purpose=self._purpose, **scope)
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    @_call
+    def add(
+        self,
+        messages: Messages,
+        *,
+        metadata: dict[str, Any] | None = None,
+        infer: bool = True,
+        tags: list[str] | None = None,
+        ttl_s: float | None = None,
+        expires: datetime | None = None,
+        **who: Unpack[Who],
+    ) -> Items:
+        """Remember a statement, or what is worth it in the messages of a conversation; durable when it returns.
+
+        infer: False keeps every message as it is. metadata: kept with each memory. ttl_s: seconds for which it answers.
+        """
+        calls, began = self.within(**who), self.kernel.vault.now()
+        more: dict[str, Any] = {"metadata": metadata, "tags": tags or (), "expires": expires}
+        more["ttl"] = None if ttl_s is None else timedelta(seconds=ttl_s)
+        match messages:
+            case str():
+                kept = calls.add(messages, **more)
+            case _ if infer:
+                kept = calls.add(_turns(messages), **more)
+            case _:
+                said = [(turn.get("speaker") or turn.get("role"), turn["content"]) for turn in _turns(messages)]
+                lines = [text if by == "user" else f"{by}: {text}" for by, text in said]
+                kept = [cube for line in lines for cube in calls.add(line, **more)]
+        new = ("ADD" if cube.header.created >= began else "NONE" for cube in kept)
+        return {"results": [{**item(cube), "event": event} for cube, event in zip(kept, new, strict=True)]}
+
+    @_call
+    def get(self, memory_id: str, **who: Unpack[Who]) -> Item:
+        """One memory."""
+        return item(self.within(**who).get(memory_id))
+
+    @_call
+    def get_all(
+        self,
+        *,
+        filters: Filters | None = None,
+        limit: int = MOST,
+        form: Form | None = None,
+        state: State | None = None,
+        kind: str | None = None,
+        topic: str | None = None,
+        **who: Unpack[Who],
+    ) -> Items:
+        """The memories in force, as they were said; or, with a form or a state, all of that. filters: see `search`."""
+        who, wanted = _filtered(filters, who)
+        calls = self.within(**who)
+        cubes: list[MemCube] = calls.memories() if form is None and state is None else calls.cubes(form=form)
+        fit = [
+            cube
+            for cube in cubes
+            if (state is None or cube.state is state)
+            and (kind is None or cube.header.kind == kind)
+            and (topic is None or cube.header.segment == topic)
+        ]
+        return {"results": [told for told in map(item, fit) if _fits(told, wanted)][: _limit(limit)]}
+
+    @_call
+    def update(self, memory_id: str, data: str, **who: Unpack[Who]) -> Items:
+        """A new version of a memory, with this text; what was made of it is stale at once."""
+        return {"results": [item(self.within(**who).update(memory_id, data))]}
+
+    @_call
+    def delete(self, memory_id: str, **who: Unpack[Who]) -> Done:
+        """Remove a memory with every form made from it."""
+        gone = self.within(**who).delete(memory_id)
+        return _done("Memory deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
+
+    @_call
+    def delete_all(self, **who: Unpack[Who]) -> Done:
+        """Remove all memories in this scope, which has to be named; `forget(user=True)` does so with a proof."""
+        if not any(who.get(name) for name in _SCOPE):
+            raise InputError("delete_all needs to know whose memories; give user_id, agent_id or run_id")
+        calls = self.within(**who)
+        scope, gone = calls.caller.namespace, list[str]()
+        for cube in calls.cubes():
+            if cube.id not in gone and cube.rights.owner == scope.user_id and scope.covers(cube.namespace):
+                gone += calls.delete(cube.id)
+        return _done("Memories deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
+
+    @_call
+    def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Rows:
+        """Versions and moves of a memory in time order; with diffs, how each version differs from the one before."""
+        return {"results": [_plain(event) for event in self.within(**who).history(memory_id, diffs=diffs)]}
+
+    @_call
+    def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
+        """Give a memory these tags. "always": in every request; "apart:NAME": never beside another of that name."""
+        return {"results": [item(self.within(**who).tag(memory_id, tags))]}
+
+    @_call
+    def fuse(self, memory_ids: list[str], text: str | None = None, **who: Unpack[Who]) -> Items:
+        """One memory of several; `split` undoes it."""
+        return {"results": [item(self.within(**who).fuse(memory_ids, text))]}
+
+    @_call
+    def split(self, memory_id: str, parts: list[str] | None = None, **who: Unpack[Who]) -> Items:
+        """A memory in parts: these, its sentences, or what it was fused of."""
+        return _items(self.within(**who).split(memory_id, parts or ()))
+
+    @_call
+    def consolidate(self, **who: Unpack[Who]) -> Items:
+        """Make one of each group of memories that say the same; those made."""
+        return _items(self.within(**who).consolidate())
+
+    @_call
+    def reinstate(self, memory_id: str, **who: Unpack[Who]) -> Items:
+        """Bring back a memory that another has replaced."""
+        return {"results": [item(self.within(**who).reinstate(memory_id))]}
+
+    # -- finding and answering -----------------------------------------------------------------------------
+
+    @_call
+    def search(
+        self,
+        query: str,
+        *,
+        filters: Filters | None = None,
+        top_k: int | None = None,
+        limit: int | None = None,
+        kinds: list[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        policy: str | None = None,
+        explain: bool = False,
+        **who: Unpack[Who],
+    ) -> Items:
+        """The memories that answer a query best, best first.
+
+        filters: {"user_id": ..., "agent_id": ..., "run_id": ...}, and fields of a memory or of its metadata that must
+        be equal, or be one of a list. limit: another name of top_k. since, until: when it was said.
+        """
+        who, wanted = _filtered(filters, who)
+        most = top_k or limit
+        # what a filter leaves out must not use up the results
+        asked = None if most is None else most if not wanted else max(MOST, 10 * most)
+        hits: list[Hit] = self.within(**who).search(
+            query, top_k=asked, kinds=kinds, since=since, until=until, policy=policy
+        )
+        found: list[Item] = [{**item(hit.cube), "score": hit.score} for hit in hits]
+        if explain:
+            found = [{**told, "why": dict(hit.why)} for told, hit in zip(found, hits, strict=True)]
+        return {"results": [told for told in found if _fits(told, wanted)][:most]}
+
+    @_call
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        session: str | None = None,
+        via: Literal["auto", "none", "plaintext", "activation", "parametric"] = "auto",
+        **who: Unpack[Who],
+    ) -> Answer:
+        """Do what a message asks for: remember, correct, forget, or answer from memory.
+
+        messages: the message, or a conversation that ends with it. session, or run_id: instead of earlier messages, a
+        conversation that memos keeps; it sees the memories outside it, too.
+        """
+        *turns, last = _turns(messages)
+        calls = self.within(who.get("user_id"), who.get("agent_id"))
+        return answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
+
+    @_call
+    def explain(self, question: str, *, answer: str | None = None, **who: Unpack[Who]) -> Why:
+        """Why a question is answered so: the memories that were seen, in which form, and by how many nats the answer
+        (or the given one) is likelier with each of them than without."""
+        told = self.within(**who).explain(question, answer=answer)
+        plain: Any = vars(told) | {"reasons": [_reason(reason) for reason in told.reasons]}
+        return plain
+
+    @_call
+    def feedback(
+        self,
+        memory_id: str | None = None,
+        useful: float | None = None,
+        *,
+        question: str | None = None,
+        answer: str | None = None,
+        **who: Unpack[Who],
+    ) -> Rows:
+        """Say how much a memory has helped, from -1 to 1; or give a question with its right answer, and what each
+        memory does for that answer is measured. What helps is found sooner."""
+        calls = self.within(**who)
+        match memory_id, useful, question, answer:
+            case str(), float() | int(), None, None:
+                cube = calls.feedback(memory_id, useful)
+                return {"results": [{"id": cube.id, "utility": cube.usage.utility}]}
+            case None, None, str(), str():
+                told = calls.credit(question, answer)
+                return {"results": [_reason(reason) for reason in told.reasons]}
+            case _:
+                raise InputError("feedback takes memory_id and useful, or question and answer; give one of the pairs")
+
+    # -- forms ---------------------------------------------------------------------------------------------
+
+    @_call
+    def promote(
+        self, memory_ids: list[str], to: Literal["activation", "parametric"] = "activation", **who: Unpack[Who]
+    ) -> Items:
+        """Make a KV cache or an adapter of memories; published once it has proven itself."""
+        return {"results": [item(self.within(**who).promote(memory_ids, to))]}
+
+    @_call
+    def demote(self, memory_id: str, **who: Unpack[Who]) -> Items:
+        """Give up a KV cache or an adapter; its memories answer as text again."""
+        return _items(self.within(**who).demote(memory_id))
+
+    @_call
+    def tick(self, **who: Unpack[Who]) -> Rows:
+        """Let the scheduler plan moves, and carry them out; what was done."""
+        return {"results": [_plain(move) for move in self.within(**who).tick()]}
+
+    @_call
+    def jobs(self, **who: Unpack[Who]) -> Rows:
+        """Work that goes on, waits, or can be taken up again."""
+        return {"results": [_plain(job._asdict()) for job in self.within(**who).jobs()]}
+
+    @_call
+    def cancel(self, job_id: str, **who: Unpack[Who]) -> Done:
+        """End a job; nothing of it is published."""
+        self.within(**who).cancel(job_id)
+        return _done("Job cancelled.", [{"id": job_id}])
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    @_call
+    def freeze(self, memory_id: str, *, why: str = "frozen", **who: Unpack[Who]) -> Items:
+        """Lock a memory: it answers, and is neither edited nor deleted."""
+        return {"results": [item(self.within(**who).freeze(memory_id, why=why))]}
+
+    @_call
+    def thaw(self, memory_id: str, *, why: str = "thawed", **who: Unpack[Who]) -> Items:
+        """Unlock a frozen memory."""
+        return {"results": [item(self.within(**who).thaw(memory_id, why=why))]}
+
+    @_call
+    def archive(self, memory_id: str, *, why: str = "archived", **who: Unpack[Who]) -> Items:
+        """Put a memory out of use, with all that is made of it."""
+        return {"results": [item(self.within(**who).archive(memory_id, why=why))]}
+
+    @_call
+    def unarchive(self, memory_id: str, *, why: str = "brought back", **who: Unpack[Who]) -> Items:
+        """Bring an archived memory back."""
+        return {"results": [item(self.within(**who).unarchive(memory_id, why=why))]}
+
+    @_call
+    def rollback(self, memory_id: str, version: int, **who: Unpack[Who]) -> Items:
+        """Bring back what an old version said, as a new version."""
+        return {"results": [item(self.within(**who).rollback(memory_id, version))]}
+
+    @_call
+    def snapshot(self, name: str, **who: Unpack[Who]) -> Rows:
+        """Write down how all memories are now."""
+        return {"results": [_plain(_fields(self.within(**who).snapshot(name)))]}
+
+    @_call
+    def snapshots(self, **who: Unpack[Who]) -> Rows:
+        """What was written down, oldest first."""
+        return {"results": [_plain(_fields(one)) for one in self.within(**who).snapshots()]}
+
+    @_call
+    def restore(self, name: str, **who: Unpack[Who]) -> Rows:
+        """Take all memories back to a snapshot; one is taken before, so that this can be undone."""
+        return {"results": [_plain(_fields(self.within(**who).restore(name)))]}
+
+    @_call
+    def delete_snapshot(self, name: str, **who: Unpack[Who]) -> Done:
+        """Forget a snapshot; the memories stay."""
+        self.within(**who).delete_snapshot(name)
+        return _done("Snapshot deleted.", [{"name": name}])
+
+    # -- governance ----------------------------------------------------------------------------------------
+
+    @_call
+    def forget(self, *, user: bool = False, **who: Unpack[Who]) -> Done:
+        """Remove a user, who must be meant (user=True): every memory in every form, with a proof. One memory is removed
+        by `delete`, or by asking for it in `chat`."""
+        if not user:
+            raise InputError("forget removes all that is known of a user; say so with user=true, or use delete")
+        proof = self.within(**who).forget_user()
+        return _done("Forgotten.", [_plain(_fields(proof))])
+
+    @_call
+    def grant(
+        self,
+        on: str,
+        to: str,
+        relation: str = "reader",
+        *,
+        purpose: str | None = None,
+        until: datetime | None = None,
+        **who: Unpack[Who],
+    ) -> Rows:
+        """Give somebody a relation (owner, editor, annotator, reader) to a memory, or to "namespace:USER/AGENT"."""
+        grant = self.within(**who).grant(on, to, relation, purpose=purpose, until=until)
+        return {"results": [_plain(_fields(grant))]}
+
+    @_call
+    def revoke(self, on: str, to: str, relation: str | None = None, **who: Unpack[Who]) -> Done:
+        """Take back what was granted, from all that is made of it as well."""
+        count = self.within(**who).revoke(on, to, relation)
+        return _done(f"{count} grants taken back.", [])
+
+    @_call
+    def grants(self, on: str | None = None, **who: Unpack[Who]) -> Rows:
+        """What is granted on one's memories, and to oneself."""
+        return {"results": [_plain(_fields(grant)) for grant in self.within(**who).grants(on)]}
+
+    @_call
+    def join(self, group: str, member: str, **who: Unpack[Who]) -> Done:
+        """Put somebody into a group of one's own, which is made if there is none."""
+        return _done(f"{member} is in {self.within(**who).join(group, member)}.", [])
+
+    @_call
+    def leave(self, group: str, member: str, **who: Unpack[Who]) -> Done:
+        """Take somebody out of a group of one's own."""
+        return _done(f"{member} is no longer in {self.within(**who).leave(group, member)}.", [])
+
+    @_call
+    def groups(self, **who: Unpack[Who]) -> Rows:
+        """One's groups with their members."""
+        found = self.within(**who).groups().items()
+        return {"results": [{"group": str(group), "members": list(map(str, members))} for group, members in found]}
+
+    @_call
+    def trust(self, memory_id: str, trust: str, **who: Unpack[Who]) -> Items:
+        """Say how far a memory is believed."""
+        return {"results": [item(self.within(**who).trust(memory_id, trust))]}
+
+    @_call
+    def quarantined(self, **who: Unpack[Who]) -> Items:
+        """Memories that answer nothing until they are released."""
+        return _items(cube for cube, _ in self.within(**who).quarantined())
+
+    @_call
+    def release(self, memory_id: str, **who: Unpack[Who]) -> Items:
+        """Let a memory out of quarantine."""
+        return {"results": [item(self.within(**who).release(memory_id))]}
+
+    @_call
+    def hold(self, memory_id: str, why: str, **who: Unpack[Who]) -> Items:
+        """Lay a legal hold on a memory: nobody and no rule edits, deletes or forgets it."""
+        return {"results": [item(self.within(**who).hold(memory_id, why))]}
+
+    @_call
+    def end_hold(self, memory_id: str, **who: Unpack[Who]) -> Items:
+        """Take a legal hold off."""
+        return {"results": [item(self.within(**who).end_hold(memory_id))]}
+
+    # -- seeing --------------------------------------------------------------------------------------------
+
+    @_call
+    def provenance(self, memory_id: str, **who: Unpack[Who]) -> Traced:
+        """What a memory was made of, what is made of it, and where it came from."""
+        told = self.within(**who).lineage(memory_id)
+        sides = {"sources": list(map(item, told.sources)), "derived": list(map(item, told.derived))}
+        origins = [_plain(_fields(origin)) for origin in told.origins]
+        return {"memory": item(told.cube), **sides, "origins": origins}  # type: ignore[typeddict-item]
+
+    @_call
+    def log(
+        self,
+        *,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        limit: int = MOST,
+        **who: Unpack[Who],
+    ) -> Rows:
+        """The last decisions on what the caller did, oldest first. target: it begins with this."""
+        found = self.within(**who).log(
+            action=action, target=target, since=since, until=until, allowed=allowed, limit=_limit(limit)
+        )
+        return {"results": [_plain(_fields(row)) for row in found]}
+
+    @_call
+    def overview(self, **who: Unpack[Who]) -> Overviewed:
+        """What there is: counts by form and state, topics by heat, tiers, budgets."""
+        return self.within(**who).overview().model_dump(mode="json")
+
+
+class AsyncMemory:
+    """The same calls, awaited; each in a thread, so that the loop goes on. An add has its ids once it is durable, and a
+    later call sees it; what makes it found, and forms of it, follow in the background."""
+
+    def __init__(self, config: Config | str | Path | None = None, **parts: Any) -> None:
+        self.memory = Memory(config, **parts)
+
+    @classmethod
+    def from_config(cls, config_dict: Mapping[str, Any], **parts: Any) -> AsyncMemory:
+        made = cls.__new__(cls)
+        made.memory = Memory.from_config(config_dict, **parts)
+        return made
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in API:
+            raise AttributeError(f"{name!r} is no call of the Memory API; there are {', '.join(API)}")
+        call = getattr(self.memory, name)
+
+        @wraps(call)
+        async def awaited(*values: Any, **named: Any) -> Any:
+            return await asyncio.to_thread(call, *values, **named)
+
+        return awaited
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.memory.close)
+
+    async def __aenter__(self) -> AsyncMemory:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+
+def item(cube: MemCube) -> Item:
+    """A cube as a plain value."""
+    header, blob = cube.header, cube.blob
+    match cube.payload:
+        case Text(text=text):
+            said = text
+        case _:
+            said = "" if blob else f"{cube.payload.question} | {cube.payload.answer}"  # type: ignore[union-attr]
+    return {
+        "id": cube.id,
+        "memory": said,
+        "form": str(cube.form),
+        "state": str(cube.state),
+        "version": cube.version,
+        "user_id": cube.namespace.user_id,
+        "agent_id": cube.namespace.agent_id,
+        "run_id": cube.namespace.session_id,
+        "kind": header.kind,
+        "topic": header.segment,
+        "speaker": header.speaker,
+        "tags": list(header.tags),
+        "metadata": json.loads(header.metadata) if header.metadata else {},
+        "origin": header.origin,
+        "trust": str(header.trust),
+        "owner": cube.rights.owner,
+        "created_at": header.created.isoformat(),
+        "updated_at": _time(header.changed),
+        "said_at": _time(header.said),
+        "expires_at": _time(header.expires),
+        "recalls": cube.usage.recalls,
+        "utility": cube.usage.utility,
+        "bytes": blob.bytes if blob else 0,
+        "sources": [source.id for source in cube.sources],
+    }
+
+
+def _time(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat()
+
+
+def answered(reply: Any) -> Answer:
+    """A `Reply` of the kernel as a plain value."""
+    seen = reply.admission
+    as_text = {cube.id for cube in seen.as_text}
+    used: list[Seen] = [
+        {"id": c.id, "memory": c.text, "form": "plaintext" if c.id in as_text else "activation"} for c in seen.cubes
+    ]
+    used += [{"id": cube.id, "memory": cube.text, "form": "parametric"} for cube in seen.internal]
+    return {
+        "text": reply.text,
+        "used": used,
+        "remembered": list(map(item, reply.remembered)),
+        "forgotten": list(reply.forgotten),
+        "prompt_tokens": reply.prompt_tokens,
+        "past_tokens": reply.past_tokens,
+        "ttft_ms": reply.ttft_ms,
+    }
+
+
+def _reason(reason: Any) -> dict[str, Any]:
+    told = item(reason.cube)
+    return {
+        **{name: told[name] for name in ("id", "memory", "topic")},
+        "form": str(reason.form),
+        "tokens": reason.tokens,
+        "score": reason.score,
+        "signals": dict(reason.signals or {}),
+        "change": reason.change,
+        "useful": reason.useful,
+    }
+
+
+def _items(cubes: Iterable[MemCube]) -> Items:
+    return {"results": list(map(item, cubes))}
+
+
+def _done(message: str, results: list[dict[str, Any]]) -> Done:
+    return {"message": message, "results": results}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a model, a dataclass or a named tuple."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    return value._asdict() if hasattr(value, "_asdict") else asdict(value)
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: times and names as text."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _turns(messages: Messages) -> list[dict[str, Any]]:
+    """Messages as turns of {role, content}. Raises InputError."""
+    match messages:
+        case str():
+            return [{"role": "user", "content": messages}]
+        case dict():
+            return [messages]
+        case list() if messages:
+            return messages
+        case _:
+            raise InputError("there is no message; give a text, or a list of {role, content}")
+
+
+def _limit(limit: int) -> int:
+    if limit < 1:
+        raise InputError(f"limit {limit} gives nothing; give 1 or more")
+    return limit
+
+
+def _filtered(filters: Filters | None, who: Who) -> tuple[Who, Filters]:
+    """(the scope, what else a memory must be) of the arguments of a call. Raises InputError."""
+    wanted: Filters = {}
+    for part in (filters or {}).get("AND", [filters or {}]):
+        wanted |= part
+    if unknown := [name for name in wanted if name in ("OR", "NOT", "AND")]:
+        raise InputError(f"filters may hold names and values, or AND with a list of those; {unknown[0]} is not known")
+    scope: Who = {**who}
+    for name in _SCOPE:
+        value = wanted.pop(name, None)
+        if value is not None and scope.get(name) not in (None, value):
+            raise InputError(f"{name} is {scope[name]!r} and in filters {value!r}; give one of them")  # type: ignore[literal-required]
+        if value is not None:
+            scope[name] = value  # type: ignore[literal-required]
+    return scope, wanted
+
+
+def _fits(told: Item, wanted: Filters) -> bool:
+    """True if a memory is as filters have it: equal, or one of a list."""
+
+    def one(name: str, value: Any) -> bool:
+        there = told.get(name, told["metadata"].get(name))
+        values: Sequence[Any] = value["in"] if isinstance(value, dict) and "in" in value else [value]
+        return any(v == there or (isinstance(there, list) and v in there) for v in values)
+
+    return all(one(name, value) for name, value in wanted.items())

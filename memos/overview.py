@@ -1,0 +1,44 @@
+"""What there is, and where it comes from: values for whoever looks at a vault. Must not know how they are come by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memos.cube import Frozen, MemCube
+from memos.infrastructure.mip import Origin
+
+
+class Topic(Frozen):
+    """A topic group: the memories that move together."""
+
+    name: str
+    heat: float
+    ids: tuple[str, ...]
+
+
+class Overview(Frozen):
+    """What there is, for one caller. cubes: how many by "form state". tiers: where the payload of each KV cache and
+    adapter lies (device, host, disk), by id. used, budget: KV bytes and adapters, and how many there may be."""
+
+    cubes: dict[str, int]
+    bytes: int
+    topics: tuple[Topic, ...]
+    tiers: dict[str, str]
+    used: dict[str, float]
+    budget: dict[str, float]
+    recalls: int
+    prefetched: int
+    prefetch_hits: int
+    jobs: dict[str, int]
+    model: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a memory comes from, and what is made of it."""
+
+    cube: MemCube
+    sources: tuple[MemCube, ...]
+    derived: tuple[MemCube, ...]
+    origins: tuple[Origin, ...]

@@ -1,0 +1,173 @@
+"""The Memory API: plain values in and out, with mem0's habits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memos import AsyncMemory, Memory
+from memos.bound import CALLS
+from memos.errors import ConfigError, Denied, InputError, NotFound
+from memos.interface.mem_api import API
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
+        yield memory
+
+
+def ids(reply: dict) -> list[str]:
+    return [told["id"] for told in reply["results"]]
+
+
+def test_what_is_added_is_found_by_its_user_alone(memory: Memory, ada: str, bob: str) -> None:
+    added = memory.add([{"role": "user", "content": "I live in Oslo. I love tea."}], user_id=ada)
+    assert [told["event"] for told in added["results"]] == ["ADD", "ADD"]
+    assert memory.search("where do I live", user_id=ada, limit=1)["results"][0]["memory"] == "User: I live in Oslo."
+    assert memory.search("where do I live", user_id=bob)["results"] == []
+    again = memory.add([{"role": "user", "content": "I love tea."}], user_id=ada)
+    assert [told["event"] for told in again["results"]] == ["NONE"]
+
+
+def test_every_reply_is_json_and_says_what_it_cost(memory: Memory, ada: str) -> None:
+    replies = [
+        memory.add("I live in Rome.", user_id=ada, metadata={"source": {"page": 3}}),
+        memory.chat("Where do I live?", user_id=ada),
+        memory.explain("Where do I live?", user_id=ada),
+        memory.overview(user_id=ada),
+        memory.log(user_id=ada),
+    ]
+    for reply in replies:
+        assert json.loads(json.dumps(reply)) == reply
+        assert set(reply["cost"]) == {"model_calls", "tokens", "seconds"}
+    assert replies[0]["cost"]["model_calls"] == 0
+    assert replies[1]["cost"]["model_calls"] == 1
+    assert replies[1]["cost"]["tokens"] > replies[1]["prompt_tokens"]
+
+
+def test_scope_and_filters_may_say_the_same(memory: Memory, ada: str) -> None:
+    kept = memory.add("I own a red bicycle.", user_id=ada, run_id="monday", metadata={"category": "things"})
+    memory.add("I own a blue tent.", user_id=ada, metadata={"category": "camping"})
+    assert ids(memory.get_all(filters={"user_id": ada, "run_id": "monday"})) == ids(kept)
+    assert ids(
+        memory.get_all(user_id=ada, filters={"AND": [{"category": "things"}, {"kind": {"in": ["note", "fact"]}}]})
+    ) == ids(kept)
+    assert ids(memory.search("what do I own", user_id=ada, filters={"category": "things"}, top_k=1)) == ids(kept)
+    with pytest.raises(InputError, match="give one of them"):
+        memory.search("what", user_id=ada, filters={"user_id": "eve"})
+    with pytest.raises(InputError, match="OR is not known"):
+        memory.search("what", user_id=ada, filters={"OR": [{"kind": "fact"}]})
+
+
+def test_a_conversation_that_memos_keeps_sees_what_was_told_outside_it(memory: Memory, ada: str) -> None:
+    memory.add("I live in Lisbon.", user_id=ada)
+    told = memory.chat("Where do I live?", user_id=ada, run_id="first")
+    assert told["text"] == "Lisbon"
+    assert [seen["memory"] for seen in told["used"]] == ["I live in Lisbon."]
+
+
+def test_an_answer_rests_on_the_memory_that_it_is_likelier_with(memory: Memory, ada: str) -> None:
+    city = memory.add([{"speaker": "Mira", "content": "I live in Lisbon."}], user_id=ada)
+    job = memory.add([{"speaker": "Mira", "content": "I work as a nurse."}], user_id=ada)
+    told = memory.explain("Where does Mira live?", user_id=ada)
+    assert told["answer"] == "Lisbon"
+    change = {reason["id"]: reason["change"] for reason in told["reasons"]}
+    assert change[ids(city)[0]] > 3 > abs(change[ids(job)[0]])
+    assert told["likelihood"] > told["closed_book"] + 3
+
+    memory.feedback(question="Where does Mira live?", answer="Lisbon", user_id=ada)
+    found = memory.search("Where does Mira live?", user_id=ada)["results"]
+    assert [hit["utility"] > 0.2 for hit in found] == [True, False]
+
+
+def test_feedback_moves_what_is_found_first(memory: Memory, ada: str) -> None:
+    one, other = (ids(memory.add(f"I keep {what} in the cellar.", user_id=ada))[0] for what in ("wine", "coal"))
+    first, second = ids(memory.search("what do I keep in the cellar", user_id=ada))
+    for _ in range(9):
+        memory.feedback(first, -1.0, user_id=ada)
+        memory.feedback(second, 1.0, user_id=ada)
+    assert {one, other} == {first, second}
+    assert ids(memory.search("what do I keep in the cellar", user_id=ada)) == [second, first]
+    with pytest.raises(InputError, match="useful 2 is not from -1"):
+        memory.feedback(first, 2.0, user_id=ada)
+    with pytest.raises(InputError, match="give one of the pairs"):
+        memory.feedback(first, user_id=ada)
+
+
+def test_a_key_acts_for_its_holder_and_no_other(memory: Memory, ada: str, bob: str) -> None:
+    key, _ = memory.kernel.add_key(ada)
+    own = memory.as_(key)
+    own.add("I collect stamps.")
+    assert ids(own.get_all()) == ids(memory.get_all(user_id=ada))
+    assert ids(own.get_all(agent_id="planner")) == []
+    with pytest.raises(Denied, match="does not reach"):
+        own.get_all(user_id=bob)
+    with pytest.raises(Denied, match="the key is unknown"):
+        memory.as_("no key")
+
+
+def test_a_memory_is_traced_to_its_sources_and_to_what_is_made_of_it(memory: Memory, ada: str) -> None:
+    kept = ids(memory.add([{"speaker": "Mira", "content": "I live in Lisbon. I work as a nurse."}], user_id=ada))
+    [kv] = memory.promote(kept, user_id=ada)["results"]
+    assert kv["form"] == "activation" and kv["sources"] == kept and kv["bytes"] > 0
+    assert ids({"results": memory.provenance(kv["id"], user_id=ada)["sources"]}) == kept
+    assert ids({"results": memory.provenance(kept[0], user_id=ada)["derived"]}) == [kv["id"]]
+    assert memory.overview(user_id=ada)["tiers"] == {kv["id"]: "disk"}
+
+
+def test_delete_all_needs_to_know_whose_and_leaves_the_others(memory: Memory, ada: str, bob: str) -> None:
+    memory.add("I like figs.", user_id=ada)
+    kept = memory.add("I like plums.", user_id=bob)
+    with pytest.raises(InputError, match="whose memories"):
+        memory.delete_all()
+    memory.delete_all(user_id=ada)
+    assert memory.get_all(user_id=ada)["results"] == []
+    assert ids(memory.get_all(user_id=bob)) == ids(kept)
+    with pytest.raises(NotFound):
+        memory.get("0" * 14, user_id=bob)
+
+
+def test_the_same_calls_are_awaited_and_see_what_was_added(memory: Memory, ada: str) -> None:
+    async def session() -> list[str]:
+        many = AsyncMemory(kernel=memory.kernel)
+        added = await asyncio.gather(*(many.add(f"I own {n} books.", user_id=ada) for n in range(3)))
+        found = await many.get_all(user_id=ada)
+        assert sorted(ids(found)) == sorted(id for reply in added for id in ids(reply))
+        with pytest.raises(AttributeError, match="no call of the Memory API"):
+            await many.fly()
+        return ids(found)
+
+    assert len(asyncio.run(session())) == 3
+
+
+def test_settings_may_be_a_mapping(tmp_path: Path) -> None:
+    with Memory.from_config({"user_id": "mira"}, vault=tmp_path) as memory:
+        assert memory.add("I like figs.")["results"][0]["user_id"] == "mira"
+    with pytest.raises(ConfigError, match="unknown key"):
+        Memory.from_config({"usr_id": "mira"})
+
+
+@pytest.mark.parametrize("name", API)
+def test_a_call_names_each_argument_for_the_doors(name: str) -> None:
+    signature = inspect.signature(getattr(Memory, name))
+    assert {"user_id", "agent_id", "run_id"} <= set(signature.parameters)
+    assert all(p.kind is not p.VAR_KEYWORD and p.annotation is not p.empty for p in signature.parameters.values())
+    assert getattr(Memory, name).__doc__
+
+
+def test_what_is_left_out_of_the_api_is_for_those_who_run_the_kernel() -> None:
+    other_names = {"get_all", "delete_all", "provenance", "forget"}
+    files_and_models = {
+        *("ask", "parity", "rewind", "keep", "conflicts", "audit_memory", "diff", "memories", "turns", "cubes"),
+        *("gate", "externalize", "export_adapter", "plan", "segments", "tiers", "dump", "load", "origins"),
+        *("known_origins", "install", "subscribe", "update_packs", "remove_pack", "installed", "forget_user"),
+        *("credit", "lineage"),
+    }
+    assert CALLS - set(API) == files_and_models
+    assert set(API) - CALLS == other_names
