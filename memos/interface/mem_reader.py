@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from memos.cube import Contrast, Fact, Lesson, Probe, Text
@@ -19,9 +19,10 @@ from memos.interface import requests
 from memos.interface.contrasts import contrasts
 from memos.interface.files import Passage, Turn, read, require_text, turn
 from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
+from memos.interface.reading import requested
 from memos.interface.requests import Intent
 from memos.interface.statements import read as read_statement
-from memos.ops import Add, Correct, Forget, Recall
+from memos.ops import Add, Asked, Correct, Forget, Recall
 
 USER = "User"  # who "I" is where nobody is named
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
@@ -81,6 +82,16 @@ class MemReader:
         if not kept:
             return self.recall(text.strip(), speaker)
         return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
+
+    def asked(
+        self, text: str, turns: Sequence[dict[str, object]] = (), today: date | None = None
+    ) -> tuple[Asked, ...]:
+        """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
+        the message, against which times resolve; by default this one. Raises InputError."""
+        if not text.strip():
+            raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+        require_text(text, "the message")
+        return tuple(requested.read(text, turns, today or datetime.now().astimezone().date()))
 
     def recall(self, question: str, speaker: str = USER) -> Recall:
         """To answer a question, whatever the rules would think of it."""

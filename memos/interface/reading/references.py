@@ -219,8 +219,11 @@ def _zh_names(text: str) -> list[str]:
 
 def things_in(text: str) -> list[str]:
     """The things that a text names with "my", "the" and the like, in order."""
-    if language(text) == "zh":
-        return _zh_things(text)
+    return _zh_things(text) if language(text) == "zh" else phrases_in(text)
+
+
+def phrases_in(text: str) -> list[str]:
+    """Of an English text."""
     out: list[str] = []
     for match in _NP.finditer(text):
         kept: list[str] = []

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 
 from memos.interface import requests
-from memos.interface.reading import references, times
+from memos.interface.reading import cues, references, times
 from memos.interface.reading.book import Book, Language, Match, book
 from memos.interface.reading.references import Known
 from memos.ops import Asked
@@ -20,6 +20,7 @@ from memos.ops import Asked
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _WITH_WHO = ("remember", "recall", "correct", "forget")
 _FIRST = re.compile(r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱", re.IGNORECASE)
+_LONGEST = 400  # characters of a request; what is longer is a text
 _PARTICLES = frozenset("back out in up off away down over again".split())
 _ZH_NO_THING = re.compile(
     r"^(?:谁|只|定|麻烦|重新|我要|退|改|别|了|再|就|都|起来|也|先|请|我|退回|恢复|回到|回退|撤销|给|让|把|做|进|住|上|一下|最后|全|全部)$"
@@ -53,11 +54,10 @@ _VERSION = re.compile(
 )
 
 
-def read(text: str, turns: Sequence[dict[str, object]], today: date, user: str) -> list[Asked]:
+def read(text: str, turns: Sequence[dict[str, object]], today: date) -> list[Asked]:
     """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
     about = references.known(turns)
     out: list[Asked] = []
-    weak: list[bool] = []
     for sentence in _sentences(text):
         lang: Language = "zh" if requests.language(sentence) == "zh" else "en"
         pieces = list(_pieces(sentence, book(lang), about, today))
@@ -65,22 +65,16 @@ def read(text: str, turns: Sequence[dict[str, object]], today: date, user: str) 
         for n, (asked, strong) in enumerate(pieces):
             if firm and not strong and asked.intent in ("remember", "talk") and (len(pieces) > 1) and not asked.kept:
                 continue  # the reason of a request, not a statement of its own
-            asked = _after(asked, out, about)
             if _is_again(asked, out):
                 out[-1] = _joined(out[-1], asked)
                 continue
             out.append(asked)
-            weak.append(not strong)
             about = about.with_(
                 [asked.who] if asked.who not in ("", "user") else references.names_in(asked.what),
                 _things_of(asked),
             )
     told = [asked for asked in out if asked.intent != "talk"]
-    return [_named(asked, user) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)]
-
-
-def _named(asked: Asked, user: str) -> Asked:
-    return asked.model_copy(update={"kept": False})
+    return [asked.model_copy(update={"kept": False}) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)]
 
 
 def _merged(told: list[Asked], text: str) -> list[Asked]:
@@ -150,11 +144,6 @@ def _joined(last: Asked, asked: Asked) -> Asked:
     )
 
 
-def _after(asked: Asked, out: list[Asked], about: Known) -> Asked:
-    """What "it" is, if the request before it has told."""
-    return asked
-
-
 def _things_of(asked: Asked) -> list[str]:
     """What may be called "it" afterwards."""
     if asked.intent in ("remember", "recall", "correct"):
@@ -204,10 +193,13 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
                 yield asked, True
                 return
     if len(pieces) == 1:
-        yield (whole, True) if whole else (_plain(sentence, words, about, today), False)
+        if asked := whole or _cued(sentence, words, about, today):
+            yield asked, True
+        else:
+            yield _plain(sentence, words, about, today), False
         return
     for n, piece in enumerate(pieces):
-        asked = _formed(piece, words, about, today)
+        asked = _formed(piece, words, about, today) or _cued(piece, words, about, today)
         read_ = asked or _plain(piece, words, about, today)
         joined = n + 1 < len(pieces) and bool(
             re.search(
@@ -310,7 +302,7 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What a form of the book says; None where none fits."""
     if words.language == "zh":
         text = re.sub(r"(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])", "", text)
-    if len(text) > 400 or words.talk.fullmatch(text.strip()):
+    if len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     stripped = list(_bare(text, words))
     if any(words.vague_correct.fullmatch(at) for at in stripped) and not (
@@ -334,6 +326,36 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
             if (found := form.fullmatch(at)) and not _is_question(at, words):
                 return _changed(found, words, about, today)
     return None
+
+
+def _cued(text: str, words: Book, about: Known, today: date) -> Asked | None:
+    """What the cues of a request say that no form fits."""
+    stripped = list(_bare(text, words))
+    if not stripped or len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
+        return None
+    if any(words.openings[kind].match(stripped[0]) for kind in ("remember", "correct")):
+        return None
+    for at in stripped[-1:]:
+        until, rest = times.until(at, today)
+        for match in cues.matches(rest if until else at, words, about):
+            if match.form.intent == "rollback":
+                to = match.to or _cued_state(at, words, today)
+                match = replace(match, to=to)
+                if not to and not match.what:
+                    continue
+            asked = _filled(match, words, about, today)
+            if asked:
+                return asked.model_copy(update={"until": until}) if asked.intent == "share" and until else asked
+    return None
+
+
+def _cued_state(text: str, words: Book, today: date) -> str:
+    """The day or "the previous version", where no version is named."""
+    if found := times.find(text, today):
+        return text[found.span[0] : found.span[1]]
+    if words.language == "zh":
+        return "" if re.search(r"(?:旧|老|早|以前的)(?:的)?版", text) else "上一个版本"
+    return "an older version" if re.search(r"\b(?:an|some|any) (?:older|earlier|old|previous)\b", text) else "the previous version"
 
 
 def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> Asked:
@@ -705,33 +727,46 @@ def _statement(text: str, words: Book, about: Known, today: date, remembers: boo
 
 
 def _is_talk(text: str, words: Book, about: Known) -> bool:
-    """True for a statement with nothing in it to keep."""
+    """True for a statement with nothing in it to keep: about the talk itself, the listener, or a passing mood."""
+    if requests.is_worth_keeping(text, "User") and not re.match(r"(?:you|your)\b", text, re.IGNORECASE):
+        return False
     if words.language == "zh":
-        if re.match(r"(?:你|您)(?!的)", text) or re.match(r"(?:这|那)(?:真|太|就|很|还|可|也|样|倒)", text):
+        if re.search(r"\d|我(?:的|家|妈|爸|哥|姐|弟|妹|们)", text) or references.names_in(text):
+            return False
+        if re.match(r"(?:你|您)(?!的)|(?:这|那)(?:真|太|就|很|还|可|也|样|倒|话|主意|下)|(?:真|太|好|多|可)[^，]{1,6}[啊呀了的]|(?:哈|嗯|哦|哇|唉|嘿|哎)", text):
             return True
-        return len(text) <= 2
-    if re.match(
-        r"(?:you|that['’]?s|this is|it['’]s|there|those are|these are|what a|how|if|let['’]?s|maybe|perhaps|wow|your)\b",
-        text,
-        re.IGNORECASE,
-    ):
-        if re.match(r"there (?:is|are|was|were|['’]s)\b", text, re.IGNORECASE):
-            return not re.search(r"\b(?:in|at|on|under|behind|near)\b", text)
-        if re.match(r"it['’]s|this is|that['’]?s", text, re.IGNORECASE):
-            return not (about.things or re.search(r"\d|[A-Z]\w+", text[4:]))
+        return len(text) <= 3 or bool(re.search(r"(?:啊|呀|哈|呢|嘛|啦|哦|耶|吧)$", text)) and not about.things and len(text) <= 14
+    plain = text.strip()
+    words_ = re.findall(r"[\w'’-]+", plain)
+    concrete = re.search(r"\d", plain) or re.search(r"(?<!^)(?<![.!?] )\b[A-ZÀ-Þ][a-zà-ÿ]{2,}", plain) or references.names_in(plain)
+    told = re.search(r"\b(?:my|our) (?!day|time|god|goodness|mind|bad|way|pleasure|turn|thoughts?|point|ears|eyes|head|dear|friend)\w+", plain, re.IGNORECASE)
+    if re.match(r"(?:if|let['’]?s|maybe|perhaps|what a|how|wow|well|ha+|oh|ah|phew|yay|haha|so|whatever|anyway|nothing|no)\b", plain, re.IGNORECASE):
+        return not (concrete or told)
+    if re.match(r"there (?:is|are|was|were|['’]s)\b", plain, re.IGNORECASE):
+        return not re.search(r"\b(?:in|at|on|under|behind|near|by)\b", plain)
+    if concrete or told:
+        return bool(re.match(r"(?:you(?:['’]re)?|your|that['’]?s|thanks|thank)\b", plain, re.IGNORECASE)) and not told
+    if re.search(r"\b(?:you|your|yours|you['’]\w+)\b", plain, re.IGNORECASE):
         return True
-    content = [w for w in re.findall(r"[\w'’-]+", text)]
-    if re.match(
-        r"I (?:think|guess|hope|wish|wonder|suppose|agree|doubt|feel|can['’]?t (?:wait|believe)|just wanted)\b",
-        text,
-        re.IGNORECASE,
-    ):
+    if re.match(r"(?:that|this|those|these)(?:['’]?s)?\b", plain, re.IGNORECASE):
+        return not references.thing_of(" ".join(plain.split()[:2]), about)
+    if re.match(r"it(?:['’]?s| is| was| has| feels| looks| sounds| seems)?\b", plain, re.IGNORECASE):
+        return not about.things
+    if re.match(r"(?:i|we)(?:['’](?:m|re|ll|d|ve)| am| feel| was| are)? ?(?:just |so |really |very |quite |pretty |feeling |a bit |a little |rather |too |still |kind of )*(?:tired|bored|happy|sad|excited|hungry|sleepy|glad|sure|fine|good|okay|great|exhausted|stressed|busy|impressed|confused|curious|lost|done|back|ready|better|worse|awful|amazed|surprised|relieved|grateful|thankful|lucky|sick of|fed up|nervous|worried|anxious|annoyed|angry|lonely|freezing|starving|speechless|off|in a (?:good|bad|great) mood|wondering|thinking|guessing|hoping|laughing|smiling|crying|yawning|listening|waiting|kidding|joking|chatting)\b", plain, re.IGNORECASE):
         return True
-    return (
-        len(content) < 3
-        and not re.search(r"\d", text)
-        or bool(re.match(r"(?:and|but|so|because|or)\b", text, re.IGNORECASE) and len(content) < 5)
-    )
+    if re.match(r"(?:i|we) (?:just |really |totally |completely |do |also |kind of |sort of )*(?:think|guess|hope|wish|wonder|suppose|agree|disagree|doubt|bet|believe|see|understand|mean|feel|appreciate|can['’]?t (?:wait|believe|complain|stop|help)|could (?:use|do with)|needed that|wanted to (?:say|chat|talk|check)|don['’]?t (?:know|mind|care|get it|think|feel)|should (?:go|sleep|get going|probably)|must (?:go|say|admit)|have to (?:go|run|say|admit)|need (?:a (?:break|coffee|nap|holiday|drink|hug|moment|minute)|to (?:go|run|sleep))|got to|gotta|will (?:think|see|try))\b", plain, re.IGNORECASE):
+        return True
+    if re.match(r"(?:the|an?|some|every|each|all|both|two|three|four) \w+ \w+", plain, re.IGNORECASE):
+        return False
+    if re.match(r"(?:off|back|back to|on) (?:to|my|now|home|it)\b|.*\b(?:such is life|good mood|this more often|for today|long day|done for)\b", plain, re.IGNORECASE):
+        return True
+    return len(words_) < 3 or not _VERBS.search(plain)
+
+
+_VERBS = re.compile(
+    r"\b(?:is|are|am|was|were|has|have|had|do|does|did|will|can|must|should|may|\w+(?:ed|es|s)|go|went|got|get|keep|kept|live|work|like|love|hate|eat|drink|drive|play|speak|use|own|want|need|take|took|make|made|come|came|buy|bought|sell|sold|run|ran|read|wrote|write|study|know|knew|met|meet|see|saw|lost|left|gave|give|put|sleep|slept|start|began|won|moved|grew|wear|wore|hold|held|sit|sat|stand|stood|prefer|collect|teach|taught|learn|sing|swim|smoke|cook|bake|'s|’s|['’]m|['’]ve|['’]re)\b",
+    re.IGNORECASE,
+)
 
 
 def _who(text: str) -> str:
