@@ -30,7 +30,7 @@ CALLS = frozenset(
     audit_memory diff rollback freeze thaw archive unarchive snapshot snapshots restore delete_snapshot search memories
     turns cubes promote demote gate externalize export_adapter jobs cancel tick plan segments tiers grant revoke grants
     join leave groups dump load origins known_origins install subscribe update_packs remove_pack installed trust
-    quarantined release hold end_hold forget_user explain feedback credit overview lineage log""".split()
+    quarantined release holds hold end_hold forget_user explain feedback credit overview lineage log""".split()
 )
 # what names a file or a folder of this machine in them where it is text; a path does so wherever it stands
 FILES: Mapping[str, frozenset[str]] = {

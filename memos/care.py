@@ -7,12 +7,13 @@ is done.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.errors import VaultError
-from memos.infrastructure import vault_backup, vault_check, vault_repair, vault_server
+from memos.infrastructure import folder_lock, vault_backup, vault_check, vault_repair, vault_server
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.vault_key import unlock_there
 from memos.infrastructure.vault_server import require_files
@@ -29,6 +30,12 @@ def _quiet(*_: object) -> None: ...
 def is_vault(folder: Path) -> bool:
     """True for the folder of a vault, wherever its rows are."""
     return vault_server.is_vault(folder)
+
+
+def claimed(folder: Path, name: str, by: str) -> AbstractContextManager[None]:
+    """Be the only process that is `name` for a vault that is open. by: who that is, told to others. Raises
+    VaultError."""
+    return folder_lock.claimed(folder, name, by)
 
 
 def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | None = None) -> list[str]:

@@ -5,8 +5,11 @@ MemosError
 ├── InputError             an input file, question or id that cannot be used
 │   ├── NotFound           no such cube, or none that the caller may see
 │   ├── EmptyMemory        an operation that needs memories found none
-│   └── UnsupportedLanguage  the loaded model does not read the language of the question
+│   ├── UnsupportedLanguage  the loaded model does not read the language of the question
+│   └── TooLarge           more than is read at once
 ├── Denied                 governance said no
+│   └── Unauthenticated    the key is none that is in force, or there is none
+├── Busy                   more requests than are taken at once, or in a minute
 ├── BadTransition          the life cycle has no such move
 │   └── Held               a legal hold forbids it
 ├── VaultError             the store cannot be opened or written
@@ -56,7 +59,21 @@ class EmptyMemory(InputError): ...
 class UnsupportedLanguage(InputError): ...
 
 
+class TooLarge(InputError): ...
+
+
 class Denied(MemosError): ...
+
+
+class Unauthenticated(Denied): ...
+
+
+class Busy(MemosError):
+    """Carries the seconds after which to ask again."""
+
+    def __init__(self, message: str, after: float) -> None:
+        super().__init__(message)
+        self.after = after
 
 
 class BadTransition(MemosError): ...

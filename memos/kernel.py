@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from typing_extensions import assert_never
 
 from memos.bound import AsRead, Bound, handed, handing_over
-from memos.config import Config, load_config
+from memos.config import Config, DecodeConfig, load_config
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Probe, Source, State, Text, Trust, in_zone
 from memos.errors import (
     ContextOverflow,
@@ -42,6 +42,7 @@ from memos.exchange import Clash, Dumped, Loaded, MemDumper, MemLoader, Selectio
 from memos.forgetting import Forgetting, Proof
 from memos.infrastructure import recrypt
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
+from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_store import MemStore
@@ -70,8 +71,8 @@ from memos.operation.mem_scheduler import (
     Via,
     composable,
 )
-from memos.operation.policies.policy import Staged, Tiers
-from memos.operation.policies.table import policy
+from memos.operation.policies.policy import Policy, Staged, Tiers
+from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
@@ -90,6 +91,7 @@ from memos.ops import (
     GiveRight,
     History,
     Hold,
+    Holds,
     ListPacks,
     ListSnapshots,
     Load,
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
     from memos.externalize import Statement
     from memos.infrastructure.credential_table import Credential
     from memos.infrastructure.host.decode import Completion
+    from memos.infrastructure.host.embedder import Embedder
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.job_list import Job
     from memos.infrastructure.mip import Entry, Origin
@@ -136,6 +139,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
 MAKER = "memos"  # of packs
+OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
@@ -162,6 +166,7 @@ class Reply:
     forgotten: tuple[str, ...] = ()
     prompt_tokens: int = 0
     past_tokens: int = 0
+    answer_tokens: int = 0
     ttft_ms: float = 0.0
     seconds: float = 0.0
 
@@ -175,13 +180,20 @@ class MemOS:
     """
 
     def __init__(
-        self, config: Config = Config(), *, model: Any = None, tokenizer: Any = None, vault: Path | str | None = None
+        self,
+        config: Config = Config(),
+        *,
+        model: Any = None,
+        tokenizer: Any = None,
+        vault: Path | str | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Open the vault; the model is loaded with the first call that needs it.
 
         Args:
             model, tokenizer: a transformers causal LM and its tokenizer, already loaded; they are not changed.
             vault: folder of the vault, before config.vault.path.
+            policy: one of your own, in place of config.policy; `search` knows it as "own".
         Raises VaultError.
         """
         if (model is None) != (tokenizer is None):
@@ -194,8 +206,11 @@ class MemOS:
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(lambda name: MemScheduler(config.scheduler, policy(name, config)))
-        self.scheduler = self._by_policy(config.policy)
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
+        )
+        self._main_policy = OWN if policy else config.policy
+        self.scheduler = self._by_policy(self._main_policy)
         self._replays: dict[str, Replay] = {}
         self.reader = MemReader()
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
@@ -273,15 +288,19 @@ class MemOS:
         return Subscriptions(*parts, self._fits, self._accept)
 
     @cached_property
-    def operator(self) -> MemOperator:
+    def embedder(self) -> Embedder:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
-        from memos.infrastructure.host.reranker import Reranker
+
+        return Embedder(self.config.embedder)
+
+    @cached_property
+    def operator(self) -> MemOperator:
+        from memos.infrastructure.host.reranker import Reranker  # loads torch and transformers
 
         retrieval = self.config.retrieval
         rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
-        embedder = Embedder(self.config.embedder)
         return MemOperator(
-            self.vault, embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
+            self.vault, self.embedder, ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
         )
 
     def close(self) -> None:
@@ -311,11 +330,13 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Do what a message asks for: remember, correct, forget, or answer.
 
         turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
-        their KV, so that it goes on in another process without being read again.
+        their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
+        piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
         op = self.reader.request(message)
         match op:
@@ -326,7 +347,7 @@ class MemOS:
             case Recall():
                 said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
                 kept = _each(self._remember(said, self._caller(user)))
-                reply = self._ask(op.question, via, turns, session, user, on_text, kept)
+                reply = self._ask(op.question, via, turns, session, user, on_text, decode, kept)
                 return replace(reply, remembered=tuple(kept))
             case _:
                 assert_never(op)
@@ -340,14 +361,15 @@ class MemOS:
         session: str | None = None,
         user: str | None = None,
         on_text: Callable[[str], None] | None = None,
+        decode: DecodeConfig | None = None,
     ) -> Reply:
         """Answer a question with what `user` may see, in the form `via` (auto: the one that is fastest here).
 
-        turns, session: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
+        The others: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
         UnsupportedLanguage, ContextOverflow, and, unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported
         and NoRoom; auto answers from text then.
         """
-        return self._ask(question, via, turns, session, user, on_text)
+        return self._ask(question, via, turns, session, user, on_text, decode)
 
     def _ask(
         self,
@@ -357,6 +379,7 @@ class MemOS:
         session: str | None,
         user: str | None,
         on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
         said: Sequence[MemCube] = (),
     ) -> Reply:
         """said: memories of what stood beside the question."""
@@ -376,7 +399,7 @@ class MemOS:
         admission = self.admit(op, caller, via, adapters=via == "parametric" or session is None)
         talk = self._talk(question, turns, of, admission)
         try:
-            admission, done = self._answer(admission, talk, via, hand_on)
+            admission, done = self._answer(admission, talk, via, hand_on, decode)
         except UNUSABLE as error:
             # what has been said cannot be taken back
             if via != "auto" or given or not (admission.activations or admission.adapters or talk.earlier):
@@ -384,7 +407,7 @@ class MemOS:
             log.warning("answering from text: %s", error)
             admission = self.admit(op, caller, "plaintext")
             talk = replace(self._talk(question, turns, of, admission), again=True)
-            admission, done = self._answer(admission, talk, "plaintext", hand_on)
+            admission, done = self._answer(admission, talk, "plaintext", hand_on, decode)
         self._record_use(admission, caller)
         if talk.session:
             self.sessions.keep(talk, done.text, admission, said, done.kv)
@@ -395,6 +418,7 @@ class MemOS:
             admission,
             prompt_tokens=done.prompt_tokens,
             past_tokens=done.past_tokens,
+            answer_tokens=len(done.ids),
             ttft_ms=done.ttft_s * 1e3,
             seconds=done.seconds,
         )
@@ -414,7 +438,12 @@ class MemOS:
         return self.sessions.resume(session, question, admission)
 
     def _answer(
-        self, admission: Admission, talk: Talk, via: Via, on_text: Callable[[str], None] | None
+        self,
+        admission: Admission,
+        talk: Talk,
+        via: Via,
+        on_text: Callable[[str], None] | None,
+        decode: DecodeConfig | None = None,
     ) -> tuple[Admission, Completion]:
         """The answer, and what of the admission it was given from."""
         try:
@@ -425,7 +454,7 @@ class MemOS:
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self.serving.request(admission, messages, via, self._tokens, exact)
-            return admission, _drain(self.host.stream(request, self.config.decode), on_text)
+            return admission, _drain(self.host.stream(request, decode or self.config.decode), on_text)
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self.sessions.damaged(talk.session)
@@ -682,6 +711,13 @@ class MemOS:
     def release(self, id: str, *, user: str | None = None) -> MemCube:
         """Let a memory out of quarantine. Raises BadTransition."""
         return self._changed(self.knowledge.release(self._visible(Release(id=id), id, user).id))
+
+    def holds(self, *, user: str | None = None) -> list[tuple[MemCube, LegalHold]]:
+        """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
+        caller = self._caller(user)
+        self.governance.permit(caller, Holds())
+        seen = {cube.id: cube for cube in self.governance.readable(caller, self.vault.cubes())}
+        return [(seen[hold.id], hold) for hold in self.vault.holds.of(seen)]
 
     def hold(self, id: str, why: str, *, user: str | None = None) -> MemCube:
         """Lay a legal hold on a memory: until the same user ends it, nobody and no rule edits, deletes or forgets it.
@@ -1613,7 +1649,7 @@ class MemOS:
 
     def _policy(self, caller: Namespace) -> str:
         """The name of the policy in the caller's namespace."""
-        return self.config.policies.get(caller.user_id, self.config.policy)
+        return self.config.policies.get(caller.user_id, self._main_policy)
 
     def _scheduling(self, caller: Namespace) -> MemScheduler:
         """The scheduler with that policy."""

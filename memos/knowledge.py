@@ -213,9 +213,11 @@ class Knowledge:
         Raises InputError for less than two, or for memories of different owners, BadTransition for one out of use.
         """
         said = {plain(text_of(cube).text): text_of(cube) for cube in sorted(cubes, key=lambda cube: cube.order)}
-        first, *others = sorted({cube.id: cube for cube in cubes}.values(), key=lambda cube: cube.order)
-        if not others:
-            raise InputError(f"one memory, {first.id}, cannot be fused; name two or more")
+        distinct = sorted({cube.id: cube for cube in cubes}.values(), key=lambda cube: cube.order)
+        if len(distinct) < 2:
+            one = "".join(f", {cube.id}," for cube in distinct) or " or none"
+            raise InputError(f"one memory{one} cannot be fused; name two or more")
+        first, *others = distinct
         if any((cube.namespace, cube.rights) != (first.namespace, first.rights) for cube in others):
             raise InputError("memories of different users or readers cannot become one; fuse those of one at a time")
         if len({cube.header.expires for cube in cubes}) > 1:

@@ -263,6 +263,10 @@ class Quarantined(Frozen):
     """List what is in quarantine."""
 
 
+class Holds(Frozen):
+    """List what is held."""
+
+
 class Release(Frozen):
     """Let a memory out of quarantine."""
 
@@ -292,7 +296,7 @@ Operation = (
     | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
     | Dump | Load | RemovePack | ListPacks | Untrust
     | GiveRight | TakeRight | ListRights | Join | ListGroups
-    | SetTrust | Quarantined | Release | Hold | EndHold | ForgetUser
+    | SetTrust | Quarantined | Holds | Release | Hold | EndHold | ForgetUser
 )  # fmt: skip
 
 
@@ -301,7 +305,7 @@ def action(op: Operation) -> Action:
     match op:
         case Search() | Recall() | Get() | History() | ListSnapshots() | ListRights() | ListGroups() | Dump():
             return "read"
-        case Quarantined() | ListPacks():
+        case Quarantined() | Holds() | ListPacks():
             return "read"
         case Tag() | Rate():
             return "annotate"

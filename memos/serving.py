@@ -236,6 +236,8 @@ class Serving:
         self._waiting = False
         try:
             coming, held = self._foreseen(user, visible), self._held()
+            if not (coming or held):  # nothing to place, and so nothing to measure the machine for
+                return
             places = self._places([*held, *coming])
             self._settle(held, places)
             for kv in coming:

@@ -12,7 +12,7 @@ from typing import Any
 from memos.bound import Bound, Exchange
 from memos.config import Config
 from memos.cube import MemCube, Namespace, in_zone
-from memos.errors import Denied, InputError, NotFound
+from memos.errors import Denied, InputError, NotFound, Unauthenticated
 from memos.infrastructure.credential_table import Credential
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
@@ -75,11 +75,13 @@ class Sharing:
         return Bound(kernel, self._governance, who, files)
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
-        """Who a key stands for. A failure is written down, without the key. Raises Denied."""
+        """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""
         found = self._vault.match_key(key)
         if found is None:
             self._vault.audit("unknown", "authenticate", "a key", False, "no key that is in force")
-            raise Denied("the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)")
+            raise Unauthenticated(
+                "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
+            )
         if purpose and purpose not in found.purposes:
             self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
             raise Denied(

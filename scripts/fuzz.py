@@ -352,6 +352,11 @@ def conversation(suffix: str, seed: bytes) -> Target:
     return Target(f"file{suffix.replace('.', '-')}", lambda: [seed], run, (change_json,))
 
 
+TRACE = b"""{"role": "user", "content": "Will it rain?"}
+{"role": "assistant", "content": null, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}
+{"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "rain"}]}
+{"call": {"name": "f", "arguments": {"x": [1]}}, "error": "down", "task": "rain"}
+"""
 WORDS = """I My my Mira Mira's Tom and but not no longer lives live in Lisbon Oslo works as a nurse teacher has cat
 named Miso favourite colour is now blue used to moved from to on 3 May 2024 . , ; : ? ! ( ) " ' — 我 住 在 北京 喜欢 的
 不再 。 ， the if maybe Actually Forget Remember that likes does don't User: http://x.y/z @ # % \u200b \u202e 😀 ﷽ é
@@ -593,6 +598,8 @@ TARGETS: dict[str, Target] = {
             ".jsonl", b'{"speaker": "Mira", "content": "I live in Lisbon.", "time": "2025-03-01T09:30:00Z"}\n'
         ),
         conversation(".json", b'[{"role": "user", "content": "I live in Lisbon."}]'),
+        conversation(".csv", b'name,city,note\nMira,Lisbon,"a ""b"", c"\nTom,Oslo,\n'),
+        conversation(".jsonl", TRACE),
         conversation(".md", b"# Mira\n\nMira lives in **Lisbon**. <!-- x -->\n\n- She has a [cat](x).\n"),
         conversation(".txt", b"Mira: I live in Lisbon.\nTom: I work as a nurse.\n"),
         Target("reader", lambda: ["I live in Lisbon. 我住在北京。".encode()], run_reader, (change_words,)),

@@ -6,42 +6,37 @@ import ast
 import inspect
 import re
 import shlex
-from functools import cache
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import diagrams
+import jsonschema
 import pytest
 import typer.main
 
 import memos
-from memos.config import AskStep, IngestStep, load_config, parse_config
+from memos.config import AskStep, Config, IngestStep, load_config, parse_config
 from memos.cube import State
+from memos.errors import ConfigError
 from memos.interface.cli import app
+from memos.interface.settings import groups, schema, schema_text
 from memos.operation.mem_lifecycle import ALLOWED
+from tests.documents import DOCS, ROOT, blocks, name, prose, text
 
-ROOT = Path(__file__).parents[1]
-DOCS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
-ROOMS = ("memos/", "configs/", "scripts/", "tests/", "docs/", ".ci/")
+ROOMS = ("memos/", "configs/", "scripts/", "tests/", "docs/", "examples/", ".ci/")
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _COMMAND = re.compile(r"(?:time )?(memos|scripts/\w+|python scripts/\w+\.py)(?: (.*))?")
 _FILE = re.compile(r"[\w./-]+\.(?:py|yaml|md|toml|txt|jsonl)")
 
 
-@cache
-def text(doc: Path) -> str:
-    return doc.read_text("utf-8")
-
-
-def blocks(doc: Path, language: str) -> list[str]:
-    return [body for tag, body in _FENCE.findall(text(doc)) if tag == language]
-
-
 def code(doc: Path) -> list[str]:
     """What stands between backticks in the running text."""
-    return _CODE.findall(_FENCE.sub("", text(doc)))
+    return _CODE.findall(prose(doc))
 
 
 def paths(doc: Path) -> set[str]:
@@ -52,15 +47,27 @@ def paths(doc: Path) -> set[str]:
 
 
 def commands(doc: Path) -> list[str]:
-    """Command lines of the document without their comments; in a sentence, two words only name the command."""
-    lines = [line.split("#")[0].strip() for block in blocks(doc, "sh") for line in block.splitlines()]
-    spoken = [line if "--" in line or len(line.split()) != 2 else f"{line} --help" for line in code(doc)]
-    return [line for line in (*lines, *spoken) if _COMMAND.fullmatch(line)]
+    """Command lines of the blocks, without their comments."""
+    lines = [line for block in blocks(doc, "sh") for line in block.lines]
+    return [line for line in lines if _COMMAND.fullmatch(line)]
+
+
+def named_commands(doc: Path) -> list[str]:
+    """Commands in the running text: a name, maybe with some of what it takes."""
+    return [line for line in code(doc) if _COMMAND.fullmatch(line)]
+
+
+def configs(doc: Path) -> list[str]:
+    return [block.body for block in blocks(doc, "yaml")]
+
+
+def programs(doc: Path) -> list[str]:
+    return [block.body for block in blocks(doc, "python")]
 
 
 def _cases(of: object, docs: list[Path] = DOCS) -> list[object]:
     assert callable(of)
-    return [pytest.param(doc, case, id=f"{doc.stem}: {case[:60]}") for doc in docs for case in sorted(set(of(doc)))]
+    return [pytest.param(doc, case, id=f"{name(doc)}: {case[:60]}") for doc in docs for case in sorted(set(of(doc)))]
 
 
 @pytest.mark.parametrize("doc, path", _cases(paths))
@@ -84,17 +91,43 @@ def test_a_command_line_is_one_that_the_program_takes(doc: Path, line: str) -> N
 
 def _takes(arguments: list[str]) -> None:
     """Parse, and carry nothing out."""
-    if not arguments or arguments == ["--help"]:  # the name alone
-        return
-    name, *rest = arguments
-    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert name in known, f"memos has no command {name}"
+    command, said, rest = _command(arguments)
     if rest != ["--help"]:
-        known[name].make_context(name, rest)
+        command.make_context(said, rest)
+
+
+def _command(arguments: list[str]) -> tuple[Any, str, list[str]]:
+    """The command of a line, its name, and what is left of the line."""
+    command, said = typer.main.get_command(app), "memos"
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        step, *arguments = arguments
+        assert step in command.commands, f"there is no command {said} {step}"
+        command, said = command.commands[step], f"{said} {step}"
+    return command, said, arguments
+
+
+@pytest.mark.parametrize("doc, line", _cases(named_commands))
+def test_a_command_that_is_named_is_there_with_its_options(doc: Path, line: str) -> None:
+    program, *arguments = shlex.split(line.removeprefix("time "))
+    if program != "memos":
+        assert (ROOT / (arguments[0] if program == "python" else program)).is_file()
+        return
+    for alternative in arguments[1].split("|") if len(arguments) > 1 and "|" in arguments[1] else [""]:
+        command, said, rest = _command([arguments[0], alternative] if alternative else arguments)
+        known = {"--help"} | {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        assert {option for option in rest if option.startswith("--")} <= known, said
 
 
 @pytest.mark.parametrize(
-    "line, told", [("rum x.yaml", "rum"), ("run x.yaml --otu y", "--otu"), ("ls x.yaml", "x.yaml"), ("run", "config")]
+    "line, told",
+    [
+        ("rum x.yaml", "rum"),
+        ("run x.yaml --otu y", "--otu"),
+        ("vault back x", "back"),
+        ("vault check --zorb", "--zorb"),
+        ("ls x.yaml", "x.yaml"),
+        ("run", "config"),
+    ],
 )
 def test_a_wrong_command_line_is_found(line: str, told: str) -> None:
     with pytest.raises(Exception) as found:  # typer's own errors have moved between its versions
@@ -112,14 +145,14 @@ def test_a_config_loads_and_the_files_of_its_steps_are_there(path: Path) -> None
                 assert ask.questions.is_file()
 
 
-@pytest.mark.parametrize("doc, block", _cases(lambda doc: blocks(doc, "yaml")))
+@pytest.mark.parametrize("doc, block", _cases(configs))
 def test_a_yaml_block_is_a_config(doc: Path, block: str) -> None:
     import yaml
 
-    assert parse_config(yaml.safe_load(block)).experiment.steps
+    assert parse_config(yaml.safe_load(block)) != Config()
 
 
-@pytest.mark.parametrize("doc, block", _cases(lambda doc: blocks(doc, "python")))
+@pytest.mark.parametrize("doc, block", _cases(programs))
 def test_a_python_block_compiles_and_calls_what_is_there(doc: Path, block: str) -> None:
     tree = ast.parse(block)
     compile(tree, doc.name, "exec")
@@ -141,12 +174,58 @@ def called(call: ast.Call) -> object:
     return None
 
 
-def test_the_readme_names_calls_and_commands_that_exist() -> None:
-    calls = re.search(r"The other calls are (.*?)\.\n?", text(ROOT / "README.md"))
-    assert calls and all(hasattr(memos.MemOS, name) for name in _CODE.findall(calls[1]))
-    assert {line.split()[1] for line in commands(ROOT / "README.md") if line.startswith("memos ")} == {
-        *typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    }
+def test_the_page_of_commands_shows_each_of_them() -> None:
+    shown = {line.split()[1] for line in commands(ROOT / "docs/reference/commands.md") if line.startswith("memos ")}
+    assert set(typer.main.get_command(app).commands) <= shown  # type: ignore[attr-defined]
+
+
+def test_every_page_is_in_the_sites_contents() -> None:
+    listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(doc.relative_to(ROOT / "docs").as_posix() for doc in DOCS if doc.parent != ROOT)
+
+
+def test_the_schema_for_editors_is_that_of_the_config() -> None:
+    assert (ROOT / "docs/config.schema.json").read_text("utf-8") == schema_text(), (
+        "run `memos config schema docs/config.schema.json`"
+    )
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_a_config_is_valid_by_the_schema_that_it_names(path: Path) -> None:
+    import yaml
+
+    first = path.read_text("utf-8").splitlines()[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(.+)", first)
+    assert named and (path.parent / named[1]).resolve() == ROOT / "docs/config.schema.json"
+    jsonschema.Draft202012Validator(schema()).validate(yaml.safe_load(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scheduler": {"topk": 4}}, {"policy": "zorb"}, {"experiment": {"steps": [{"a": 1}]}}]
+)
+def test_the_schema_refuses_what_the_config_does(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        parse_config(wrong)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema()).validate(wrong)
+
+
+def test_the_diagrams_are_drawn_from_their_text() -> None:
+    assert all(path.read_text("utf-8") == svg for path, svg in diagrams.drawn().items()), "run scripts/diagrams.py"
+    assert sorted((ROOT / "docs/img").glob("*.svg")) == sorted(diagrams.drawn())
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_asks_nobody_for_anything(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["']?(https?:[^"' >]+)""")
+    assert {url for page in tmp_path.rglob("*.html") for url in fetched.findall(page.read_text("utf-8"))} == set()
+    settings = (tmp_path / "reference/settings.html").read_text("utf-8")
+    assert all(key.path in settings for group in groups() for key in group.keys)
+    commands_page = (tmp_path / "reference/commands.html").read_text("utf-8")
+    assert "memos vault restore" in commands_page and "--forgotten" in commands_page
 
 
 def test_the_map_has_a_line_for_every_file() -> None:

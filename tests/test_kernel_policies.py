@@ -15,6 +15,7 @@ from memos.cube import Form, MemCube
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.cli import app
+from memos.operation.policies.baselines import Baseline
 from memos.operation.policies.memoryos import MemoryOSTiers
 from memos.operation.policies.table import POLICIES
 
@@ -240,3 +241,23 @@ def test_kv_made_by_hand_serves_a_policy_that_shows_just_these(tmp_path: Path, m
         kernel.promote([cube.id for cube in cubes], "activation")
         reply = kernel.ask(ASKED, via="activation")
         assert reply.past_tokens > 0 and "Lisbon" in reply.text
+
+
+def test_a_policy_of_ones_own_takes_the_place_of_the_named_one(tmp_path: Path, model: MemOS) -> None:
+    longest = Baseline(lambda signals: signals.length)
+    given = {"model": model.host.model, "tokenizer": model.host.tokenizer}
+    with MemOS(Config(policies={"ann": "keywords"}), vault=tmp_path / "vault", policy=longest, **given) as kernel:
+        tom = told(kernel)[1]
+        told(kernel, user="ann")
+        (long,) = kernel.add("The old bakery on the corner opens at six on every day but Sunday.")
+        kernel.add("The old bakery on the corner opens at six on every day but Sunday.", user="ann")
+        (best, *_), (named, *_) = kernel.search(ASKED), kernel.search(ASKED, policy="own")
+        assert best.cube == named.cube == long
+        assert texts(hit.cube for hit in kernel.search(ASKED, top_k=1, policy="memos")) == of("Mira")
+        assert texts(hit.cube for hit in kernel.search(ASKED, top_k=1, user="ann")) == of("Mira")
+        assert kernel.chat("Forget where Tom lives.").forgotten == (tom.id,)  # found by memos, as ever
+    with (
+        MemOS(vault=tmp_path / "vault", **given) as kernel,
+        pytest.raises(InputError, match="there is no policy 'own'"),
+    ):
+        kernel.search(ASKED, policy="own")

@@ -25,6 +25,7 @@ LANGUAGE = (
     READER,
     *(f"memos.interface.{part}" for part in ("phrasebook", "statements", "chinese", "requests", "files", "contrasts")),
     "memos.interface.imports",
+    "memos.interface.documents",
 )
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
@@ -92,6 +93,8 @@ ONLY_IN = {
     "accelerate": "memos/infrastructure/host/",
     "safetensors.torch": "memos/infrastructure/host/",
     "faiss": "memos/operation/vector_index.py",
+    "pypdf": "memos/interface/documents/pdf.py",
+    "bs4": "memos/interface/documents/html.py",
 }
 HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss")
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")

@@ -90,3 +90,14 @@ def test_the_latest_uses_are_learnt_from(tmp_path: Path, monkeypatch: pytest.Mon
         for n in range(7):
             kernel.vault.record_use([cube.id, "deleted meanwhile"], start + timedelta(days=n), "ada")
         assert kernel.vault.accesses() == [(start + timedelta(days=n), "ada", cube.id) for n in (4, 5, 6)]
+
+
+def test_where_there_is_no_kv_the_machine_is_not_measured(tmp_path: Path, loaded: MemOS) -> None:
+    with MemOS(vault=tmp_path, model=loaded.host.model, tokenizer=loaded.host.tokenizer) as kernel:
+        (cube,) = kernel.add([{"speaker": "Mira", "content": "I live in Lisbon."}])
+        assert kernel.ask("Where does Mira live?").text == "Lisbon"
+        kernel.serving._background.submit(int).result()
+        assert "costs" not in vars(kernel.serving)
+        kernel.promote([cube.id], "activation")
+        kernel.ask("Where does Mira live?")
+        assert "costs" in vars(kernel.serving)

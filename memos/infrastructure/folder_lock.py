@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memos.errors import VaultError
@@ -58,3 +58,28 @@ class FolderLock:
 
     def close(self) -> None:
         self._file.close()
+
+
+@contextmanager
+def claimed(folder: Path, name: str, by: str) -> Iterator[None]:
+    """A part that one process at a time has of a vault that is open; a death gives it up.
+
+    by: in words, for who comes second. Raises VaultError for that one.
+    """
+    (folder / "tmp").mkdir(exist_ok=True)  # what lies there is of no matter once nobody has the vault open
+    path = folder / "tmp" / name
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise VaultError(
+                f"{folder} has a {name} already, {file.read().strip() or 'which is starting'}; use that one, stop it, "
+                f"or name another vault with --vault"
+            ) from None
+        file.truncate(0)
+        file.write(by)
+        file.flush()
+        yield
+        with suppress(OSError):
+            file.truncate(0)

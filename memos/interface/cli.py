@@ -15,14 +15,17 @@ from typer.core import TyperGroup
 
 from memos.errors import InputError, MemosError
 from memos.interface.cli_bench import bench, calibrate, doctor
+from memos.interface.cli_config import config as config_group
 from memos.interface.cli_forms import forms
 from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
 from memos.interface.cli_knowledge import knowledge
 from memos.interface.cli_life import life
+from memos.interface.cli_mcp import mcp
 from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
+from memos.interface.cli_serve import serve
 from memos.interface.cli_shared import Set, User, made, settings_of
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
@@ -53,13 +56,15 @@ app = typer.Typer(
     help="A memory operating system for local language models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.add_typer(bench, name="bench")
 app.add_typer(vault, name="vault")
+app.add_typer(config_group, name="config")
 app.command()(calibrate)
 app.command()(doctor)
 app.command()(simulate)
+app.command()(serve)
+app.command()(mcp)
 app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)

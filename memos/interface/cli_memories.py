@@ -1,22 +1,44 @@
-"""`memos ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know no ranking."""
+"""`memos add`, `ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know no ranking."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memos.errors import EmptyMemory
 from memos.interface.cli_life import event_line
-from memos.interface.cli_shared import Id, User, over_vault
+from memos.interface.cli_shared import AsJson, Id, User, over_new_vault, over_vault
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
     from memos.kernel import MemOS
 
 memories = typer.Typer()
+
+
+@memories.command()
+@over_new_vault
+def add(
+    kernel: MemOS,
+    what: Annotated[
+        list[str], typer.Argument(help="statements, or files (.txt, .md, .html, .pdf, .csv, .tsv, .json, .jsonl)")
+    ],
+    user: User = None,
+    tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
+    for one in what:
+        path = Path(one)
+        kept = kernel.add(path if _is_path(path) else one, tags=tag or (), user=user)
+        for cube in kept:
+            print(json.dumps({"id": cube.id, "memory": cube.text}) if as_json else f"{cube.id}  {cube.text}")
+        if not kept and not as_json:
+            print(f"{one}: nothing in it is worth keeping; a statement that is given as text is always kept")
 
 
 @memories.command("ls")
@@ -93,3 +115,14 @@ def _content(cube: MemCube) -> str:
             return f"{question} | {answer}"
         case _:
             return cube.text
+
+
+def _is_path(path: Path) -> bool:
+    """True for a file that is there, and for one word that ends as a file of a known format does: a misspelt name is
+    no statement."""
+    from memos.interface.files import FORMATS
+
+    try:
+        return path.is_file() or (path.suffix.lower() in FORMATS and not any(map(str.isspace, str(path))))
+    except OSError:  # too long for a name
+        return False

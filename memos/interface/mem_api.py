@@ -82,6 +82,7 @@ class Item(TypedDict):
     event: NotRequired[str]  # ADD, or NONE where it was known already
     score: NotRequired[float]
     why: NotRequired[dict[str, float]]  # the signals of the score
+    note: NotRequired[str]  # why it is in quarantine, or held
 
 
 class Items(TypedDict):
@@ -570,12 +571,18 @@ class Memory:
     @_call
     def quarantined(self, **who: Unpack[Who]) -> Items:
         """Memories that answer nothing until they are released."""
-        return _items(cube for cube, _ in self.within(**who).quarantined())
+        return {"results": [{**item(cube), "note": found.why} for cube, found in self.within(**who).quarantined()]}
 
     @_call
     def release(self, memory_id: str, **who: Unpack[Who]) -> Items:
         """Let a memory out of quarantine."""
         return {"results": [item(self.within(**who).release(memory_id))]}
+
+    @_call
+    def holds(self, **who: Unpack[Who]) -> Items:
+        """Memories under a legal hold, with who holds each and why."""
+        found = self.within(**who).holds()
+        return {"results": [{**item(cube), "note": f"{hold.holder}: {hold.why}"} for cube, hold in found]}
 
     @_call
     def hold(self, memory_id: str, why: str, **who: Unpack[Who]) -> Items:
@@ -754,13 +761,18 @@ def _turns(messages: Messages) -> list[dict[str, Any]]:
     """Messages as turns of {role, content}. Raises InputError."""
     match messages:
         case str():
-            return [{"role": "user", "content": messages}]
+            turns = [{"content": messages}]
         case dict():
-            return [messages]
-        case list() if messages:
-            return messages
+            turns = [messages]
         case _:
-            raise InputError("there is no message; give a text, or a list of {role, content}")
+            turns = messages
+    if not turns:
+        raise InputError("there is no message; give a text, or a list of {role, content}")
+    told = [{"role": "user", **turn} for turn in turns]
+    for turn in told:
+        if not (isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
+            raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
+    return told
 
 
 def _limit(limit: int) -> int:

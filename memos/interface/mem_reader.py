@@ -13,17 +13,22 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
+from typing_extensions import assert_never
+
 from memos.cube import Contrast, Fact, Lesson, Probe, Text
 from memos.errors import InputError
 from memos.interface import requests
 from memos.interface.contrasts import contrasts
-from memos.interface.files import Passage, Turn, read, require_text, turn
+from memos.interface.documents.conversation import conversation
+from memos.interface.documents.parts import Call, Part, Passage, Row, Turn, require_text
+from memos.interface.files import read
 from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
 from memos.interface.reading import requested
 from memos.interface.requests import Intent
 from memos.interface.statements import read as read_statement
 from memos.ops import Add, Asked, Correct, Forget, Recall
 
+TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 USER = "User"  # who "I" is where nobody is named
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
 _SAME_SUBJECT = re.compile(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
@@ -43,18 +48,15 @@ class MemReader:
     """Turns files, conversations, requests and questions into operations and probes."""
 
     def read_file(self, path: Path) -> list[Add | Correct]:
-        """One operation per statement worth keeping in a .jsonl, .json, .md or .txt file."""
-        kept: list[Add | Correct] = []
-        for part in read(path):
-            kept += self._spoken(part, str(path)) if isinstance(part, Turn) else self._written(part, str(path))
-        return kept
+        """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
+        format (`memos.interface.files.FORMATS`). Raises InputError, EmptyMemory."""
+        return [op for part in read(path) for op in self._part(part, str(path))]
 
     def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
-        """One operation per statement worth keeping in turns of {role or speaker, content, time?}."""
-        kept: list[Add | Correct] = []
-        for n, entry in enumerate(turns, start=1):
-            kept += self._spoken(turn(entry, f"{origin}, turn {n}"), origin)
-        return kept
+        """One operation per statement worth keeping in turns of {role or speaker, content, time?}, and per call of a
+        tool among them."""
+        parts = conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
+        return [op for part in parts for op in self._part(part, origin)]
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
@@ -182,6 +184,22 @@ class MemReader:
     def language(self, text: str) -> str:
         """A rough tag by script: "en", "zh", "ja", "ru", ..."""
         return requests.language(text)
+
+    def _part(self, part: Part, origin: str) -> list[Add | Correct]:
+        """What is to be kept of a part of a file or a conversation."""
+        match part:
+            case Turn():
+                return self._spoken(part, origin)
+            case Passage():
+                return self._written(part, origin)
+            case Row():
+                return [Add(text=part.content, origin=origin, segment=part.subject, kind="note")]
+            case Call():
+                # its origin says how far it is believed: what a tool returns, the user has not said
+                place = {"origin": f"tool:{origin}", "segment": part.task or part.tool, "said": part.said}
+                return [Add(text=part.content, kind=TOOL_TRACE, **place)]
+            case _:
+                assert_never(part)
 
     def _spoken(self, said: Turn, origin: str) -> list[Add | Correct]:
         """A turn's statements; the model's own words are never memories."""

@@ -48,6 +48,13 @@ class Embedder:
         read = self.read(texts)
         return np.stack([vector for vector, _ in read]) if read else np.zeros((0, self.dim), np.float32)
 
+    def tokens(self, texts: Sequence[str]) -> int:
+        """How many tokens of these texts are read."""
+        tokenizer, _ = self._loaded
+        # as in `_forward`: how a tokenizer pads is a setting of it, which another thread must not find changed
+        read = tokenizer(list(texts), padding=True, truncation=True, max_length=self._max_tokens)
+        return sum(map(sum, read["attention_mask"]))
+
     def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
         """A reading of each text: its vector, [dim] float32 of length 1, and one of each token, [tokens, dim] int8, of
         which the direction counts.

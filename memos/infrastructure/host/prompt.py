@@ -18,7 +18,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from memos.config import ModelConfig
-from memos.errors import HostError
+from memos.errors import HostError, InputError
 
 Message = Mapping[str, Any]  # role, content, and perhaps the memories that are shown with it
 _MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
@@ -90,7 +90,7 @@ class PromptFormat:
         """The whole prompt; without memories the prefix is empty and no header is shown.
 
         Memories of a message stand before it, so that what came earlier in a conversation stays as it was.
-        Raises HostError where the template does not show each text once.
+        Raises HostError where the template does not show each text once, InputError for messages that it refuses.
         """
         mark = _MEMORIES
         while any(mark in m["content"] for m in messages):  # someone may say just this
@@ -138,6 +138,8 @@ class PromptFormat:
             turns = "".join(f"{m.get('before', '')}{m['role'].title()}: {m['content']}\n" for m in messages)
             return f"{system}\n{turns}Assistant:" if system else f"{turns}Assistant:"
         told = [{"role": m["role"], "content": f"{m.get('before', '')}{m['content']}"} for m in messages]
+        if told and told[0]["role"] == "system":  # of whoever asks: after the memories, which every prompt begins with
+            system, told = "\n".join(filter(None, (system, told[0]["content"]))), told[1:]
         if system:
             try:
                 text = self._template([{"role": "system", "content": system}, *told])
@@ -147,7 +149,13 @@ class PromptFormat:
                 pass  # the model knows no system role: its first message carries the memories
             first, *rest = told
             told = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
-        return self._template(told)
+        try:
+            return self._template(told)
+        except TemplateError as error:
+            raise InputError(
+                f"the model's chat template refuses these messages ({error}); let user and assistant take turns, "
+                f"beginning with user, or set model.template to plain"
+            ) from None
 
     def _template(self, messages: Sequence[dict[str, str]]) -> str:
         template = self._tokenizer.get_chat_template()

@@ -77,6 +77,11 @@ def _item(place: str, spaces: list[str], record: dict[str, Any]) -> Read:
     )
 
 
+def words_of(value: dict[str, Any]) -> str | None:
+    """What the value of an item says; None for nothing."""
+    return _text(value)[0]
+
+
 def _text(value: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
     """What an item says, and the fields that it stands in; of one without a text, its fields as words."""
     content = value.get("content")

@@ -1,7 +1,7 @@
 """Folders of Markdown, as of Obsidian: a passage for each paragraph and bullet, under its heading.
 
-Followed: CommonMark's headings, lists and fences as `memos.interface.files` reads them; Obsidian's links, embeds,
-comments and block names (1.x); front matter with `date` or `created`, and `tags`.
+Followed: CommonMark's headings, lists and fences, and GitHub's tables, as `memos.interface.documents.markdown` reads
+them; Obsidian's links, embeds, comments and block names (1.x); front matter with `date` or `created`, and `tags`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from memos.config import parse_yaml
 from memos.errors import ConfigError
-from memos.interface.files import markdown
+from memos.interface.documents.markdown import markdown
+from memos.interface.documents.parts import Row
 from memos.interface.imports.entry import Read, Unmapped, entry, left_over
 from memos.interface.imports.records import listed, mapping
 from memos.interface.imports.source import Source
@@ -50,8 +51,8 @@ def _file(source: Source, path: Path) -> Iterator[Read]:
             passage.content,
             "markdown",
             where,
-            how="written",
-            heading=passage.heading,
+            how="told" if isinstance(passage, Row) else "written",
+            heading=passage.subject if isinstance(passage, Row) else passage.heading,
             said=said,
             tags=tags,
             dropped=dropped if n == 1 else (),

@@ -1,0 +1,81 @@
+// A memory's life: what it says, where it comes from, what happened to it, and what can be done with it.
+
+import { call } from "../api.js";
+import { bytes, digits, h, short } from "../dom.js";
+import { moment, t } from "../i18n.js";
+import { lineage } from "../lineage.js";
+import { words } from "../memories.js";
+import { act, empty, formChip, head, stateChip } from "../parts.js";
+
+export async function page(given) {
+  if (!given.rest) return [head("cube"), empty("cube.none", h("a", { class: "button", href: "#/map" }, t("nav.map")))];
+  const id = given.rest;
+  const [{ memory, sources, derived, origins }, { results: events }, { results: decisions }] = await Promise.all([
+    call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id })]);
+  return [
+    h("div", { class: "head" }, h("div", {},
+      h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
+      h("h1", { tabindex: "-1", class: "said" }, words(memory)),
+      h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip" }, tag))))),
+    h("div", { class: "row acts" }, acts(memory, given)),
+    h("div", { class: "split" },
+      h("section", { class: "card" }, h("h2", {}, t("cube.life")), timeline(memory, events, decisions, given)),
+      h("div", { class: "stack" },
+        h("section", { class: "card" }, h("h2", {}, t("cube.lineage")), graph(memory, sources, derived)),
+        h("section", { class: "card" }, h("h2", {}, t("cube.about")), about(memory, origins)))),
+  ];
+}
+
+/** What may be done with it as it is. */
+function acts(memory, given) {
+  const one = (name, call_, args = { memory_id: memory.id }) => act(t(`cube.${name}`), given.told, async () => {
+    const { results } = await call(call_, args);
+    if (call_ === "promote" || call_ === "demote") location.hash = `#/cube/${results[0]?.id ?? ""}`;
+    else given.again();
+  });
+  const made = memory.form !== "plaintext";
+  return [
+    !made && one("activation", "promote", { memory_ids: [memory.id], to: "activation" }),
+    !made && one("parametric", "promote", { memory_ids: [memory.id], to: "parametric" }),
+    made && one("demote", "demote"),
+    memory.state === "frozen" ? one("thaw", "thaw") : one("freeze", "freeze"),
+    memory.state === "archived" ? one("unarchive", "unarchive") : one("archive", "archive"),
+  ];
+}
+
+function graph(memory, sources, derived) {
+  if (!sources.length && !derived.length) return h("p", { class: "muted" }, t("cube.lineage.none"));
+  const node = (cube) => ({ id: cube.id, form: cube.form, words: words(cube) });
+  return lineage(sources.map(node), node(memory), derived.map(node));
+}
+
+function about(memory, origins) {
+  const told = [
+    ["topic", memory.topic], ["speaker", memory.speaker], ["owner", memory.owner], ["trust", memory.trust],
+    ["origin", memory.origin], ["kept", moment(memory.created_at)], ["said", moment(memory.said_at)],
+    ["expires", moment(memory.expires_at)], ["version", digits(memory.version)], ["recalls", digits(memory.recalls)],
+    ["utility", memory.utility ? digits(memory.utility) : ""], ["size", memory.bytes ? bytes(memory.bytes) : ""],
+    ["pack", origins.map(({ pack, publisher }) => pack ?? publisher ?? "").join(", ")],
+  ];
+  return h("dl", { class: "facts" }, told.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, t(name)), h("dd", {}, value)]),
+    h("dt", {}, "id"), h("dd", {}, h("code", {}, memory.id)));
+}
+
+/** Versions, moves and decisions, the latest first. Reading it is a decision too: those are left to the log. */
+function timeline(memory, events, decisions, given) {
+  const decided = decisions.filter(({ action, allowed }) => !allowed || !["read", "get", "history"].includes(action));
+  const all = [...events, ...decided.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
+  all.sort((a, b) => new Date(b.at) - new Date(a.at));
+  return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
+    h("time", { datetime: event.at }, moment(event.at)),
+    h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`) })),
+    event.why && event.event !== "allowed" && h("span", { class: "muted small" }, ` · ${event.why}`),
+    event.diff?.length > 0 && diff(event.diff),
+    event.event === "version" && event.version < memory.version && act(t("cube.rollback"), given.told, async () => {
+      await call("rollback", { memory_id: memory.id, version: event.version });
+      given.again();
+    }, "link"))));
+}
+
+const diff = (lines) => h("ul", { class: "diff" }, lines.map((line) =>
+  h("li", { "data-sign": line[0] }, line[0], " ", line.slice(1).trimStart())));

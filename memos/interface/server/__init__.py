@@ -1,0 +1,6 @@
+"""`memos serve`: the Memory API and an OpenAI-compatible one over HTTP, for whoever has a key.
+
+    request -> edge (who, how much, how large) -> a route -> a lane (a thread, or the model's queue) -> Memory
+
+Knows HTTP; knows no stores, tensors or rights: what a call does and who may make it is the kernel's.
+"""

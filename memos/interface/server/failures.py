@@ -1,0 +1,159 @@
+"""Errors of memos as answers over HTTP: one table of status codes, one shape, the words of the error."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from memos import errors
+from memos.errors import Busy, InputError, MemosError
+from memos.interface.server.lanes import Gone
+
+log = logging.getLogger("memos")
+# the nearest class above an error decides
+STATUS: dict[type[Exception], int] = {
+    errors.InputError: 400,
+    errors.ConfigError: 400,
+    errors.PackError: 400,
+    errors.ContextOverflow: 400,
+    errors.Unsupported: 400,
+    errors.Unauthenticated: 401,
+    errors.Denied: 403,
+    errors.NotFound: 404,
+    errors.EmptyMemory: 404,
+    errors.BadTransition: 409,
+    errors.Conflict: 409,
+    errors.PromotionError: 409,
+    errors.TooLarge: 413,
+    errors.Busy: 429,
+    errors.MemosError: 500,
+    errors.VaultError: 500,
+    errors.HostError: 500,
+    errors.QuotaExceeded: 507,
+    errors.NoRoom: 507,
+    Gone: 499,  # which nobody reads
+}
+# as OpenAI's clients tell errors apart beside the status
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class Failure(BaseModel):
+    """What went wrong. message: the words of the error, with the way out. code: its name in memos/errors.py."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+class Failed(BaseModel):
+    error: Failure
+
+
+# for the OpenAPI: what any route under /v1 may answer
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failed, "description": told}
+    for status, told in {
+        400: "the request cannot be used",
+        401: "no key, or none that is in force",
+        403: "governance said no",
+        404: "no such memory, or none that the caller may see",
+        409: "the life cycle has no such move, or something changed meanwhile",
+        413: "the body is longer than serve.body_bytes",
+        422: "the request is not of the form that the schema says",
+        429: "more requests than are taken; Retry-After says when to ask again",
+        500: "the server, its vault or its model failed",
+        507: "a budget or a quota is used up",
+    }.items()
+}
+
+
+def status_of(error: Exception) -> int:
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def failed(error: Exception) -> Failed:
+    """An error in the shape that OpenAI's clients read."""
+    status = status_of(error)
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return Failed(error=Failure(message=str(error), type=kind, code=type(error).__name__))
+
+
+def response(error: Exception, status: int | None = None) -> JSONResponse:
+    headers = {}
+    if isinstance(error, Busy):
+        headers["Retry-After"] = str(max(1, math.ceil(error.after)))
+    if isinstance(error, errors.Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(failed(error).model_dump(), status or status_of(error), headers)
+
+
+def install(app: FastAPI) -> None:
+    """Every answer of the app that is an error is one of the above."""
+
+    async def ours(_: Request, error: Exception) -> JSONResponse:
+        if status_of(error) >= 500:
+            log.error("%s: %s", type(error).__name__, error)
+        return response(error)
+
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return response(InputError(_explained(error.errors(), request)), 422)
+
+    async def http(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, MemosError):  # met while the body was read
+            return response(error.__cause__)
+        told = response(InputError(_told(error, request)), error.status_code)
+        told.headers.update(error.headers or {})
+        return told
+
+    async def unforeseen(_: Request, error: Exception) -> JSONResponse:
+        return response(MemosError(f"{type(error).__name__} within the server, which is a bug; its log says where"))
+
+    app.add_exception_handler(MemosError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unforeseen)
+
+
+def _told(error: HTTPException, request: Request) -> str:
+    match error.status_code:
+        case 404:
+            return f"there is nothing at {request.url.path:.200}; /openapi.json tells what there is"
+        case 405:
+            return f"{request.url.path:.200} takes no {request.method:.20}; /openapi.json tells what it takes"
+        case 400:
+            return "the body cannot be read; send one JSON object in UTF-8"
+        case _:
+            return str(error.detail)
+
+
+def _explained(found: Sequence[Any], request: Request) -> str:
+    """Each with its place, the rule and what was given."""
+    known = getattr(request.scope.get("endpoint"), "takes", ())
+    lines = []
+    for item in found[:10]:
+        place = ".".join(str(part) for part in item["loc"][1:])
+        if item["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
+            lines.append(
+                f"{place:.100}: unknown; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+            )
+        elif not place:
+            told = item["msg"].removeprefix("Value error, ")
+            way_out = "" if item["type"] == "value_error" else "; send one JSON object as application/json"
+            lines.append(f"the body: {told}{way_out}")
+        else:
+            given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
+            lines.append(f"{place:.100}: {item['msg'].removeprefix('Value error, ')}{given}")
+    return "; ".join(lines)

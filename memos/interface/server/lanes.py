@@ -1,0 +1,98 @@
+"""Threads for calls that block, with a bounded queue before them: one lane for the model, one for all else.
+
+The host runs one forward at a time, so answers wait for each other; what does not need the model does not wait for
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from memos.errors import Busy, MemosError
+
+_Done = TypeVar("_Done")
+OnText = Callable[[str], None]
+
+
+class Gone(MemosError):
+    """Nobody listens to an answer any more."""
+
+
+class Lane:
+    def __init__(self, name: str, workers: int, queue: int) -> None:
+        """queue: how many calls may wait beside those that go on."""
+        self.name, self._workers, self._most, self._inside = name, workers, workers + queue, 0
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(workers, f"memos-{name}")
+        self.stopping = threading.Event()
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self._inside - self._workers)
+
+    @property
+    def full(self) -> bool:
+        return self._inside >= self._most
+
+    async def run(self, call: Callable[[], _Done]) -> _Done:
+        """In a thread of the lane, in its turn. A call that is cancelled while it waits is not made. Raises Busy."""
+        with self._lock:
+            if self.full:
+                raise Busy(
+                    f"{self.waiting} calls wait for the {self.name} already (serve.queue); ask again in a second", 1.0
+                )
+            self._inside += 1
+        future = self._threads.submit(contextvars.copy_context().run, call)
+        future.add_done_callback(self._left)  # once it has really ended: whoever asked may have left before
+        return await asyncio.wrap_future(future)
+
+    def _left(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._inside -= 1
+
+    async def pieces(self, call: Callable[[OnText], _Done]) -> AsyncGenerator[str | _Done, None]:
+        """The pieces that a call tells as it goes on, and then its result. Closed before, the call ends with its next
+        piece, or is not made at all. Raises what the call does, Busy."""
+        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        loop, gone = asyncio.get_running_loop(), threading.Event()
+
+        def tell(piece: str) -> None:
+            if gone.is_set():
+                raise Gone("nobody listens to this answer any more; what was remembered stays")
+            if self.stopping.is_set():
+                raise Busy("this server is stopping; what was remembered stays, ask again when it is back", 10.0)
+            loop.call_soon_threadsafe(heard.put_nowait, piece)
+
+        task = asyncio.ensure_future(self.run(partial(call, tell)))
+        task.add_done_callback(lambda _: heard.put_nowait(None))
+        try:
+            while (piece := await heard.get()) is not None:
+                yield piece
+            yield await task
+        finally:
+            gone.set()
+            if not task.cancel() and not task.cancelled():
+                task.exception()  # was raised above, or is for nobody
+
+    def close(self) -> None:
+        """No call is made any more, answers that go on end with their next piece; the others are waited for."""
+        self.stopping.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+class Lanes:
+    def __init__(self, workers: int, queue: int) -> None:
+        self.model, self.calls = Lane("model", 1, queue), Lane("workers", workers, queue)
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter((self.model, self.calls))
+
+    def close(self) -> None:
+        for lane in self:
+            lane.close()

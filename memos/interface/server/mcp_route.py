@@ -1,0 +1,44 @@
+"""The tools of `memos.interface.mcp` at /v1/mcp of the server, over streamable HTTP: each request by itself, as whoever
+its key stands for, within the limits of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import FastAPI
+from mcp.server.context import ServerRequestContext
+from mcp.server.transport_security import TransportSecuritySettings
+
+from memos.config import ServeConfig
+from memos.interface.mcp import mcp_server
+from memos.interface.mem_api import Memory
+from memos.interface.server.calls import Calls
+from memos.interface.server.memory_routes import ANSWERS
+
+PATH = "/v1/mcp"
+
+
+def mount(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Adds the route; what is returned has to be entered as long as the app lives."""
+
+    async def make(name: str, call: Callable[[], Any]) -> Any:
+        lanes = calls.lanes
+        return await calls.make(name, lanes.model if name in ANSWERS else lanes.calls, call)
+
+    server = mcp_server(_memory_of, make)
+    routes = server.streamable_http_app(
+        streamable_http_path=PATH,
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=config.body_bytes,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the edge sees to it
+    ).routes
+    app.router.routes.extend(routes)
+    return server.session_manager.run
+
+
+def _memory_of(context: ServerRequestContext[Any, Any]) -> Memory:
+    assert context.request is not None  # over HTTP there is one
+    return context.request.scope["seat"].memory

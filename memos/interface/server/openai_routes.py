@@ -1,0 +1,246 @@
+"""OpenAI's API over the memory of whoever calls: what is said is remembered, and what is remembered answers."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pydantic_core
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from memos.config import DecodeConfig
+from memos.errors import InputError, MemosError, NotFound
+from memos.interface.server import failures
+from memos.interface.server.body import KEY, JsonRoute
+from memos.interface.server.callers import Seat
+from memos.interface.server.calls import Calls, as_json
+from memos.interface.server.lanes import Gone, OnText
+from memos.interface.server.openai_wire import (
+    ChatChoice,
+    ChatCompletion,
+    ChatRequest,
+    Completion,
+    CompletionRequest,
+    Embedding,
+    EmbeddingRequest,
+    Embeddings,
+    Memories,
+    Model,
+    Models,
+    Said,
+    TextChoice,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from memos.kernel import MemOS, Reply
+
+Asked = ChatRequest | CompletionRequest
+
+
+def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
+    router = APIRouter(
+        prefix="/v1", tags=["OpenAI"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
+    began = int(time.time())
+    answering, embedding = _name(kernel.config.model.path), _name(kernel.config.embedder.path)
+
+    async def answered(request: Request, asked: Asked, form: type[_Chat] | type[_Text]) -> Response:
+        decode = asked.decode(kernel.config.decode)
+        told = calls.told("chat", partial(_answer, request.scope["seat"], asked, decode))
+        shape = form(answering, decode.max_new_tokens)
+        if not asked.stream:
+            return as_json(shape.whole(await _whole(told, request)))
+        first = await anext(told)  # what fails before the first piece is told by its status
+        return _Events(
+            told, _events(first, told, shape, bool(asked.stream_options and asked.stream_options.include_usage))
+        )
+
+    @router.post("/chat/completions", response_model=ChatCompletion, response_description="or a stream of chunks")
+    async def chat_completions(request: Request, asked: ChatRequest) -> Response:
+        """Do what the last message asks for: remember, correct, forget, or answer from what is remembered."""
+        return await answered(request, asked, _Chat)
+
+    @router.post("/completions", response_model=Completion, response_description="or a stream of chunks")
+    async def completions(request: Request, asked: CompletionRequest) -> Response:
+        """The same for one message without turns."""
+        return await answered(request, asked, _Text)
+
+    @router.post("/embeddings", response_model=Embeddings)
+    async def embeddings(request: Request, asked: EmbeddingRequest) -> Response:
+        """A vector of length 1 for each text, as memories are found by."""
+        seat: Seat = request.scope["seat"]
+        vectors, tokens = await calls.make("embed", calls.lanes.calls, partial(_embed, seat, kernel, asked.texts))
+        if asked.dimensions not in (None, vectors.shape[1]):
+            raise InputError(
+                f"dimensions {asked.dimensions} is not what {embedding} makes; leave it out for its {vectors.shape[1]}"
+            )
+        base64d = asked.encoding_format == "base64"
+        told = [
+            Embedding(index=n, embedding=base64.b64encode(v.tobytes()).decode() if base64d else v.tolist())
+            for n, v in enumerate(vectors.astype("<f4"))
+        ]
+        return as_json(Embeddings(data=told, model=embedding, usage=Usage(prompt_tokens=tokens, total_tokens=tokens)))
+
+    @router.get("/models", response_model=Models)
+    async def models() -> Response:
+        """The model that answers, and the one that embeds."""
+        return as_json(Models(data=[Model(id=name, created=began) for name in (answering, embedding)]))
+
+    @router.get("/models/{model:path}", response_model=Model)
+    async def model(model: str) -> Response:
+        if model not in (answering, embedding):
+            raise NotFound(f"there is no model {model!r:.80} here; there are {answering} and {embedding}")
+        return as_json(Model(id=model, created=began))
+
+    return router
+
+
+def _name(path: str) -> str:
+    """Of a model: its hub name, or its folder's."""
+    return Path(path).name if Path(path).is_absolute() or path.startswith(".") else path
+
+
+def _answer(seat: Seat, asked: Asked, decode: DecodeConfig, on_text: OnText) -> Reply:
+    """In a thread: the answer to the last message, told as it grows."""
+    message = asked.messages[-1].text if isinstance(asked, ChatRequest) else asked.prompt
+    said: dict[str, Any] = {"turns": asked.turns() if isinstance(asked, ChatRequest) else ()}
+    if asked.session is not None:
+        said["session"] = asked.session
+    told = False
+
+    def tell(piece: str) -> None:
+        nonlocal told
+        if told or (piece := piece.lstrip()):  # as the whole answer has none before it
+            told = True
+            on_text(piece)
+
+    if asked.memory:
+        reply: Reply = seat.calls.chat(message, **said, on_text=tell, decode=decode)
+    else:
+        reply = seat.calls.ask(message, via="none", **said, on_text=tell, decode=decode)
+    if not told:  # it was done without the model
+        on_text(reply.text)
+    return reply
+
+
+def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
+    seat.calls.caller  # noqa: B018  raises where the key is none any more
+    return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
+
+
+async def _whole(told: AsyncGenerator[str | Reply, None], request: Request) -> Reply:
+    """The reply at the end. Whoever has left is not answered: the model ends with its next piece. Raises Gone."""
+    async with aclosing(told):
+        async for piece in told:
+            if not isinstance(piece, str):
+                return piece
+            if await request.is_disconnected():
+                break
+    raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+
+
+class _Shape:
+    """How replies of one route look, whole and in chunks: `choice` is a piece of the answer, or its end.
+
+    most: tokens at which an answer is cut.
+    """
+
+    prefix, chunk = "", ""
+
+    def __init__(self, model: str, most: int) -> None:
+        self._most = most
+        self.head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+
+    def finish(self, reply: Reply) -> Literal["stop", "length"]:
+        return "length" if reply.answer_tokens >= self._most else "stop"
+
+
+class _Chat(_Shape):
+    prefix, chunk = "chatcmpl", "chat.completion.chunk"
+
+    def whole(self, reply: Reply) -> ChatCompletion:
+        choice = ChatChoice(message=Said(content=reply.text), finish_reason=self.finish(reply))
+        return ChatCompletion(**self.head, choices=[choice], usage=_usage(reply), memos=_memories(reply))
+
+    def choice(self, text: str | None, finish: str | None = None) -> dict[str, Any]:
+        delta = {} if text is None else {"role": "assistant", "content": text}
+        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+
+
+class _Text(_Shape):
+    prefix, chunk = "cmpl", "text_completion"
+
+    def whole(self, reply: Reply) -> Completion:
+        choice = TextChoice(text=reply.text, finish_reason=self.finish(reply))
+        return Completion(**self.head, choices=[choice], usage=_usage(reply), memos=_memories(reply))
+
+    def choice(self, text: str | None, finish: str | None = None) -> dict[str, Any]:
+        return {"index": 0, "text": text or "", "logprobs": None, "finish_reason": finish}
+
+
+def _usage(reply: Reply) -> Usage:
+    read = reply.prompt_tokens + reply.past_tokens
+    return Usage(
+        prompt_tokens=read,
+        completion_tokens=reply.answer_tokens,
+        total_tokens=read + reply.answer_tokens,
+        prompt_tokens_details={"cached_tokens": reply.past_tokens},
+    )
+
+
+def _memories(reply: Reply) -> Memories:
+    seen = reply.admission
+    return Memories(
+        used=[cube.id for cube in (*seen.cubes, *seen.internal)],
+        remembered=[cube.id for cube in reply.remembered],
+        forgotten=list(reply.forgotten),
+    )
+
+
+async def _events(
+    piece: str | Reply, told: AsyncGenerator[str | Reply, None], shape: _Chat | _Text, with_usage: bool
+) -> AsyncGenerator[bytes, None]:
+    """The stream of an answer whose first piece is there. An error within it is its last event but one."""
+
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return _event({**shape.head, "object": shape.chunk, "choices": choices, **more})
+
+    try:
+        while isinstance(piece, str):
+            yield event([shape.choice(piece)])
+            piece = await anext(told)
+        yield event([shape.choice(None, shape.finish(piece))], memos=_memories(piece))
+        if with_usage:
+            yield event([], usage=_usage(piece))
+    except MemosError as error:
+        yield _event(failures.failed(error))
+    yield b"data: [DONE]\n\n"
+
+
+def _event(data: Any) -> bytes:
+    return b"data: " + pydantic_core.to_json(data) + b"\n\n"
+
+
+class _Events(StreamingResponse):
+    """Server-sent events. However it ends, also by the client's leaving, the answer ends with it."""
+
+    def __init__(self, told: AsyncGenerator[Any, None], events: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._of = (events, told)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            for generator in self._of:
+                await generator.aclose()

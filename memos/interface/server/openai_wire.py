@@ -1,0 +1,220 @@
+"""The forms of OpenAI's API, as far as memos can honour them. What changes an answer and cannot be honoured is refused
+by name; what does not is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from memos.config import DecodeConfig
+
+# values that ask for nothing; any other of these would change the answer
+_REFUSED: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": (False, 0),
+    "top_logprobs": (0,),
+    "echo": (False,),
+    "suffix": ("",),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("none", "auto"),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+}
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class StreamOptions(_Form):
+    include_usage: bool = False
+
+
+class _Asked(_Form):
+    """What a request for an answer says beside the messages. memory, session: of memos alone."""
+
+    model: str = Field("", description="any: the model that is loaded answers, and the answer names it")
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = Field(None, ge=-(1 << 63), lt=1 << 63)
+    stop: str | list[str] | None = None
+    memory: bool = Field(True, description="false: nothing that is remembered is used, and nothing is remembered")
+    session: str | None = Field(None, description="name of a conversation that memos keeps, in place of earlier turns")
+
+    @model_validator(mode="after")
+    def _can_be_honoured(self) -> _Asked:
+        for name, value in (self.model_extra or {}).items():
+            if value is not None and name in _REFUSED and value not in _REFUSED[name]:
+                raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
+        if "" in self.stops:
+            raise ValueError("stop has an empty text, which every answer begins with; leave it out")
+        return self
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def most(self) -> int | None:
+        return self.max_tokens
+
+    def decode(self, default: DecodeConfig) -> DecodeConfig:
+        """How the answer is decoded, where the request says so."""
+        asked = {
+            "max_new_tokens": self.most,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "stop": self.stops or None,
+            "beams": 1 if self.temperature else None,
+        }
+        return default.model_copy(update={name: value for name, value in asked.items() if value is not None})
+
+
+class Part(_Form):
+    type: Literal["text"]
+    text: str
+
+
+class Message(_Form):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part]
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+
+
+class ChatRequest(_Asked):
+    messages: list[Message] = Field(min_length=1, description="the last one, of the user, is read by memos")
+    max_completion_tokens: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _ends_with_the_user(self) -> ChatRequest:
+        if self.messages[-1].role != "user":
+            raise ValueError(
+                f"the last message is of {self.messages[-1].role}; end with one of the user, to be answered"
+            )
+        return self
+
+    @property
+    def most(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    def turns(self) -> list[dict[str, str]]:
+        """The messages before the last one; all instructions as one, at the beginning, where templates take them."""
+        told = [m for m in self.messages[:-1] if m.role in ("user", "assistant")]
+        rules = "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
+        first = [{"role": "system", "content": rules}] if rules else []
+        return [*first, *({"role": m.role, "content": m.text} for m in told)]
+
+
+class CompletionRequest(_Asked):
+    prompt: str = Field(description="asked as one message of the user")
+
+
+class EmbeddingRequest(_Form):
+    model: str = ""
+    input: str | list[str] = Field(description="one text, or several")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
+
+    @model_validator(mode="after")
+    def _has_texts(self) -> EmbeddingRequest:
+        if not 1 <= len(self.texts) <= 2048:
+            raise ValueError(f"input has {len(self.texts)} texts; give 1 to 2048")
+        return self
+
+
+class Usage(BaseModel):
+    """Tokens. prompt_tokens_details: how many of the prompt were there as KV."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    total_tokens: int
+    prompt_tokens_details: dict[str, int] = {}
+
+
+class Memories(BaseModel):
+    """Of memos alone: ids of the memories that were used, kept and forgotten for an answer."""
+
+    used: list[str] = []
+    remembered: list[str] = []
+    forgotten: list[str] = []
+
+
+class Said(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(BaseModel):
+    index: int = 0
+    message: Said
+    logprobs: None = None
+    finish_reason: Literal["stop", "length"]
+
+
+class TextChoice(BaseModel):
+    index: int = 0
+    text: str
+    logprobs: None = None
+    finish_reason: Literal["stop", "length"]
+
+
+class _Answer(BaseModel):
+    id: str
+    created: int
+    model: str
+    usage: Usage
+    memos: Memories
+
+
+class ChatCompletion(_Answer):
+    object: Literal["chat.completion"] = "chat.completion"
+    choices: list[ChatChoice]
+
+
+class Completion(_Answer):
+    object: Literal["text_completion"] = "text_completion"
+    choices: list[TextChoice]
+
+
+class Model(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "memos"
+
+
+class Models(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Embedding(BaseModel):
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class Embeddings(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage

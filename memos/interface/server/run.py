@@ -1,0 +1,82 @@
+"""From settings to a server that listens, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from memos.care import claimed
+from memos.config import Config
+from memos.errors import Denied, InputError
+from memos.interface.mem_api import Memory
+from memos.interface.server.app import create_app
+from memos.interface.server.edge import is_loopback
+
+
+def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) -> None:
+    """Serve a vault until SIGTERM or SIGINT: then no request is taken any more, those that go on end, and the vault is
+    closed. ready: is told the address, once it is listened at.
+
+    Raises Denied for an address beyond loopback while there is no key; InputError for one that cannot be listened at;
+    VaultError where the vault has a server already; and what loading the model raises.
+    """
+    config = settings.serve
+    with Memory(settings, vault=vault) as memory:
+        loopback = is_loopback(config.host)
+        _require_key(memory, config.host, loopback)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        claim = claimed(memory.kernel.vault.path, "server", f"process {os.getpid()} at {host}:{config.port}")
+        with claim, _listening(config.host, config.port) as listener:
+            url = f"http://{host}:{listener.getsockname()[1]}"
+            memory.kernel.host, memory.kernel.operator  # noqa: B018  loaded before the first request
+            memory.kernel.operator.refresh_soon()
+            server = _Server(
+                uvicorn.Config(
+                    create_app(memory, config, loopback=loopback),
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=int(config.grace_s),
+                    lifespan="on",
+                ),
+                lambda: ready(url),
+            )
+            # uvicorn raises the signal that it was stopped by again; by then all is done
+            for name in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(name, lambda *_: None)
+            server.run([listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def _require_key(memory: Memory, host: str, loopback: bool) -> None:
+    kernel = memory.kernel
+    now, made = kernel.vault.now(), kernel.keys()
+    if not loopback and all(key.revoked or (key.until and key.until <= now) for key in made):
+        raise Denied(
+            f"{host} can be reached from other machines, and there is no key that callers could show; make one with "
+            f"`memos key add USER --vault {kernel.vault.path}`, or listen on 127.0.0.1"
+        )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port} cannot be listened at ({error.strerror or error}); give another with --host and --port"
+        ) from None

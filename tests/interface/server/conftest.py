@@ -1,0 +1,75 @@
+"""One kernel, with the small model, and servers over it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from memos import Config, Memory
+from memos.config import ServeConfig
+from memos.interface.server.app import create_app
+
+Serving = Callable[..., AbstractContextManager[httpx.Client]]
+
+
+@pytest.fixture(scope="session")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """A vault whose callers have keys."""
+    with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
+        memory.kernel.add_key("keeper")
+        yield memory
+
+
+@pytest.fixture(scope="session")
+def keyless(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """A vault without a key."""
+    from memos import MemOS
+
+    host = memory.kernel.host
+    parts: dict[str, Any] = {"model": host.model, "tokenizer": host.tokenizer}
+    with Memory(kernel=MemOS(Config(), vault=tmp_path_factory.mktemp("keyless"), **parts)) as memory:
+        yield memory
+
+
+@contextmanager
+def running(memory: Memory, *, loopback: bool = True, **config: Any) -> Iterator[tuple[str, uvicorn.Server]]:
+    """A server on a free port, in a thread: its address, and what can stop it."""
+    app = create_app(memory, ServeConfig(**config), loopback=loopback)
+    settings = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
+    server, listener = uvicorn.Server(settings), socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def url(memory: Memory) -> Iterator[str]:
+    """A server that callers with keys share."""
+    with running(memory) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def key(memory: Memory, ada: str) -> str:
+    """Of the test's own user."""
+    return memory.kernel.add_key(ada)[0]
+
+
+@pytest.fixture
+def client(url: str, key: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+        yield client
