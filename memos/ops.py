@@ -13,7 +13,6 @@ from typing_extensions import assert_never
 from memos.cube import Fact, Form, Frozen, Namespace, Probe, State, Trust
 from memos.rights import Action, Relation
 
-
 Intent = Literal[
     "remember", "recall", "correct", "forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback",
     "about", "talk", "ask_back",

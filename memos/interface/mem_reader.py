@@ -73,8 +73,7 @@ class MemReader:
         intent, words = requests.intent(text, speaker)
         match intent:
             case Intent.FORGET:
-                facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
-                return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
+                return self.forget(words, speaker)
             case Intent.REMEMBER:
                 kept = requests.sentences(words)
             case Intent.CORRECT | Intent.TALK:
@@ -85,15 +84,23 @@ class MemReader:
             return self.recall(text.strip(), speaker)
         return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
 
-    def asked(
-        self, text: str, turns: Sequence[dict[str, object]] = (), today: date | None = None
-    ) -> tuple[Asked, ...]:
+    def asked(self, text: str, turns: Sequence[dict[str, object]] = (), today: date | None = None) -> tuple[Asked, ...]:
         """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
         the message, against which times resolve; by default this one. Raises InputError."""
         if not text.strip():
             raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
         require_text(text, "the message")
         return tuple(requested.read(text, turns, today or datetime.now().astimezone().date()))
+
+    def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
+        """What was asked to be remembered or corrected, as a statement."""
+        words = asked.what if asked.what[:1].isupper() else asked.what[:1].upper() + asked.what[1:]
+        return _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
+
+    def forget(self, words: str, speaker: str = USER) -> Forget:
+        """To delete what words describe."""
+        facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+        return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 
     def recall(self, question: str, speaker: str = USER) -> Recall:
         """To answer a question, whatever the rules would think of it."""

@@ -3,6 +3,8 @@
 Knows regular expressions; knows no conversation and no kernel. A book is request_book.yaml or request_book_zh.yaml.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re

@@ -4,6 +4,8 @@ Knows the cues of the books; knows no kernel. Coarser than a form: tried after a
 a request or as a question about the memory.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
@@ -40,7 +42,17 @@ class _Cues:
 def _cues(language: Language) -> _Cues:
     raw: dict[str, Any] = book(language).raw["cues"]
     every = "|".join(
-        sorted({re.escape(verb) for listed in book(language).raw["verbs"].values() for verb in re.findall(r'"([^"]+)"|(\S+)', listed) for verb in verb if verb}, key=len, reverse=True)
+        sorted(
+            {
+                re.escape(verb)
+                for listed in book(language).raw["verbs"].values()
+                for verb in re.findall(r'"([^"]+)"|(\S+)', listed)
+                for verb in verb
+                if verb
+            },
+            key=len,
+            reverse=True,
+        )
     )
     name = r"(?-i:[A-Z][a-z]+)"
     filled = {k: v.replace("{every}", every).replace("{NAME}", name) for k, v in raw.items() if isinstance(v, str)}
@@ -55,9 +67,18 @@ def matches(text: str, words: Book, about: references.Known) -> list[Match]:
     cues = _cues(words.language)
     if asked := _question(text, words, cues):
         return [asked]
-    if cues.says("how", text) and not re.match(r"(?:can|could|would|will) you\b|你?能不能|你?可以|你?可不可以", text, re.IGNORECASE):
+    if cues.says("how", text) and not re.match(
+        r"(?:can|could|would|will) you\b|你?能不能|你?可以|你?可不可以", text, re.IGNORECASE
+    ):
         return []
-    if not cues.says("asks", text) or (cues.says("tells", text) and not re.match(r"(?:i|we)(?:['’]d| would)? (?:want|need|like|love|prefer|rather|no longer|do not|don['’]?t)|the\b|my\b", text, re.IGNORECASE)):
+    if not cues.says("asks", text) or (
+        cues.says("tells", text)
+        and not re.match(
+            r"(?:i|we)(?:['’]d| would)? (?:want|need|like|love|prefer|rather|no longer|do not|don['’]?t)|the\b|my\b",
+            text,
+            re.IGNORECASE,
+        )
+    ):
         return []
     if cues.says("narrates", text) or words.openings["recall"].match(text):
         return []
@@ -68,7 +89,11 @@ def matches(text: str, words: Book, about: references.Known) -> list[Match]:
 
     def say(intent: str, **slots: str) -> None:
         form = Form(intent, re.compile(""), to=slots.pop("form", ""))
-        out.append(Match(form, slots.get("what", thing), slots.get("with_", ""), slots.get("to", ""), slots.get("relation", "")))
+        out.append(
+            Match(
+                form, slots.get("what", thing), slots.get("with_", ""), slots.get("to", ""), slots.get("relation", "")
+            )
+        )
 
     if cues.says("text", text):
         say("demote")
@@ -93,21 +118,45 @@ def matches(text: str, words: Book, about: references.Known) -> list[Match]:
 
 def _question(text: str, words: Book, cues: _Cues) -> Match | None:
     """A question about the memory itself."""
-    asks = cues.says("how", text) or bool(re.match(r"(?:show|list|tell|give|let me|count|do you|have you|are you|is|any|anything|what|which|explain|print|display|what['’]?s)\b|列|给我|告诉|看看|显示|展示|说说|查|有没有", text, re.IGNORECASE))
+    asks = cues.says("how", text) or bool(
+        re.match(
+            r"(?:show|list|tell|give|let me|count|do you|have you|are you|is|any|anything|what|which|explain|print|display|what['’]?s)\b|列|给我|告诉|看看|显示|展示|说说|查|有没有",
+            text,
+            re.IGNORECASE,
+        )
+    )
     if not asks:
         return None
     for ask, pattern in cues.questions.items():
         if ask == "mine" or not pattern.search(text):
             continue
-        if ask in ("history", "list") and not (ask == "history" and re.search(r"\bhistor|versions?\b|revisions?\b|changed|evolv|edits\b|used to|历史|版本|怎么变|变过|改过|以前|之前|原来", text)) and not cues.questions["mine"].search(text):
+        if (
+            ask in ("history", "list")
+            and not (
+                ask == "history"
+                and re.search(
+                    r"\bhistor|versions?\b|revisions?\b|changed|evolv|edits\b|used to|历史|版本|怎么变|变过|改过|以前|之前|原来",
+                    text,
+                )
+            )
+            and not cues.questions["mine"].search(text)
+        ):
             continue
         if ask == "why" and not re.search(r"\b(?:you|your|that)\b|你|您|这|那", text):
             continue
-        if ask == "list" and not re.search(r"\b(?:what|which|show|list|tell|give|anything|everything|any|all|summar\w+|display|print)\b|什么|哪些|列|看|显示|展示|告诉", text, re.IGNORECASE):
+        if ask == "list" and not re.search(
+            r"\b(?:what|which|show|list|tell|give|anything|everything|any|all|summar\w+|display|print)\b|什么|哪些|列|看|显示|展示|告诉",
+            text,
+            re.IGNORECASE,
+        ):
             continue
         what = ""
         if ask in ("list", "count"):
-            found = re.search(r"\b(?:about|on|regarding|concerning|involving|mention(?:s|ing)?|related to|to do with)\s+(.+?)[?.!]*$", text, re.IGNORECASE) or re.search(r"(?:关于|有关|对|跟|和)(.+?)(?:的|有|你|知道|存|记|了解|相关|$)", text)
+            found = re.search(
+                r"\b(?:about|on|regarding|concerning|involving|mention(?:s|ing)?|related to|to do with)\s+(.+?)[?.!]*$",
+                text,
+                re.IGNORECASE,
+            ) or re.search(r"(?:关于|有关|对|跟|和)(.+?)(?:的|有|你|知道|存|记|了解|相关|$)", text)
             what = found[1] if found else ""
             if ask == "list" and not what:
                 continue
@@ -116,7 +165,15 @@ def _question(text: str, words: Book, cues: _Cues) -> Match | None:
             if not what:
                 continue
         elif ask == "why":
-            found = re.search(r"\bthat ((?:i|my|we|[A-Z]\w+)\b.+?)[?.!]*$", text) or re.search(r"\b(?:think|believe|know|say|said|assume|sure|claim|conclude) ((?:i|my|we|i['’]m|(?-i:[A-Z])\w+)\b.+?)[?.!]*$", text, re.IGNORECASE) or re.search(r"(?:知道|说|认为|觉得|以为)((?:我|[\u4e00-\u9fff]{2,3}).{2,}?)[的？?]*$", text)
+            found = (
+                re.search(r"\bthat ((?:i|my|we|[A-Z]\w+)\b.+?)[?.!]*$", text)
+                or re.search(
+                    r"\b(?:think|believe|know|say|said|assume|sure|claim|conclude) ((?:i|my|we|i['’]m|(?-i:[A-Z])\w+)\b.+?)[?.!]*$",
+                    text,
+                    re.IGNORECASE,
+                )
+                or re.search(r"(?:知道|说|认为|觉得|以为)((?:我|[\u4e00-\u9fff]{2,3}).{2,}?)[的？?]*$", text)
+            )
             what = found[1] if found else ""
         return Match(Form("about", re.compile(""), ask=ask), what.strip(" ?？"))
     return None
@@ -138,7 +195,11 @@ def _thing(text: str, words: Book, cues: _Cues) -> str:
     people = {name.lower() for name in references.names_in(text)}
     for thing in references.phrases_in(text):
         bare = re.sub(r"^(?:my|our|the|your|his|her|their|its|this|that|an?)\s+", "", thing.lower())
-        if cues.patterns["no_thing"].match(bare) or bare in people or re.fullmatch(r"(?:team|group|department|family)", bare.split()[-1]):
+        if (
+            cues.patterns["no_thing"].match(bare)
+            or bare in people
+            or re.fullmatch(r"(?:team|group|department|family)", bare.split()[-1])
+        ):
             continue
         return thing
     return next((m[0] for m in re.finditer(r"\b(?:it|that|this|them|those|these)\b", text, re.IGNORECASE)), "")
@@ -147,18 +208,29 @@ def _thing(text: str, words: Book, cues: _Cues) -> str:
 def _person(text: str, words: Book) -> str:
     """With whom; a pronoun where it only points."""
     if names := references.names_in(text):
-        plain = [name for name in names if not re.search(rf"{re.escape(name)}['’]s (?!access|permission|right|eyes|edit)", text)]
+        plain = [
+            name
+            for name in names
+            if not re.search(rf"{re.escape(name)}['’]s (?!access|permission|right|eyes|edit)", text)
+        ]
         return (plain or names)[0]
     if group := (_ZH_GROUPS if words.language == "zh" else _GROUPS).search(text):
         return group[0]
-    pronoun = re.search(r"[他她]们?", text) if words.language == "zh" else re.search(r"\b(?:she|he|her|him|they)\b", text, re.IGNORECASE)
+    pronoun = (
+        re.search(r"[他她]们?", text)
+        if words.language == "zh"
+        else re.search(r"\b(?:she|he|her|him|they)\b", text, re.IGNORECASE)
+    )
     return pronoun[0] if pronoun else ""
 
 
 def _state(text: str, words: Book) -> str:
     """Which version or day a request goes back to, in its words."""
     if words.language == "zh":
-        found = re.search(r"第[\d一二两三四五六七八九十]+个?版|版本(?:号)?[\d一二两三四五六七八九十]+|[vV]\d+|最初的?版本|第一版", text)
+        found = re.search(
+            r"第[\d一二两三四五六七八九十]+个?版|版本(?:号)?[\d一二两三四五六七八九十]+|[vV]\d+|最初的?版本|第一版",
+            text,
+        )
         return found[0] if found else ""
     found = re.search(
         r"\b(?:(?:the )?(?:version|revision|v\.?|rev\.?|no\.?|number) ?(?:number )?\d+|v\d+|version (?:one|two|three|four|five|six|seven|eight|nine|ten)|(?:the )?(?:first|second|third|fourth|fifth|sixth|original|initial|\d+(?:st|nd|rd|th)) (?:version|revision|one|wording|draft|state))\b",

@@ -3,6 +3,8 @@
 Knows English and Chinese; knows no intents.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
@@ -181,15 +183,10 @@ def names_in(text: str) -> list[str]:
             if _AT.search(ahead) and not (_OF_PERSON.search(ahead) and _human(text[start + len(name) :], ahead)):
                 continue
         found.append((start, name))
-    lower = (
-        [(m.start(), w) for w in () for m in ()]
-        if text != text.lower()
-        else [
-            (m.start(), m[0].capitalize())
-            for m in re.finditer(r"[a-z]+", text)
-            if m[0].capitalize() in known_names - _COMMON
-        ]
-    )
+    lower: list[tuple[int, str]] = []
+    if text == text.lower():  # written without capitals
+        usual = known_names - _COMMON
+        lower = [(m.start(), m[0].capitalize()) for m in re.finditer(r"[a-z]+", text) if m[0].capitalize() in usual]
     return list(dict.fromkeys(name for _, name in sorted([*found, *lower])))
 
 
@@ -270,8 +267,7 @@ def _zh_things(text: str) -> list[str]:
         name, found = next(((k, v) for k, v in match.groupdict().items() if v), ("", ""))
         if (
             not found
-            or re.match(r"[我你您他她它这那哪谁什]", found)
-            and name == "subject"
+            or (re.match(r"[我你您他她它这那哪谁什]", found) and name == "subject")
             or re.match(r"[我你您他她它]$", found)
         ):
             continue

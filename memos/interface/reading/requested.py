@@ -4,6 +4,8 @@ Knows the books, times and references; knows no kernel. A message is cut where a
 form of the book fits is a question, a statement or talk. What is to be destroyed and cannot be told is asked back.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
@@ -62,7 +64,7 @@ def read(text: str, turns: Sequence[dict[str, object]], today: date) -> list[Ask
         lang: Language = "zh" if requests.language(sentence) == "zh" else "en"
         pieces = list(_pieces(sentence, book(lang), about, today))
         firm = any(strong for _, strong in pieces)
-        for n, (asked, strong) in enumerate(pieces):
+        for asked, strong in pieces:
             if firm and not strong and asked.intent in ("remember", "talk") and (len(pieces) > 1) and not asked.kept:
                 continue  # the reason of a request, not a statement of its own
             if _is_again(asked, out):
@@ -74,7 +76,9 @@ def read(text: str, turns: Sequence[dict[str, object]], today: date) -> list[Ask
                 _things_of(asked),
             )
     told = [asked for asked in out if asked.intent != "talk"]
-    return [asked.model_copy(update={"kept": False}) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)]
+    return [
+        asked.model_copy(update={"kept": False}) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)
+    ]
 
 
 def _merged(told: list[Asked], text: str) -> list[Asked]:
@@ -355,7 +359,11 @@ def _cued_state(text: str, words: Book, today: date) -> str:
         return text[found.span[0] : found.span[1]]
     if words.language == "zh":
         return "" if re.search(r"(?:旧|老|早|以前的)(?:的)?版", text) else "上一个版本"
-    return "an older version" if re.search(r"\b(?:an|some|any) (?:older|earlier|old|previous)\b", text) else "the previous version"
+    return (
+        "an older version"
+        if re.search(r"\b(?:an|some|any) (?:older|earlier|old|previous)\b", text)
+        else "the previous version"
+    )
 
 
 def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> Asked:
@@ -641,15 +649,17 @@ def _is_question(text: str, words: Book) -> bool:
     if words.openings["recall"].match(text) and words.clause.match(text[words.openings["recall"].match(text).end() :]):  # type: ignore[union-attr]
         return True
     return bool(
-        re.match(
-            r"(?:who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
-            text,
-            re.IGNORECASE,
-        )
-        and not re.match(
-            r"(?:what a|how (?:nice|lovely|cool|funny|sweet|sad)|do not|don['’]t|have a|(?:is|are|can|did) [a-z]+ing\b|which is|when I)\b",
-            text,
-            re.IGNORECASE,
+        (
+            re.match(
+                r"(?:who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
+                text,
+                re.IGNORECASE,
+            )
+            and not re.match(
+                r"(?:what a|how (?:nice|lovely|cool|funny|sweet|sad)|do not|don['’]t|have a|(?:is|are|can|did) [a-z]+ing\b|which is|when I)\b",
+                text,
+                re.IGNORECASE,
+            )
         )
         or re.match(
             r"(?:tell|show|give|explain|describe|list|translate|write|summari[sz]e|calculate|compute|define|recommend|suggest|name|compare|convert|find|help|sing|recite|draft|spell|make|create|teach|search|look up|remind)\b (?!in |up )",
@@ -733,14 +743,31 @@ def _is_talk(text: str, words: Book, about: Known) -> bool:
     if words.language == "zh":
         if re.search(r"\d|我(?:的|家|妈|爸|哥|姐|弟|妹|们)", text) or references.names_in(text):
             return False
-        if re.match(r"(?:你|您)(?!的)|(?:这|那)(?:真|太|就|很|还|可|也|样|倒|话|主意|下)|(?:真|太|好|多|可)[^，]{1,6}[啊呀了的]|(?:哈|嗯|哦|哇|唉|嘿|哎)", text):
+        if re.match(
+            r"(?:你|您)(?!的)|(?:这|那)(?:真|太|就|很|还|可|也|样|倒|话|主意|下)|(?:真|太|好|多|可)[^，]{1,6}[啊呀了的]|(?:哈|嗯|哦|哇|唉|嘿|哎)",
+            text,
+        ):
             return True
-        return len(text) <= 3 or bool(re.search(r"(?:啊|呀|哈|呢|嘛|啦|哦|耶|吧)$", text)) and not about.things and len(text) <= 14
+        return len(text) <= 3 or (
+            bool(re.search(r"(?:啊|呀|哈|呢|嘛|啦|哦|耶|吧)$", text)) and not about.things and len(text) <= 14
+        )
     plain = text.strip()
     words_ = re.findall(r"[\w'’-]+", plain)
-    concrete = re.search(r"\d", plain) or re.search(r"(?<!^)(?<![.!?] )\b[A-ZÀ-Þ][a-zà-ÿ]{2,}", plain) or references.names_in(plain)
-    told = re.search(r"\b(?:my|our) (?!day|time|god|goodness|mind|bad|way|pleasure|turn|thoughts?|point|ears|eyes|head|dear|friend)\w+", plain, re.IGNORECASE)
-    if re.match(r"(?:if|let['’]?s|maybe|perhaps|what a|how|wow|well|ha+|oh|ah|phew|yay|haha|so|whatever|anyway|nothing|no)\b", plain, re.IGNORECASE):
+    concrete = (
+        re.search(r"\d", plain)
+        or re.search(r"(?<!^)(?<![.!?] )\b[A-ZÀ-Þ][a-zà-ÿ]{2,}", plain)
+        or references.names_in(plain)
+    )
+    told = re.search(
+        r"\b(?:my|our) (?!day|time|god|goodness|mind|bad|way|pleasure|turn|thoughts?|point|ears|eyes|head|dear|friend)\w+",
+        plain,
+        re.IGNORECASE,
+    )
+    if re.match(
+        r"(?:if|let['’]?s|maybe|perhaps|what a|how|wow|well|ha+|oh|ah|phew|yay|haha|so|whatever|anyway|nothing|no)\b",
+        plain,
+        re.IGNORECASE,
+    ):
         return not (concrete or told)
     if re.match(r"there (?:is|are|was|were|['’]s)\b", plain, re.IGNORECASE):
         return not re.search(r"\b(?:in|at|on|under|behind|near|by)\b", plain)
@@ -752,13 +779,25 @@ def _is_talk(text: str, words: Book, about: Known) -> bool:
         return not references.thing_of(" ".join(plain.split()[:2]), about)
     if re.match(r"it(?:['’]?s| is| was| has| feels| looks| sounds| seems)?\b", plain, re.IGNORECASE):
         return not about.things
-    if re.match(r"(?:i|we)(?:['’](?:m|re|ll|d|ve)| am| feel| was| are)? ?(?:just |so |really |very |quite |pretty |feeling |a bit |a little |rather |too |still |kind of )*(?:tired|bored|happy|sad|excited|hungry|sleepy|glad|sure|fine|good|okay|great|exhausted|stressed|busy|impressed|confused|curious|lost|done|back|ready|better|worse|awful|amazed|surprised|relieved|grateful|thankful|lucky|sick of|fed up|nervous|worried|anxious|annoyed|angry|lonely|freezing|starving|speechless|off|in a (?:good|bad|great) mood|wondering|thinking|guessing|hoping|laughing|smiling|crying|yawning|listening|waiting|kidding|joking|chatting)\b", plain, re.IGNORECASE):
+    if re.match(
+        r"(?:i|we)(?:['’](?:m|re|ll|d|ve)| am| feel| was| are)? ?(?:just |so |really |very |quite |pretty |feeling |a bit |a little |rather |too |still |kind of )*(?:tired|bored|happy|sad|excited|hungry|sleepy|glad|sure|fine|good|okay|great|exhausted|stressed|busy|impressed|confused|curious|lost|done|back|ready|better|worse|awful|amazed|surprised|relieved|grateful|thankful|lucky|sick of|fed up|nervous|worried|anxious|annoyed|angry|lonely|freezing|starving|speechless|off|in a (?:good|bad|great) mood|wondering|thinking|guessing|hoping|laughing|smiling|crying|yawning|listening|waiting|kidding|joking|chatting)\b",
+        plain,
+        re.IGNORECASE,
+    ):
         return True
-    if re.match(r"(?:i|we) (?:just |really |totally |completely |do |also |kind of |sort of )*(?:think|guess|hope|wish|wonder|suppose|agree|disagree|doubt|bet|believe|see|understand|mean|feel|appreciate|can['’]?t (?:wait|believe|complain|stop|help)|could (?:use|do with)|needed that|wanted to (?:say|chat|talk|check)|don['’]?t (?:know|mind|care|get it|think|feel)|should (?:go|sleep|get going|probably)|must (?:go|say|admit)|have to (?:go|run|say|admit)|need (?:a (?:break|coffee|nap|holiday|drink|hug|moment|minute)|to (?:go|run|sleep))|got to|gotta|will (?:think|see|try))\b", plain, re.IGNORECASE):
+    if re.match(
+        r"(?:i|we) (?:just |really |totally |completely |do |also |kind of |sort of )*(?:think|guess|hope|wish|wonder|suppose|agree|disagree|doubt|bet|believe|see|understand|mean|feel|appreciate|can['’]?t (?:wait|believe|complain|stop|help)|could (?:use|do with)|needed that|wanted to (?:say|chat|talk|check)|don['’]?t (?:know|mind|care|get it|think|feel)|should (?:go|sleep|get going|probably)|must (?:go|say|admit)|have to (?:go|run|say|admit)|need (?:a (?:break|coffee|nap|holiday|drink|hug|moment|minute)|to (?:go|run|sleep))|got to|gotta|will (?:think|see|try))\b",
+        plain,
+        re.IGNORECASE,
+    ):
         return True
     if re.match(r"(?:the|an?|some|every|each|all|both|two|three|four) \w+ \w+", plain, re.IGNORECASE):
         return False
-    if re.match(r"(?:off|back|back to|on) (?:to|my|now|home|it)\b|.*\b(?:such is life|good mood|this more often|for today|long day|done for)\b", plain, re.IGNORECASE):
+    if re.match(
+        r"(?:off|back|back to|on) (?:to|my|now|home|it)\b|.*\b(?:such is life|good mood|this more often|for today|long day|done for)\b",
+        plain,
+        re.IGNORECASE,
+    ):
         return True
     return len(words_) < 3 or not _VERBS.search(plain)
 

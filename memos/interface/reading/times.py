@@ -4,6 +4,8 @@ A day is "2026-03-06", a range of days "2026-03-02/2026-03-08"; weeks begin on M
 is the nearest that fits: before the turn in the past tense, else after it.
 """
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import calendar
@@ -271,7 +273,7 @@ _ENGLISH: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     (_en(rf"(?:(?:in|during|over) )?(?:the )?(?:{_WHICH} )(?P<season>spring|summer|autumn|fall|winter)"), _season),
     (_en(rf"(?:in|during|over) (?:the )?(?P<season>spring|summer|autumn|fall|winter)(?: of)?(?: {_Y})?"), _season),
     (_en(rf"(?P<season>spring|summer|autumn|fall|winter)(?: of)? {_Y}"), _season),
-    (_en(rf"on the (?P<d>\d{{1,2}})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month)?"), _of_month),
+    (_en(r"on the (?P<d>\d{1,2})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month)?"), _of_month),
     (_en(r"(?P<feast>christmas eve|christmas|new year['’]s eve|new year['’]s day|halloween|valentine['’]s day|boxing day)"), _feast),
     (_en(rf"(?:in|since|until|during|back in|of|from) {_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
 )  # fmt: skip
@@ -439,10 +441,10 @@ def until(text: str, today: date) -> tuple[str, str]:
             continue
         if found := find(f"until {match['time']}", today):
             return found.when.split("/")[-1], rest
-    if match := _ZH_UNTIL.search(text):
-        if found := find(match["time"], today):
-            return found.when.split("/")[-1], (text[: match.start()] + text[match.end() :]).strip()
-    if match := _ZH_FOR.search(text):
-        days = _zh_shift(match.groupdict(), today, False)
-        return (_iso(days) if days else ""), (text[: match.start()] + text[match.end() :]).strip()
+    ends = _ZH_UNTIL.search(text)
+    if ends and (found := find(ends["time"], today)):
+        return found.when.split("/")[-1], (text[: ends.start()] + text[ends.end() :]).strip()
+    if lasts := _ZH_FOR.search(text):
+        end = _zh_shift(lasts.groupdict(), today, False)
+        return (_iso(end) if end else ""), (text[: lasts.start()] + text[lasts.end() :]).strip()
     return "", text
