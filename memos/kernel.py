@@ -353,7 +353,7 @@ class MemOS:
         """
         caller = self._caller(user)
         waiting = self.pipelines.answered(message, caller)
-        asked, meant = waiting or (self.reader.asked(message, [*map(dict, turns)], self.vault.now().date()), {})
+        asked, meant = waiting or (self.reader.asked(message, turns, self.vault.now().date()), {})
         direct = not waiting and {one.intent for one in asked} <= _ANSWERED
         if not direct and (waiting or len(asked) > 1 or asked[0].intent != "forget"):
             done = self.pipelines.run(asked, caller, meant, user)

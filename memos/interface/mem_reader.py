@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -84,7 +84,9 @@ class MemReader:
             return self.recall(text.strip(), speaker)
         return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
 
-    def asked(self, text: str, turns: Sequence[dict[str, object]] = (), today: date | None = None) -> tuple[Asked, ...]:
+    def asked(
+        self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
+    ) -> tuple[Asked, ...]:
         """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
         the message, against which times resolve; by default this one. Raises InputError."""
         if not text.strip():

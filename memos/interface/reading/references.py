@@ -8,7 +8,7 @@ Knows English and Chinese; knows no intents.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memos.interface.reading.book import Book, book
@@ -103,7 +103,7 @@ class Known:
         )
 
 
-def known(turns: Sequence[dict[str, object]]) -> Known:
+def known(turns: Sequence[Mapping[str, object]]) -> Known:
     """What turns of {role or speaker, content} speak of."""
     people, things, said, her, him = list[str](), list[str](), list[str](), list[str](), list[str]()
     groups: list[int] = []
@@ -127,7 +127,7 @@ def known(turns: Sequence[dict[str, object]]) -> Known:
     return Known(_last((), people), _last((), things), tuple(said), tuple(her), tuple(him), alike)
 
 
-def _alike(turns: Sequence[dict[str, object]]) -> int:
+def _alike(turns: Sequence[Mapping[str, object]]) -> int:
     """Of how many things the user's own statements tell, each a sentence of its own."""
     told = [
         things[0]

@@ -9,7 +9,7 @@ form of the book fits is a question, a statement or talk. What is to be destroye
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -56,7 +56,7 @@ _VERSION = re.compile(
 )
 
 
-def read(text: str, turns: Sequence[dict[str, object]], today: date) -> list[Asked]:
+def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[Asked]:
     """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
     about = references.known(turns)
     out: list[Asked] = []
