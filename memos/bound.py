@@ -26,7 +26,7 @@ AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 _Kernel = TypeVar("_Kernel")
 # the calls of `MemOS` that act for a user; what administers the kernel or a key is not among them
 CALLS = frozenset(
-    """chat ask parity rewind add keep get update delete history tag fuse split consolidate reinstate conflicts
+    """chat undo ask parity rewind add keep get update delete history tag fuse split consolidate reinstate conflicts
     audit_memory diff rollback freeze thaw archive unarchive snapshot snapshots restore delete_snapshot search memories
     turns cubes promote demote gate externalize export_adapter jobs cancel tick plan segments tiers grant revoke grants
     join leave groups dump load origins known_origins install subscribe update_packs remove_pack installed trust

@@ -77,6 +77,7 @@ from memos.operation.replay import Replay
 from memos.operation.time_machine import Restored, TimeMachine
 from memos.ops import (
     Add,
+    Asked,
     ChangeState,
     Correct,
     Delete,
@@ -116,7 +117,9 @@ from memos.ops import (
     Update,
 )
 from memos.overview import Lineage, Overview, Topic
+from memos.pipelines import Pipelines
 from memos.rights import Caller, Grant, Group, Subject, object_of, relation_of
+from memos.self_report import told
 from memos.sharing import Sharing
 from memos.subscriptions import Kept, Subscriptions, TrustedKeys
 from memos.upkeep import Upkeep
@@ -144,6 +147,7 @@ _LONGEST_TAG = 200
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
 # why KV or an adapter may turn out to be of no use to a request; its text still is
+_ANSWERED = frozenset(("remember", "correct", "recall", "talk"))  # by the main path
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 
 
@@ -169,6 +173,8 @@ class Reply:
     answer_tokens: int = 0
     ttft_ms: float = 0.0
     seconds: float = 0.0
+    operations: tuple[Asked, ...] = ()  # what the message was understood to ask for
+    pipeline: str = ""  # the id by which `undo` takes back what was done
 
 
 @handing_over
@@ -237,6 +243,10 @@ class MemOS:
     @cached_property
     def sharing(self) -> Sharing:
         return Sharing(self.vault, self.governance, self.config)
+
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        return Pipelines(self)
 
     @cached_property
     def upkeep(self) -> Upkeep:
@@ -332,23 +342,47 @@ class MemOS:
         on_text: Callable[[str], None] | None = None,
         decode: DecodeConfig | None = None,
     ) -> Reply:
-        """Do what a message asks for: remember, correct, forget, or answer.
+        """Do what a message asks for, all of it or nothing: remember, correct, forget, share, freeze, ..., or answer.
+
+        What was understood is told in the reply's `operations`. Nothing is done before all of it is permitted; where it
+        is not clear which memory is meant, that is asked, and the next message may answer.
 
         turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
         their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
+        caller = self._caller(user)
+        waiting = self.pipelines.answered(message, caller)
+        asked, meant = waiting or (self.reader.asked(message, turns, self.vault.now().date()), {})
+        direct = not waiting and {one.intent for one in asked} <= _ANSWERED
+        if not direct and (waiting or len(asked) > 1 or asked[0].intent != "forget"):
+            done = self.pipelines.run(asked, caller, meant, user)
+            last = asked[-1]
+            if last.intent != "recall":
+                told = "\n".join(part for part in (done.text, *self._about(asked, caller, user)) if part)
+                return Reply(
+                    told, remembered=done.remembered, forgotten=done.forgotten, operations=asked, pipeline=done.id
+                )
+            reply = self._ask(last.what, via, turns, session, user, on_text, decode, done.remembered)
+            noted, gone = done.remembered, done.forgotten
+            return replace(reply, operations=asked, remembered=noted, forgotten=gone, pipeline=done.id)
         op = self.reader.request(message)
+        if asked[0].intent == "forget":
+            op = self.reader.forget(asked[0].what)
+        elif isinstance(op, (Forget, Recall)) and asked[0].intent in ("remember", "correct"):
+            op = self.reader.told(asked[0])
+        elif isinstance(op, Forget):
+            op = self.reader.recall(message)
         match op:
             case Add():  # and Correct, which is one
-                return self._noted(self._remember([op], self._caller(user)))
+                return replace(self._noted(self._remember([op], caller)), operations=asked)
             case Forget():
-                return self._forget(op, self._caller(user))
+                return replace(self._forget(op, caller), operations=asked)
             case Recall():
                 said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
                 kept = _each(self._remember(said, self._caller(user)))
                 reply = self._ask(op.question, via, turns, session, user, on_text, decode, kept)
-                return replace(reply, remembered=tuple(kept))
+                return replace(reply, remembered=tuple(kept), operations=asked)
             case _:
                 assert_never(op)
 
@@ -1244,14 +1278,26 @@ class MemOS:
     def _noted(self, cubes: Sequence[MemCube]) -> Reply:
         return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
 
-    def _forget(self, op: Forget, caller: Namespace) -> Reply:
-        """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
-        self.governance.permit(caller, op)
+    def undo(self, pipeline: str, *, user: str | None = None) -> list[str]:
+        """Take back what a message has done (`Reply.pipeline`), but for what it has deleted. Raises NotFound."""
+        return self.pipelines.undo(pipeline, self._caller(user), user)
+
+    def _about(self, asked: Sequence[Asked], caller: Namespace, user: str | None) -> list[str]:
+        """Answers to what is asked about the memory itself."""
+        return [told(self, one, caller, user) for one in asked if one.intent == "about"]
+
+    def _described(self, op: Forget, caller: Namespace) -> tuple[list[MemCube], list[Hit]]:
+        """(the memories that a description means, those that are near it)."""
         texts = self._texts(caller)
         meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in stated(c))]
         # what is meant does not depend on how answers are found
         near = [] if op.facts else self._find(op.query, 3, caller, policy="memos")
-        meant = meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score]
+        return meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score], near
+
+    def _forget(self, op: Forget, caller: Namespace) -> Reply:
+        """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
+        self.governance.permit(caller, op)
+        meant, near = self._described(op, caller)
         if len(meant) != 1:
             told = map(self._as_read(caller), meant or [hit.cube for hit in near])
             which = " | ".join(f"{c.id} {c.text}" for c in told)

@@ -6,11 +6,17 @@ Each names its arguments only; the caller travels beside it. Knows the cube; kno
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from typing_extensions import assert_never
 
 from memos.cube import Fact, Form, Frozen, Namespace, Probe, State, Trust
 from memos.rights import Action, Relation
+
+Intent = Literal[
+    "remember", "recall", "correct", "forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback",
+    "about", "talk", "ask_back",
+]  # fmt: skip
 
 
 class Add(Frozen):
@@ -59,6 +65,35 @@ class Forget(Frozen):
 
     query: str
     facts: tuple[Fact, ...] = ()
+
+
+class Asked(Frozen):
+    """One thing that a message asks for, in its words: what the reader has understood, before anything is looked up.
+
+    what: the statement, question or description, with references resolved where the conversation tells to what. who:
+    the person that it is about; "user" is the speaker. when, until: a day or a range of days, ISO. to: the form of a
+    promotion; the version, "previous" or the day of a rollback. ask: what is asked about the memory. doubted: the
+    intent of a request that must be asked back.
+    """
+
+    intent: Intent
+    what: str = ""
+    who: str = ""
+    when: str = ""
+    with_: str = ""
+    relation: str = ""
+    until: str = ""
+    to: str | int = ""
+    ask: str = ""
+    doubted: str = ""
+    kept: bool = False
+
+    @property
+    def arguments(self) -> dict[str, str | int]:
+        """Those that are given, by their names."""
+        names = {"with_": "with", "doubted": "intent"}
+        told = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n not in ("intent", "kept")}
+        return {name: value for name, value in told.items() if value != ""}
 
 
 class Get(Frozen):

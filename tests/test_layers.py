@@ -27,6 +27,8 @@ LANGUAGE = (
     *(f"memos.interface.{part}" for part in ("phrasebook", "statements", "chinese", "requests", "files", "contrasts")),
     "memos.interface.imports",
     "memos.interface.documents",
+    "memos.interface.reading",
+    "memos.interface.extraction",
 )
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
@@ -68,7 +70,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "memos.forgetting",
         "memos.insight",
         "memos.overview",
+        "memos.pipelines",
+        "memos.self_report",
     ),
+    "memos.pipelines": (*VOCABULARY, "memos.operation"),
+    "memos.self_report": (*VOCABULARY, "memos.operation"),
     "memos.insight": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.overview": (*VOCABULARY, "memos.infrastructure"),
     "memos.exchange": (*VOCABULARY, READER, "memos.knowledge", "memos.operation", "memos.infrastructure"),

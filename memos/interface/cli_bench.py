@@ -353,3 +353,21 @@ def _print(table: Any) -> None:
     from rich.console import Console
 
     Console().print(table)
+
+
+@bench.command("reader")
+def bench_reader(
+    json: Json = None,
+    cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
+    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 48,
+    seed: Seed = 0,
+) -> None:
+    """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
+    from memos.bench import write_report
+    from memos.bench.reader import bench_reader as measure
+    from memos.interface.report import scores_table
+
+    with progress_bars() as show:
+        figures = measure(show, cases, extracted)
+    report = write_report("reader", seed, "cpu", figures, json)
+    _print(scores_table(report))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from typing_extensions import assert_never
@@ -23,9 +23,10 @@ from memos.interface.documents.conversation import conversation
 from memos.interface.documents.parts import Call, Part, Passage, Row, Turn, require_text
 from memos.interface.files import read
 from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
+from memos.interface.reading import requested
 from memos.interface.requests import Intent
 from memos.interface.statements import read as read_statement
-from memos.ops import Add, Correct, Forget, Recall
+from memos.ops import Add, Asked, Correct, Forget, Recall
 
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 USER = "User"  # who "I" is where nobody is named
@@ -72,8 +73,7 @@ class MemReader:
         intent, words = requests.intent(text, speaker)
         match intent:
             case Intent.FORGET:
-                facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
-                return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
+                return self.forget(words, speaker)
             case Intent.REMEMBER:
                 kept = requests.sentences(words)
             case Intent.CORRECT | Intent.TALK:
@@ -83,6 +83,26 @@ class MemReader:
         if not kept:
             return self.recall(text.strip(), speaker)
         return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
+
+    def asked(
+        self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
+    ) -> tuple[Asked, ...]:
+        """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
+        the message, against which times resolve; by default this one. Raises InputError."""
+        if not text.strip():
+            raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+        require_text(text, "the message")
+        return tuple(requested.read(text, turns, today or datetime.now().astimezone().date()))
+
+    def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
+        """What was asked to be remembered or corrected, as a statement."""
+        words = asked.what if asked.what[:1].isupper() else asked.what[:1].upper() + asked.what[1:]
+        return _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
+
+    def forget(self, words: str, speaker: str = USER) -> Forget:
+        """To delete what words describe."""
+        facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+        return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 
     def recall(self, question: str, speaker: str = USER) -> Recall:
         """To answer a question, whatever the rules would think of it."""

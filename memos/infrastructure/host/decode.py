@@ -18,6 +18,7 @@ from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.beam import Search
 from memos.infrastructure.host.compose import renewal_inputs
+from memos.infrastructure.host.constrained import Constraint
 from memos.infrastructure.host.kv import Activation, cache_of, fresh_cache
 
 Answer = TypeVar("Answer")
@@ -28,13 +29,14 @@ class Row:
     """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
 
     renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
-    afterwards. Such a row is decoded in a batch of its own.
+    afterwards. Such a row is decoded in a batch of its own. constraint: what may be answered; not with beams.
     """
 
     ids: tuple[int, ...]
     past: Activation | None = None
     renewed: tuple[int, ...] = ()
     keep: bool = False
+    constraint: Constraint | None = field(default=None, repr=False)
 
     @property
     def past_length(self) -> int:
@@ -83,7 +85,7 @@ class Decoder:
         self._tokenizer, self._stop = tokenizer, tuple(stop)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         listed = ends if isinstance(ends, list) else [ends]
-        self._ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
+        self.ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.pad = 0 if pad is None else pad
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -158,13 +160,15 @@ class Decoder:
         for n in range(config.max_new_tokens):
             out = model(**step, use_cache=True, logits_to_keep=1)
             chosen = [
-                self._pick(logits, s.generator, config)
-                for logits, s in zip(out.logits[:, -1].float().cpu(), streams, strict=True)
+                self._pick(r.constraint.allowed(logits) if r.constraint and not s.done else logits, s.generator, config)
+                for logits, r, s in zip(out.logits[:, -1].float().cpu(), rows, streams, strict=True)
             ]
-            for stream, token in zip(streams, chosen, strict=True):
-                stream.done = stream.done or token in self._ends
+            for stream, row, token in zip(streams, rows, chosen, strict=True):
+                stream.done = stream.done or token in self.ends
                 if not stream.done:
                     stream.ids.append(token)
+                    if row.constraint:
+                        row.constraint.take(token)
                     stream.done = n + 1 == config.max_new_tokens
             yield
             if all(s.done for s in streams):
@@ -182,7 +186,7 @@ class Decoder:
         def stopped(ids: Sequence[int]) -> bool:
             return any(stop in self._text(ids) for stop in stops)
 
-        searches = [Search(config.beams, config.max_new_tokens, self._ends, stopped) for _ in rows]
+        searches = [Search(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
         step, mask = prefill_inputs(model, rows, self.pad)
         while True:
             out = model(**step, use_cache=True, logits_to_keep=1)

@@ -32,6 +32,7 @@ from memos.infrastructure.host.adapters import Adapted, Adapters, Stack
 from memos.infrastructure.host.capability import Capability, examine, limit_of
 from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
+from memos.infrastructure.host.constrained import Grammars, Schema, longest
 from memos.infrastructure.host.decode import Completion, Decoder, Row, drained, prefill_inputs
 from memos.infrastructure.host.kv import Activation, alike, encode, room_for
 from memos.infrastructure.host.kv_file import load_activation, save_activation
@@ -144,6 +145,25 @@ class Host:
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
         return drained(self.stream(request, decode))
+
+    def extract(self, prompts: Sequence[Sequence[Message]], schema: Schema, batch: int = 8) -> list[str]:
+        """For each prompt JSON of the schema, which bounds its length; "" where that and the prompt do not fit the
+        model's context. Raises Unsupported for a tokenizer that cannot be held to a schema."""
+        decode, out = DecodeConfig(max_new_tokens=longest(schema)), [""] * len(prompts)
+        fits = [n for n, prompt in enumerate(prompts) if self.fits(Request(tuple(prompt)), decode)]
+        for start in range(0, len(fits), batch):
+            some = fits[start : start + batch]
+            built = [self.prompts.build((), prompts[n]) for n in some]
+            rows = [Row(p.prefix + p.tail, constraint=self._grammars.constraint(schema)) for p in built]
+            with self._machine():
+                done = self.decoder.complete(self.model, rows, decode)
+            for n, completion in zip(some, done, strict=True):
+                out[n] = completion.text
+        return out
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        return Grammars(self.tokenizer, self.model.get_output_embeddings().weight.shape[0], self.decoder.ends)
 
     def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
         """Answers of a batch in its order, each as if asked alone, whatever adapters the requests name."""

@@ -33,6 +33,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     # ours, for two cores: 126 million parameters in layers as wide as those of a 1B model, so that matrices and
     # attention share the work as they do in models that people run
     "cpu-126m": _shape("llama", 5, 1536, 4096, 12, 4, 2048),
+    "tiny": _shape("llama", 2, 64, 128, 4, 4, 2048),  # for what does not depend on what a model says
     "qwen2.5-0.5b": _shape("qwen2", 24, 896, 4864, 14, 2, 151_936) | {"tie_word_embeddings": True},
     "qwen2.5-7b": _shape("qwen2", 28, 3584, 18_944, 28, 4, 152_064),
     "qwen3-8b": _shape("qwen3", 36, 4096, 12_288, 32, 8, 151_936) | {"head_dim": 128},

@@ -1,0 +1,191 @@
+"""`memos bench reader`: what the reader makes of requests, against what a person wrote down.
+
+The cases are in reader.yaml: English and Chinese, requests that no rule was written with. Judged are the intents, in
+their order, and each argument; that every extraction of a model parses is measured beside it, with models that read no
+language: nothing but the grammar can make their answers JSON.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from memos.config import ModelConfig
+from memos.cost import metered
+from memos.errors import InputError
+from memos.interface import extraction
+from memos.interface.documents.parts import Turn
+from memos.interface.mem_reader import MemReader
+from memos.interface.progress import Show
+from memos.kernel import MemOS
+from memos.ops import Asked
+
+_NEAR = 0.75  # token F1 from which descriptions say the same
+_DESTROYS = ("forget", "rollback", "unshare")
+_ASIDE = re.compile(r"\b(?:an?|the|please|pls|kindly|thanks|thank you)\b")
+_HAN = re.compile(r"[\u3400-\u9fff]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request, and the operations that it asks for as (intent, arguments)."""
+
+    id: str
+    language: str
+    kind: str
+    today: date
+    turns: tuple[dict[str, Any], ...]
+    request: str
+    operations: tuple[tuple[str, dict[str, Any]], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was read, beside what was wanted."""
+
+    case: Case
+    read: tuple[Asked, ...]
+
+    @property
+    def right(self) -> bool:
+        """The same intents in the same order."""
+        return [asked.intent for asked in self.read] == [intent for intent, _ in self.case.operations]
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        """(arguments right, arguments given or wanted): one that nobody gave is wrong too."""
+        right = wanted = 0
+        for n, (_, arguments) in enumerate(self.case.operations):
+            told = self.read[n].arguments if self.right else {}
+            names = set(arguments) | set(told)
+            wanted += len(names)
+            both = set(arguments) & set(told) if self.right else set[str]()
+            right += sum(alike(name, arguments[name], told[name]) for name in both)
+        return right, wanted
+
+    @property
+    def guesses(self) -> int:
+        """Destructive operations that nobody asked for, or that should have been asked back."""
+        wanted: Counter[str] = Counter(intent for intent, _ in self.case.operations)
+        doubted = [arguments.get("intent") for intent, arguments in self.case.operations if intent == "ask_back"]
+        read: Counter[str] = Counter(asked.intent for asked in self.read)
+        unasked = sum((read - wanted)[intent] for intent in _DESTROYS)
+        return unasked + (read["correct"] if "correct" in doubted and not wanted["correct"] else 0)
+
+
+def cases(path: Path | None = None) -> list[Case]:
+    """Those of a file, by default the held-out ones of the package. Raises InputError."""
+    held_out = files("memos.bench").joinpath("reader.yaml")
+    try:
+        book = yaml.safe_load(held_out.read_text("utf-8") if path is None else path.read_text("utf-8"))
+        return [_case(entry) for entry in book]
+    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path or 'reader.yaml'} has no cases that can be read: {error}") from None
+
+
+def _case(entry: Mapping[str, Any]) -> Case:
+    when = entry["date"]
+    return Case(
+        entry["id"],
+        entry["lang"],
+        entry["kind"],
+        (when if isinstance(when, datetime) else datetime.fromisoformat(when)).date(),
+        tuple(entry.get("turns") or ()),
+        entry["request"],
+        tuple((op["intent"], op.get("arguments") or {}) for op in entry["operations"]),
+    )
+
+
+def alike(name: str, wanted: Any, told: Any) -> bool:
+    """True if two values of an argument say the same: descriptions by their words, all else by the letter."""
+    if name != "what":
+        return str(wanted).casefold() == str(told).casefold()
+    a, b = Counter(_tokens(str(wanted))), Counter(_tokens(str(told)))
+    shared = sum((a & b).values())
+    return 2 * shared >= _NEAR * (sum(a.values()) + sum(b.values()))
+
+
+def _tokens(text: str) -> list[str]:
+    """Words without articles and politeness; of Chinese, characters."""
+    plain = _ASIDE.sub(" ", re.sub(r"['’]", "", text.lower()))
+    if _HAN.search(plain):
+        return re.findall(r"[^\W_]", plain)
+    return re.findall(r"\w+", plain)
+
+
+def judge(told: Sequence[Case], show: Show) -> list[Outcome]:
+    """Read them all by the rules."""
+    reader, out = MemReader(), list[Outcome]()
+    for n, case in enumerate(told, start=1):
+        out.append(Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))))
+        show("requests", n, len(told))
+    return out
+
+
+def figures(outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    told = list(outcomes)
+    right, wanted = (sum(values) for values in zip(*(o.slots for o in told), strict=True))
+    return {
+        "requests": len(told),
+        "intent": sum(o.right for o in told) / len(told),
+        "arguments": right / wanted if wanted else 1.0,
+        "destructive_guesses": sum(o.guesses for o in told),
+    }
+
+
+def bench_reader(show: Show, path: Path | None = None, extracted: int = 48) -> dict[str, Any]:
+    """Totals, by language, by kind and by the intent that was wanted first. extracted: how many of the requests two
+    models without language, the small one and one of random weights, extract within the grammar."""
+    told = cases(path)
+    outcomes = judge(told, show)
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        first = outcome.case.operations[0][0]
+        for name in (outcome.case.language, f"{outcome.case.language}, {outcome.case.kind}", f"intent {first}"):
+            groups.setdefault(name, []).append(outcome)
+    every = told[:: max(1, len(told) // extracted)][:extracted] if extracted else []
+    unparsable, tried = _unparsable(every, show)
+    calls, turns = _calls(told, show)
+    return {
+        **figures(outcomes),
+        "unparsable": unparsable,
+        "extractions": tried,
+        "model_calls_per_turn": calls / turns if turns else 0.0,
+        "turns": turns,
+        "rows": [{"requests of": name, **figures(group)} for name, group in sorted(groups.items())],
+    }
+
+
+def _unparsable(told: Sequence[Case], show: Show) -> tuple[int, int]:
+    """(extractions that do not parse, extractions): of the small model, and of one with random weights."""
+    from memos.infrastructure.host.host import Host
+
+    shape = extraction.schema()
+    prompts = [extraction.prompt([Turn(speaker="User", content=case.request)]) for case in told]
+    bad = tried = 0
+    for n, model in enumerate(("memos-small", "shape:tiny")):
+        host = Host.load(ModelConfig(path=model))
+        answers = host.extract(prompts, shape)
+        bad += sum(extraction.parsed(answer) is None for answer in answers)
+        tried += len(answers)
+        show("extractions", n + 1, 2)
+    return bad, tried
+
+
+def _calls(told: Sequence[Case], show: Show) -> tuple[int, int]:
+    """(model calls, turns) of a kernel that is given every request as a turn."""
+    turns = [{"role": "user", "content": case.request} for case in told]
+    with tempfile.TemporaryDirectory() as folder, MemOS(vault=Path(folder) / "vault") as kernel, metered() as spent:
+        for n, turn in enumerate(turns, start=1):
+            kernel.add([turn])
+            show("turns", n, len(turns))
+        return spent.model_calls, len(turns)

@@ -1,0 +1,90 @@
+"""Answers held to a JSON schema: which tokens may come next, by llguidance's masks. Knows logits; knows no language.
+
+A schema bounds every string and list, so an answer always ends: `longest` says after how many tokens at most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from memos.errors import HostError, Unsupported
+
+Schema = Mapping[str, Any]
+_BYTES = 4  # of one character at most, each of which may be a token of its own
+# no white space between the parts, and no escape of six characters for one
+_COMPACT = {"whitespace_flexible": False, "json_allowed_escapes": 'nrbtf\\"'}
+
+
+class Constraint:
+    """One answer that grows within a schema."""
+
+    def __init__(self, matcher: Any) -> None:
+        self._matcher = matcher
+
+    def allowed(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits, [vocabulary] on the CPU, with -inf for whatever may not come next. Raises HostError."""
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        if self._matcher.is_error():
+            raise HostError(f"the schema cannot be followed: {self._matcher.get_error()}; make it simpler")
+        mask = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: len(logits)].astype(bool))
+        # a model may give no number, or -inf, to all that may come: one of it is taken all the same
+        return torch.nan_to_num(logits).masked_fill(~mask, -torch.inf)
+
+    def take(self, token: int) -> None:
+        self._matcher.consume_token(token)
+
+
+class Grammars:
+    """Schemas for one model's tokens."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, vocabulary: int, ends: set[int]) -> None:
+        """vocabulary: the width of the logits. Raises Unsupported where llguidance is not there, or cannot read the
+        tokenizer."""
+        try:
+            from llguidance import LLTokenizer
+        except ImportError:
+            raise Unsupported(
+                "answers by a schema need llguidance: pip install 'memos[reader]', or set reader.model to never"
+            ) from None
+        if not isinstance(tokenizer, PreTrainedTokenizerFast) or not ends:
+            raise Unsupported(
+                f"{type(tokenizer).__name__} has no end token or no fast form, so its answers cannot be held to a "
+                f"schema; set reader.model to never"
+            )
+        self._tokens = LLTokenizer(
+            tokenizer.backend_tokenizer.to_str(), n_vocab=max(vocabulary, len(tokenizer)), eos_token=sorted(ends)
+        )
+
+    def constraint(self, schema: Schema) -> Constraint:
+        """Raises HostError for a schema that is none."""
+        from llguidance import LLMatcher
+
+        matcher = LLMatcher(
+            self._tokens, LLMatcher.grammar_from_json_schema(json.dumps({**schema, "x-guidance": _COMPACT}))
+        )
+        if matcher.is_error():
+            raise HostError(f"no schema that can be followed: {matcher.get_error()}")
+        return Constraint(matcher)
+
+
+def longest(schema: Schema) -> int:
+    """Tokens of the longest answer of a schema. Raises HostError where nothing bounds it."""
+    match schema:
+        case {"enum": values}:
+            return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in values)
+        case {"type": "string", "maxLength": int(length)}:
+            return _BYTES * length + 2
+        case {"type": "array", "maxItems": int(most), "items": items}:
+            return most * (longest(items) + 1) + 2
+        case {"type": "object", "properties": parts, "additionalProperties": False}:
+            return sum(len(json.dumps(name).encode()) + longest(part) + 2 for name, part in parts.items()) + 2
+        case {"type": "boolean"}:
+            return 5
+        case _:
+            raise HostError(f"nothing bounds {dict(schema)!r:.200}; give maxLength, maxItems or an enum")

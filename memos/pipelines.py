@@ -1,0 +1,371 @@
+"""What a message asks of the memory, carried out: looked up, authorised as a whole, done, and undone.
+
+Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
+where several could be, they are named with their ids, and the next message may say which. A deletion is final, and the
+pipeline says so beforehand; all else that a pipeline has done can be undone in this process.
+"""
+
+# ruff: noqa: E501  (a regular expression is read as one line)
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, time, timezone
+from typing import Any
+from uuid import uuid4
+
+from memos.cube import Blob, Form, MemCube, Namespace, State
+from memos.errors import NotFound
+from memos.operation.mem_lifecycle import ANSWERING
+from memos.ops import (
+    Add,
+    Asked,
+    ChangeState,
+    Correct,
+    Delete,
+    Demote,
+    GiveRight,
+    Operation,
+    Promote,
+    Rollback,
+    TakeRight,
+)
+from memos.rights import object_of, relation_of
+
+_KEPT = 1000  # pipelines that can be undone, and open questions
+_NAMED = 5  # candidates that a question names
+_ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
+_NTH = {
+    word: n
+    for n, words in enumerate(
+        (
+            "first one|first|the first|第一个|第一条",
+            "second one|second|第二个|第二条",
+            "third one|third|第三个|第三条",
+            "fourth|fourth one|第四个|第四条",
+            "fifth|fifth one|第五个|第五条",
+        )
+    )
+    for word in words.split("|")
+}
+_PICK = re.compile(
+    rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?P<nth>{'|'.join(sorted(_NTH, key=len, reverse=True))}|last one|last|最后一个|最后一条|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
+    re.IGNORECASE,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was asked for, with the memories that it is done to, and the operations that it takes."""
+
+    asked: Asked
+    cubes: tuple[MemCube, ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+    @property
+    def final(self) -> bool:
+        """It cannot be undone."""
+        return self.asked.intent == "forget"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a pipeline. id: to undo it by; empty where nothing was changed."""
+
+    text: str
+    id: str = ""
+    remembered: tuple[MemCube, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
+
+    asked: tuple[Asked, ...]
+    meant: dict[int, str]
+    at: int
+    candidates: tuple[str, ...]
+
+
+@dataclass
+class _Log:
+    """What a pipeline has done, and the calls that undo it, in their order."""
+
+    lines: list[str] = field(default_factory=list)
+    undo: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    remembered: list[MemCube] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    final: int = 0
+
+
+class Unclear(Exception):
+    """Which memory is meant must be asked."""
+
+    def __init__(self, asked: Asked, candidates: Sequence[MemCube]) -> None:
+        super().__init__(asked.intent)
+        self.asked, self.candidates = asked, tuple(candidates)
+
+
+class Pipelines:
+    """Carries pipelines out for the callers of one kernel."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._undo: OrderedDict[str, tuple[str, _Log]] = OrderedDict()
+        self._doubts: OrderedDict[str, _Doubt] = OrderedDict()
+
+    def answered(self, message: str, caller: Namespace) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
+        """The pipeline whose question a message answers, with what is meant; None where it answers none."""
+        doubt = self._doubts.pop(str(caller), None)
+        if doubt is None:
+            return None
+        picked = _picked(message, doubt.candidates)
+        return None if picked is None else (doubt.asked, {**doubt.meant, doubt.at: picked})
+
+    def run(self, asked: Sequence[Asked], caller: Namespace, meant: dict[int, str], user: str | None) -> Done:
+        """Look up, authorise and do. Raises Denied, before anything is done, where a step is not permitted."""
+        steps: list[Step] = []
+        for n, one in enumerate(asked):
+            try:
+                steps.append(self._step(one, caller, meant.get(n), user))
+            except Unclear as unclear:
+                return self._ask_back(unclear, tuple(asked), meant, n, caller)
+        for step in steps:
+            for cube in step.cubes or (None,):
+                for op in step.operations:
+                    self._kernel.governance.permit(caller, op, cube)
+        log = _Log()
+        before = self._in_force(caller)
+        try:
+            for step in steps:
+                self._do(step, log, user)
+        except Exception:
+            self._reverse(log, user)  # whatever went wrong: half a pipeline is none
+            raise
+        gone = [id for id in before - self._in_force(caller) if id not in log.forgotten]
+        for id in gone:
+            cube = self._kernel.vault.get(id)
+            if cube.state is State.MERGED or any(step.asked.intent == "correct" for step in steps):
+                log.undo.insert(0, ("reinstate", (id,), {}))
+        if not log.undo and not log.final:
+            return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
+        id = uuid4().hex[:12]
+        self._undo[id] = (caller.user_id, log)
+        while len(self._undo) > _KEPT:
+            self._undo.popitem(last=False)
+        return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
+
+    def undo(self, id: str, caller: Namespace, user: str | None) -> list[str]:
+        """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
+        owner, log = self._undo.get(id, ("", None))
+        if log is None or owner != caller.user_id:
+            raise NotFound(
+                f"there is no pipeline {id!r} of yours to undo: it was undone, or another process has done it; look at "
+                f"`memos history ID` of its memories and roll them back"
+            )
+        del self._undo[id]
+        return self._reverse(log, user)
+
+    # -- looking up ----------------------------------------------------------------------------------------
+
+    def _step(self, asked: Asked, caller: Namespace, meant: str | None, user: str | None) -> Step:
+        if asked.intent in ("remember", "correct"):
+            add = self._kernel.reader.told(asked)
+            return Step(asked, (), (add,))
+        if asked.intent in ("recall", "about", "talk"):
+            return Step(asked)
+        if asked.intent == "ask_back":
+            if meant is None:
+                raise Unclear(asked, self._candidates(asked.what, caller))
+            asked = asked.model_copy(update={"intent": asked.doubted, "doubted": ""})
+        cube = self._kernel._visible(_looked_at(asked, meant), meant, user) if meant else self._meant(asked, caller)
+        ops = tuple(self._operations(asked, cube, caller))
+        return Step(asked, (cube,), ops)
+
+    def _meant(self, asked: Asked, caller: Namespace) -> MemCube:
+        """The one memory that is described. Raises Unclear."""
+        found = self._candidates(asked.what, caller)
+        if len(found) != 1:
+            raise Unclear(asked, found)
+        return found[0]
+
+    def _candidates(self, what: str, caller: Namespace) -> list[MemCube]:
+        """What a description could mean, the likeliest first; without one the latest memories."""
+        if not what:
+            return list(reversed(self._kernel._texts(caller)))[:_NAMED]
+        for id in _ID.findall(what):
+            if len(found := self._kernel.vault.named(id)) == 1 and self._kernel.governance.visible(caller, found):
+                return list(found)
+        forget = self._kernel.reader.forget(what)
+        return list(self._kernel._described(forget, caller)[0])
+
+    def _operations(self, asked: Asked, cube: MemCube, caller: Namespace) -> list[Operation]:
+        match asked.intent:
+            case "forget":
+                return [Delete(id=cube.id)]
+            case "share":
+                return [GiveRight(on=object_of(cube.id), relation=relation_of(asked.relation or "reader"))]
+            case "unshare":
+                return [TakeRight(on=object_of(cube.id))]
+            case "promote":
+                return [Promote(ids=(cube.id,), to=Form(str(asked.to)))]
+            case "demote":
+                return [Demote(id=cube.id)]
+            case "freeze":
+                return [ChangeState(id=cube.id, to=State.FROZEN)]
+            case "thaw":
+                return [ChangeState(id=cube.id, to=State.ACTIVATED)]
+            case "rollback":
+                return [Rollback(id=cube.id, version=self._version(asked, cube))]
+            case _:
+                return []
+
+    def _version(self, asked: Asked, cube: MemCube) -> int:
+        """Raises NotFound where there is no such version."""
+        if isinstance(asked.to, int):
+            return asked.to
+        if asked.to in ("", "previous"):
+            if cube.version < 2:
+                raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
+            return cube.version - 1
+        day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
+        told = [event for event in self._kernel.lifecycle.history(cube.id) if "version" in event]
+        then = [event["version"] for event in told if event["at"] <= day]
+        if not then:
+            raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
+        return int(then[-1])
+
+    def _ask_back(
+        self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, caller: Namespace
+    ) -> Done:
+        """Name what could be meant, and wait for the answer. Nothing is done."""
+        intent = unclear.asked.doubted or unclear.asked.intent
+        if not unclear.candidates:
+            return Done(f"Nothing was done: {intent} needs one memory, and none fits {unclear.asked.what!r}.")
+        self._doubts[str(caller)] = _Doubt(asked, meant, at, tuple(cube.id for cube in unclear.candidates[:_NAMED]))
+        while len(self._doubts) > _KEPT:
+            self._doubts.popitem(last=False)
+        shown = self._kernel._as_read(caller)
+        lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(unclear.candidates[:_NAMED], start=1)]
+        return Done("\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines]))
+
+    # -- doing ---------------------------------------------------------------------------------------------
+
+    def _do(self, step: Step, log: _Log, user: str | None) -> None:
+        asked, kernel = step.asked, self._kernel
+        cube = step.cubes[0] if step.cubes else None
+        match step.operations[0] if step.operations else None:
+            case Correct() | Add() as add:
+                known = {c.id for c in kernel._texts(kernel._caller(user))}
+                kept = kernel._remember([add], kernel._caller(user))
+                log.remembered += kept
+                log.undo += [("delete", (c.id,), {}) for c in kept if c.id not in known]
+                log.lines.append("Noted: " + " ".join(c.text for c in kept))
+            case Delete() if cube:
+                log.final += 1
+                log.forgotten += [id for root in kernel._behind(cube) for id in kernel.delete(root.id, user=user)]
+                log.lines.append(f"Forgotten: {cube.text}")
+            case GiveRight() as give if cube:
+                until = _end_of(asked.until)
+                kernel.grant(cube.id, asked.with_, str(give.relation), until=until, user=user)
+                log.undo.append(("revoke", (cube.id, asked.with_, str(give.relation)), {}))
+                log.lines.append(f"Shared with {asked.with_} as {give.relation}: {cube.text}")
+            case TakeRight() if cube:
+                had = [g for g in kernel.grants(cube.id, user=user)]
+                taken = kernel.revoke(cube.id, asked.with_, user=user)
+                left = set(kernel.grants(cube.id, user=user))
+                log.undo += [
+                    ("grant", (g.on, g.to, str(g.relation)), {"purpose": g.purpose or None, "until": g.until})
+                    for g in had
+                    if g not in left
+                ]
+                log.lines.append(
+                    f"No longer shared with {asked.with_}: {cube.text}"
+                    if taken
+                    else f"It was not shared with {asked.with_}: {cube.text}"
+                )
+            case Promote() as promote if cube:
+                made = kernel.promote([cube.id], promote.to, user=user)
+                log.undo.append(("demote", (made.id,), {}))
+                log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
+            case Demote() if cube:
+                forms = [
+                    c
+                    for c in kernel.vault.at(kernel.vault.derived(cube.id))
+                    if isinstance(c.payload, Blob) and c.state in ANSWERING
+                ]
+                for derived in [cube] if cube.blob else forms:
+                    kernel.demote(derived.id, user=user)
+                    log.undo.append(("unarchive", (derived.id,), {}))
+                log.lines.append(f"As text again: {cube.text}")
+            case ChangeState(to=State.FROZEN) if cube:
+                kernel.freeze(cube.id, user=user)
+                log.undo.append(("thaw", (cube.id,), {}))
+                log.lines.append(f"Frozen: {cube.text}")
+            case ChangeState() if cube:
+                kernel.thaw(cube.id, user=user)
+                log.undo.append(("freeze", (cube.id,), {}))
+                log.lines.append(f"Thawed: {cube.text}")
+            case Rollback(version=version) if cube:
+                was = cube.version
+                new = kernel.rollback(cube.id, version, user=user)
+                log.undo.append(("rollback", (cube.id, was), {}))
+                log.lines.append(f"Back to version {version}: {new.text}")
+            case _:
+                pass
+
+    def _reverse(self, log: _Log, user: str | None) -> list[str]:
+        done = []
+        for name, values, named in reversed(log.undo):
+            getattr(self._kernel, name)(*values, user=user, **named)
+            done.append(f"{name} {values[0]}")
+        return done
+
+    def _in_force(self, caller: Namespace) -> set[str]:
+        return {cube.id for cube in self._kernel._texts(caller) if cube.rights.owner == caller.user_id}
+
+
+def plan(asked: Sequence[Asked]) -> str:
+    """The pipeline in a line, before it is done: what it does, and what of it cannot be undone."""
+    lines = [f"{one.intent}({', '.join(f'{name}={value}' for name, value in one.arguments.items())})" for one in asked]
+    final = [one.intent for one in asked if one.intent == "forget"]
+    return " -> ".join(lines) + (" (what is forgotten cannot be brought back)" if final else "")
+
+
+def _picked(message: str, candidates: Sequence[str]) -> str | None:
+    """The candidate that an answer names: its place, or its id."""
+    for word in _ID.findall(message):
+        if len(found := [id for id in candidates if id.startswith(word)]) == 1:
+            return found[0]
+    if not (match := _PICK.fullmatch(message)):
+        return None
+    word = match["nth"].lower()
+    at = (
+        int(match["n"]) - 1
+        if match["n"]
+        else len(candidates) - 1
+        if word in ("last one", "last", "最后一个", "最后一条")
+        else _NTH.get(word, len(candidates))
+    )
+    return candidates[at] if at < len(candidates) else None
+
+
+def _looked_at(asked: Asked, id: str) -> Operation:
+    """The right that naming a memory needs: that of what is done to it."""
+    match asked.intent:
+        case "forget":
+            return Delete(id=id)
+        case "freeze" | "thaw":
+            return ChangeState(id=id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
+        case _:
+            from memos.ops import Get
+
+            return Get(id=id)
+
+
+def _end_of(day: str) -> datetime | None:
+    return datetime.combine(datetime.fromisoformat(day).date(), time.max, timezone.utc) if day else None

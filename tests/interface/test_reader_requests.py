@@ -1,0 +1,131 @@
+"""What a message asks for, with its arguments: English and Chinese, by the rules."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from memos.interface.mem_reader import MemReader
+from memos.interface.reading import times
+
+reader = MemReader()
+WEDNESDAY = date(2026, 3, 11)
+
+
+def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
+    said = [{"role": "user", "content": turn} for turn in turns]
+    return [(one.intent, one.arguments) for one in reader.asked(text, said, WEDNESDAY)]
+
+
+@pytest.mark.parametrize(
+    "text, intent, arguments",
+    [
+        ("Would you mind erasing my old address?", "forget", {"what": "my old address", "who": "user"}),
+        ("Give Lena read access to my shopping list.", "share", {"what": "my shopping list", "with": "Lena"}),
+        (
+            "Let Omar comment on the proposal until Friday",
+            "share",
+            {"what": "the proposal", "with": "Omar", "relation": "annotator", "until": "2026-03-13"},
+        ),
+        ("Hide my diary from Paul", "unshare", {"what": "my diary", "with": "Paul"}),
+        ("Pin the guide in the KV cache", "promote", {"what": "the guide", "to": "activation"}),
+        ("Bake the style guide into your weights", "promote", {"what": "the style guide", "to": "parametric"}),
+        ("Evict the menu from the cache", "demote", {"what": "the menu"}),
+        ("please don't let anyone modify the seating chart", "freeze", {"what": "the seating chart"}),
+        ("Make the safety rules editable again", "thaw", {"what": "the safety rules"}),
+        ("Revert the seating chart to version three", "rollback", {"what": "the seating chart", "to": 3}),
+        ("roll back the menu to yesterday", "rollback", {"what": "the menu", "to": "2026-03-10"}),
+        ("List every memory that mentions Oslo", "about", {"ask": "list", "what": "Oslo"}),
+        ("Where did I park?", "recall", {"what": "Where did I park?", "who": "user"}),
+        ("Sorry, I meant 14 Elm Street, not 40", "correct", {"what": "14 Elm Street, not 40"}),
+        ("Note to self: the boiler is old", "remember", {"what": "the boiler is old"}),
+        ("you're a lifesaver", "talk", {}),
+        ("把我的旧邮箱删了吧", "forget", {"what": "我的旧邮箱", "who": "user"}),
+        ("允许赵强查看我的日程", "share", {"what": "我的日程", "with": "赵强"}),
+        ("取消李娜对会议纪要的访问权限", "unshare", {"what": "会议纪要", "with": "李娜"}),
+        ("把菜单从缓存移除", "demote", {"what": "菜单"}),
+        ("把座位表回滚到第三版", "rollback", {"what": "座位表", "to": 3}),
+        ("你存了几条关于食物的记忆？", "about", {"ask": "count", "what": "食物"}),
+        ("晚安", "talk", {}),
+    ],
+)
+def test_a_request_has_an_intent_and_its_arguments(text: str, intent: str, arguments: dict[str, str | int]) -> None:
+    assert asked(text) == [(intent, arguments)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I deleted my account",
+        "My boss shared her screen with everyone",
+        "How do I freeze a row in Excel?",
+        "The lake froze over last winter",
+        "Paul forgot our anniversary",
+        "I share a desk with Omar",
+        "我删了我的微博账号",
+        "怎么在Excel里冻结一行？",
+        "保罗忘了我们的纪念日",
+    ],
+)
+def test_a_sentence_with_the_words_of_a_request_is_none(text: str) -> None:
+    assert [intent for intent, _ in asked(text)] in (["remember"], ["recall"])
+
+
+@pytest.mark.parametrize(
+    "text, turns, doubted",
+    [
+        ("Remove those please", (), "forget"),
+        ("Can you undo it?", (), "rollback"),
+        ("unshare that", (), "unshare"),
+        ("That isn't correct.", (), "correct"),
+        ("forget where she lives", ("Hanna moved to Porto.", "Elif moved to Faro."), "forget"),
+        ("忘了那件事吧", (), "forget"),
+        ("撤销它", (), "rollback"),
+    ],
+)
+def test_what_would_destroy_something_unknown_is_asked_back(text: str, turns: tuple[str, ...], doubted: str) -> None:
+    [(intent, arguments)] = asked(text, *turns)
+    assert (intent, arguments["intent"]) == ("ask_back", doubted)
+
+
+def test_references_stand_for_what_was_said() -> None:
+    assert asked("Forget where she lives", "Elif lives in Izmir.") == [
+        ("forget", {"what": "where Elif lives", "who": "Elif"})
+    ]
+    assert asked("Lock it.", "My passport number is X4410.") == [("freeze", {"what": "my passport number"})]
+    assert asked("他每天六点上班。", "老刘在港口找到了工作。") == [
+        ("remember", {"what": "老刘每天六点上班", "who": "老刘"})
+    ]
+
+
+def test_several_requests_are_one_after_the_other() -> None:
+    told = asked("Unlock the log, roll it back to version 2 and lock it again.")
+    assert told == [
+        ("thaw", {"what": "the log"}),
+        ("rollback", {"what": "the log", "to": 2}),
+        ("freeze", {"what": "the log"}),
+    ]
+    assert [intent for intent, _ in asked("先解锁日志，然后分享给王芳。")] == ["thaw", "share"]
+
+
+@pytest.mark.parametrize(
+    "text, when",
+    [
+        ("I went there last Friday", "2026-03-06"),
+        ("She arrives in two weeks", "2026-03-25"),
+        ("It was the day before yesterday", "2026-03-09"),
+        ("We met last month", "2026-02-01/2026-02-28"),
+        ("I start on 3 April", "2026-04-03"),
+        ("We moved in May 2021", "2021-05-01/2021-05-31"),
+        ("valid until the end of the year", "2026-12-31"),
+        ("我上周五去了", "2026-03-06"),
+        ("下个月三号搬家", "2026-04-03"),
+        ("三天前", "2026-03-08"),
+        ("2021年5月", "2021-05-01/2021-05-31"),
+        ("去年", "2025-01-01/2025-12-31"),
+    ],
+)
+def test_a_time_is_resolved_against_the_day_of_its_turn(text: str, when: str) -> None:
+    found = times.find(text, WEDNESDAY)
+    assert found and found.when == when

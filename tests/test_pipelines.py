@@ -1,0 +1,96 @@
+"""A message that asks for several things: shown, permitted as a whole, done as a whole, undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from memos.cube import State
+from memos.errors import Denied, NotFound
+from memos.kernel import MemOS
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS(vault=tmp_path_factory.mktemp("pipelines") / "vault") as opened:
+        yield opened
+
+
+def test_what_a_message_asks_for_is_told_in_the_reply(kernel: MemOS, ada: str) -> None:
+    reply = kernel.chat("Remember that my job is baker.", user=ada)
+    assert [op.intent for op in reply.operations] == ["remember"]
+    assert reply.operations[0].arguments == {"what": "my job is baker", "who": "user"}
+
+
+def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat(f"Share where I live with {bob}, then lock it.", user=ada)
+    assert [op.intent for op in reply.operations] == ["share", "freeze"]
+    [cube] = kernel.memories(user=ada)
+    assert cube.state is State.FROZEN
+    assert [hit.id for hit in kernel.memories(user=bob)] == [cube.id]
+    kernel.undo(reply.pipeline, user=ada)
+    assert kernel.get(cube.id, user=ada).state is State.ACTIVATED
+    assert kernel.memories(user=bob) == []
+    with pytest.raises(NotFound, match="no pipeline"):
+        kernel.undo(reply.pipeline, user=ada)
+
+
+def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat("Freeze where I live.", user=ada)
+    with pytest.raises(NotFound, match="no pipeline"):
+        kernel.undo(reply.pipeline, user=bob)
+
+
+def test_where_one_step_is_denied_nothing_is_done(kernel: MemOS, ada: str, bob: str) -> None:
+    [theirs] = kernel.add("Mira lives in Rome.", user=ada)
+    kernel.grant(theirs.id, bob, "reader", user=ada)
+    [own] = kernel.add("My job is baker.", user=bob)
+    with pytest.raises(Denied):
+        kernel.chat("Freeze my job and lock where Mira lives.", user=bob)
+    assert kernel.get(own.id, user=bob).state is not State.FROZEN
+    assert kernel.get(theirs.id, user=ada).state is not State.FROZEN
+
+
+def test_what_is_not_clear_is_asked_back_and_the_next_message_answers(kernel: MemOS, ada: str) -> None:
+    first, second = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My gate code is 9020."))
+    asked = kernel.chat("Delete it.", user=ada)
+    assert "Nothing was done" in asked.text and first.id in asked.text and second.id in asked.text
+    assert len(kernel.memories(user=ada)) == 2
+    done = kernel.chat(second.id, user=ada)
+    assert done.forgotten == (second.id,)
+    assert [c.id for c in kernel.memories(user=ada)] == [first.id]
+
+
+@pytest.mark.parametrize("answer, place", [("the first one", 0), ("2", 1), ("第二个", 1)])
+def test_an_answer_may_name_a_place(kernel: MemOS, ada: str, answer: str, place: int) -> None:
+    for text in ("My locker code is 4711.", "My gate code is 9020."):
+        kernel.add(text, user=ada)
+    named = [line.split()[1] for line in kernel.chat("Get rid of that one.", user=ada).text.splitlines()[1:]]
+    assert kernel.chat(answer, user=ada).forgotten == (named[place],)
+
+
+def test_another_message_is_no_answer(kernel: MemOS, ada: str) -> None:
+    kernel.add("My locker code is 4711.", user=ada)
+    kernel.chat("Delete it.", user=ada)
+    assert [op.intent for op in kernel.chat("Freeze my locker code.", user=ada).operations] == ["freeze"]
+    assert len(kernel.memories(user=ada)) == 1
+
+
+def test_a_rollback_goes_back_and_forth(kernel: MemOS, ada: str) -> None:
+    [cube] = kernel.add("I live in Oslo.", user=ada)
+    kernel.update(cube.id, "I live in Bergen.", user=ada)
+    reply = kernel.chat("Roll back where I live to version 1.", user=ada)
+    assert "Oslo" in kernel.get(cube.id, user=ada).text
+    kernel.undo(reply.pipeline, user=ada)
+    assert "Bergen" in kernel.get(cube.id, user=ada).text
+
+
+def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
+    kernel.add("My locker code is 4711.", user=ada)
+    assert kernel.chat("How many memories have you got?", user=ada).text == "1 memories."
+    assert "4711" in kernel.chat("What do you know about me?", user=ada).text
+    assert "plaintext" in kernel.chat("How much room is left?", user=ada).text
+    assert kernel.chat("What are you working on right now?", user=ada).text == "No job is going on."
