@@ -244,8 +244,6 @@ UPGRADES = (
     ),
     # how often a cube was not whose it was, beside what is granted: decisions that rest on nothing else stay
     ("ALTER TABLE rights_clock ADD COLUMN moved INTEGER NOT NULL DEFAULT 0",),
-    # how much a memory has helped
-    ("ALTER TABLE usage ADD COLUMN utility REAL NOT NULL DEFAULT 0",),
     # the file that holds what an index was: what it means, and the last change that is in it
     (
         """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,
@@ -263,6 +261,8 @@ UPGRADES = (
             SELECT v.n, o.vector, o.tokens FROM old_vectors o JOIN vectors v USING (id, embedder))""",
         "DROP TABLE old_vectors",
     ),
+    # how much a memory has helped
+    ("ALTER TABLE usage ADD COLUMN utility REAL NOT NULL DEFAULT 0",),
 )
 SCHEMA_VERSION = 1 + len(UPGRADES)
 PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file
