@@ -146,8 +146,8 @@ OWN = "own"  # the name of a policy that is given, not chosen by its name
 _LONGEST_TAG = 200
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 _Done = TypeVar("_Done")
-# why KV or an adapter may turn out to be of no use to a request; its text still is
 _ANSWERED = frozenset(("remember", "correct", "recall", "talk"))  # by the main path
+# why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 
 
@@ -369,7 +369,7 @@ class MemOS:
         op = self.reader.request(message)
         if asked[0].intent == "forget":
             op = self.reader.forget(asked[0].what)
-        elif isinstance(op, (Forget, Recall)) and asked[0].intent in ("remember", "correct"):
+        elif isinstance(op, (Forget, Recall)) and asked[-1].intent in ("remember", "correct"):
             op = self.reader.told(asked[0])
         elif isinstance(op, Forget):
             op = self.reader.recall(message)

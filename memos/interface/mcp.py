@@ -34,7 +34,7 @@ TOOLS = {
     **dict.fromkeys(("snapshots", "jobs", "grants", "groups"), READS),
     **dict.fromkeys(("add", "snapshot", "feedback", "promote", "fuse", "split", "consolidate"), ADDS),
     **dict.fromkeys(("chat", "update", "delete", "tag", "rollback", "restore", "reinstate", "demote"), CHANGES),
-    **dict.fromkeys(("freeze", "thaw", "archive", "unarchive"), CHANGES),
+    **dict.fromkeys(("freeze", "thaw", "archive", "unarchive", "undo"), CHANGES),
 }
 # an agent acts on what it reads, and a memory may tell it to
 LEFT_OUT = {

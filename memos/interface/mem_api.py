@@ -112,6 +112,9 @@ class Seen(TypedDict):
 
 
 class Answer(TypedDict):
+    """operations: what was understood of the message, in order. pipeline: names what was done, for `undo`; "" where
+    there is nothing to take back."""
+
     text: str
     used: list[Seen]
     remembered: list[Item]
@@ -119,6 +122,8 @@ class Answer(TypedDict):
     prompt_tokens: int
     past_tokens: int
     ttft_ms: float
+    operations: list[dict[str, Any]]
+    pipeline: str
     cost: NotRequired[Spent]
 
 
@@ -408,6 +413,11 @@ class Memory:
         *turns, last = _texts(messages)
         calls = self.within(who.get("user_id"), who.get("agent_id"))
         return answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
+
+    @_call
+    def undo(self, pipeline: str, **who: Unpack[Who]) -> Rows:
+        """Take back what a message of `chat` has done, but for what it has deleted."""
+        return {"results": [{"undone": what} for what in self.within(**who).undo(pipeline)]}
 
     @_call
     def explain(self, question: str, *, answer: str | None = None, **who: Unpack[Who]) -> Why:
@@ -729,6 +739,8 @@ def answered(reply: Any) -> Answer:
         "prompt_tokens": reply.prompt_tokens,
         "past_tokens": reply.past_tokens,
         "ttft_ms": reply.ttft_ms,
+        "operations": [{"intent": one.intent, "arguments": one.arguments} for one in reply.operations],
+        "pipeline": reply.pipeline,
     }
 
 

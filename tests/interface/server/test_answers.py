@@ -76,7 +76,9 @@ def test_whoever_leaves_in_the_middle_ends_the_answer(talkative: Memory, stream:
 def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) -> None:
     with running(talkative, queue=0) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
         with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
-            next(reply.iter_lines())
+            lines = reply.iter_lines()  # let go of, it would close the connection
+            next(lines)
+            assert client.get("/readyz").status_code == 503
             second = client.post("/v1/chat/completions", json=ASK)
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "serve.queue" in second.json()["error"]["message"]
