@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from memos import MemOS
 from memos.bound import CALLS, handed
+from memos.calls.parts import Hit
 from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
@@ -24,7 +25,6 @@ from memos.forgetting import read_proof
 from memos.infrastructure import vault_backup
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.traces import pieces_of, search
-from memos.kernel import Hit
 from memos.ops import Add
 from memos.rights import name_of
 

@@ -43,35 +43,45 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.operation": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.interface": (
         *VOCABULARY,
-        *(f"memos.{part}" for part in ("interface", "kernel", "bound", "overview", "insight", "care", "bench")),
+        *(
+            f"memos.{part}"
+            for part in ("interface", "kernel", "calls", "bound", "overview", "insight", "care", "bench")
+        ),
         *PUBLIC,
     ),
     **dict.fromkeys(LANGUAGE, (*VOCABULARY, *LANGUAGE)),
     # measures the parts and the whole, from above all of them
     "memos.bench": (
         *VOCABULARY,
-        *(f"memos.{part}" for part in ("bench", "kernel", "transitions", "operation", "infrastructure", "interface")),
+        *(
+            f"memos.{part}"
+            for part in ("bench", "kernel", "calls", "transitions", "operation", "infrastructure", "interface")
+        ),
     ),
-    "memos.kernel": (
-        *VOCABULARY,
-        READER,
-        "memos.operation",
-        "memos.infrastructure",
-        "memos.transitions",
-        "memos.serving",
-        "memos.sessions",
-        "memos.externalize",
-        "memos.upkeep",
-        "memos.knowledge",
-        "memos.exchange",
-        "memos.subscriptions",
-        "memos.sharing",
-        "memos.bound",
-        "memos.forgetting",
-        "memos.insight",
-        "memos.overview",
-        "memos.pipelines",
-        "memos.self_report",
+    **dict.fromkeys(
+        ("memos.kernel", "memos.calls"),
+        (
+            *VOCABULARY,
+            READER,
+            "memos.calls",
+            "memos.operation",
+            "memos.infrastructure",
+            "memos.transitions",
+            "memos.serving",
+            "memos.sessions",
+            "memos.externalize",
+            "memos.upkeep",
+            "memos.knowledge",
+            "memos.exchange",
+            "memos.subscriptions",
+            "memos.sharing",
+            "memos.bound",
+            "memos.forgetting",
+            "memos.insight",
+            "memos.overview",
+            "memos.pipelines",
+            "memos.self_report",
+        ),
     ),
     "memos.pipelines": (*VOCABULARY, "memos.operation"),
     "memos.self_report": (*VOCABULARY, "memos.operation"),

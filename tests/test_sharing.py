@@ -327,7 +327,7 @@ def test_a_kernel_may_require_keys(tmp_path: Path) -> None:
 
 
 def test_each_call_that_takes_a_user_can_be_bound(memos: MemOS) -> None:
-    public = {name: call for name, call in vars(MemOS).items() if callable(call) and not name.startswith("_")}
+    public = {name: call for name, call in inspect.getmembers(MemOS, callable) if not name.startswith("_")}
     takes = {name for name, call in public.items() if "user" in inspect.signature(call).parameters}
     assert takes - {"purposed", "within", "as_", "publish", "withdraw", "untrust"} == CALLS
 

@@ -26,7 +26,8 @@ from memos.errors import InputError
 
 if TYPE_CHECKING:
     from memos.bound import Bound
-    from memos.kernel import Hit, MemOS
+    from memos.calls.parts import Hit
+    from memos.kernel import MemOS
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

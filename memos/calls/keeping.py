@@ -1,0 +1,139 @@
+"""Public calls that keep, read, change and delete single memories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memos.calls.parts import Parts, _tags, each_once
+from memos.cube import MemCube, Namespace, Probe, Text, in_zone
+from memos.errors import (
+    InputError,
+)
+from memos.knowledge import text_of
+from memos.ops import (
+    Add,
+    Correct,
+    Delete,
+    Get,
+    History,
+    Update,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+class Keeping(Parts):
+    """add, keep, get, update, delete, history."""
+
+    def add(
+        self,
+        content: str | Path | Iterable[dict[str, Any]],
+        *,
+        user: str | None = None,
+        probes: Sequence[Probe] = (),
+        tags: Sequence[str] = (),
+        ttl: timedelta | None = None,
+        expires: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[MemCube]:
+        """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
+
+        What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
+        later one holds. tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers,
+        in any form. metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
+        """
+        until = _until(ttl, in_zone(expires), self.vault.now())
+        match content:
+            case str():
+                statement = self.reader.statement(content)
+                ops = [statement.model_copy(update={"probes": tuple(probes)})]
+            case Path():
+                ops = self.reader.read_file(content)
+            case _:
+                ops = self.reader.read_turns(content, "turns")
+        given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
+        return each_once(self._remember([op.model_copy(update=given) for op in ops], self._caller(user)))
+
+    def keep(self, ops: Sequence[Add | Correct], *, fold: bool = False, user: str | None = None) -> list[MemCube]:
+        """Remember statements as they are, unread by the reader; a cube for each, in their order, once durable.
+
+        A statement that is there already, of the same speaker, time and thread, is not kept twice: its cube is. fold:
+        nor is what a memory in force says in other words or at another time: it is counted there.
+        """
+        return self._remember(ops, self._caller(user), fold)
+
+    def known_origins(self, *, user: str | None = None) -> set[str]:
+        """Where the user's own memories, of every state, come from, and where they were told again."""
+        caller = self._caller(user)
+        self.governance.permit(caller, Get(id="origins"))
+        return self.vault.known_origins(caller)
+
+    def _remember(self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True) -> list[MemCube]:
+        for op in ops[:1]:
+            self.governance.permit(caller, op)
+        kept = self.knowledge.remember(ops, caller, fold)
+        self._release()
+        self.operator.refresh_soon()
+        return kept
+
+    def get(self, id: str, *, user: str | None = None) -> MemCube:
+        """Raises NotFound."""
+        return self._visible(Get(id=id), id, user)
+
+    def update(self, id: str, text: str, *, user: str | None = None) -> MemCube:
+        """A new version of a plaintext cube; what was derived from it is stale at once."""
+        cube = self._visible(Update(id=id, text=text), id, user)
+        statement = self.reader.statement(text, speaker=cube.header.speaker)
+        payload = Text(text=statement.text, facts=statement.facts, more=statement.more, probes=text_of(cube).probes)
+        with self.vault.transaction():
+            new = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
+            self.knowledge.examine(new)
+        return self._changed(self.vault.get(new.id))
+
+    def delete(self, id: str, *, user: str | None = None) -> list[str]:
+        """Remove a cube with every form made from it; returns the ids that are gone."""
+        cube = self._visible(Delete(id=id), id, user)
+        # what others have made of it goes too, and they are not told of
+        told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
+        return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
+
+    def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
+        """Versions and moves of a cube in time order; with diffs, how each version differs from the one before. The
+        reasons of moves, which may name other memories, are told to its owner alone."""
+        cube = self._visible(History(id=id), id, user)
+        caller = self._caller(user)
+        events = self.lifecycle.history(cube.id, diffs, self._as_read(caller))
+        own = self.governance.may(caller, "manage", cube)
+        events = events if own else [event | ({"why": ""} if "why" in event else {}) for event in events]
+        return events if cube.rights.owner == caller.user_id else [self.vault.guard.shown(event) for event in events]
+
+
+def _as_json(metadata: Mapping[str, Any] | None) -> str:
+    """Raises InputError."""
+    if not metadata:
+        return ""
+    try:
+        return json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"metadata {str(metadata)[:80]!r} is no JSON ({error}); give texts, numbers and lists"
+        ) from None
+
+
+def _until(ttl: timedelta | None, expires: datetime | None, now: datetime) -> datetime | None:
+    """When a memory expires. Raises InputError for a time that is past, or given twice."""
+    if ttl is not None and expires is not None:
+        raise InputError("ttl and expires both say how long a memory is in force; give one of them")
+    try:
+        until = expires if ttl is None else now + ttl
+    except OverflowError:
+        raise InputError(f"ttl {ttl} goes beyond the year 9999; leave it out for a memory without end") from None
+    if until is not None and until <= now:
+        given = f"expires {expires}" if ttl is None else f"ttl {ttl}"
+        raise InputError(f"{given} has passed at {now:%Y-%m-%d %H:%M:%S} UTC; give a later time, or leave it out")
+    return until

@@ -1,0 +1,84 @@
+"""Public calls that show what there is, and where it comes from: see memos/overview.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from memos.calls.finding import Finding
+from memos.calls.forming import Forming
+from memos.calls.governing import Governing
+from memos.cube import Form, MemCube, Text
+from memos.infrastructure.audit_log import AuditRow
+from memos.operation.mem_lifecycle import ANSWERING
+from memos.ops import (
+    Get,
+)
+from memos.overview import Lineage, Overview, Topic
+
+if TYPE_CHECKING:
+    pass
+
+_HELD = (Form.ACTIVATION, Form.PARAMETRIC)
+
+
+class Seeing(Finding, Forming, Governing):
+    """overview, lineage, log."""
+
+    def overview(self, *, user: str | None = None) -> Overview:
+        """What there is of the user's, and where it lies. Loads no model."""
+        caller, seen = self._caller(user), self.cubes(user=user)
+        texts: dict[str, list[MemCube]] = {}
+        for cube in seen:
+            if isinstance(cube.payload, Text) and cube.state in ANSWERING:
+                texts.setdefault(cube.header.segment, []).append(cube)
+        now, heat = self.vault.now(), self._scheduling(caller).policy.heat
+        topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
+        made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
+        used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
+        serving = self.__dict__.get("serving")
+        return Overview(
+            cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
+            bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
+            topics=tuple(sorted(topics, key=lambda topic: -topic.heat)),
+            tiers={
+                c.id: serving.tier(c.blob.sha256) if serving and c.form is Form.ACTIVATION else "disk"
+                for c in made
+                if c.blob
+            },
+            used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
+            budget={str(form): budget for form, budget in self._budgets(caller).items()},
+            recalls=sum(cube.usage.recalls for cube in seen),
+            prefetched=serving.prefetched if serving else 0,
+            prefetch_hits=serving.prefetch_hits if serving else 0,
+            jobs=dict(Counter(job.state for job in self.jobs(user=user))),
+            model=self.config.model.path,
+            policy=self._policy(caller),
+        )
+
+    def lineage(self, id: str, *, user: str | None = None) -> Lineage:
+        """What a memory was made of, down to what was told, and what is made of it, as far as the caller may see."""
+        cube = self._visible(Get(id=id), id, user)
+        caller = self._caller(user)
+        above, seen = list[MemCube](), {cube.id}
+        while below := [s.id for c in (above or [cube]) for s in c.sources if s.id not in seen]:
+            seen |= set(below)
+            above += self.governance.visible(caller, self.vault.at(below))
+        derived = self.governance.visible(caller, self.vault.derived(cube.id))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(self.vault.packs.origins(cube.id)))
+
+    def log(
+        self,
+        *,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        limit: int = 100,
+        user: str | None = None,
+    ) -> list[AuditRow]:
+        """The last decisions about what the caller has done, oldest first; see `AuditLog.query`."""
+        asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
+        return self.audit_query(caller=str(self._caller(user)), limit=limit, **asked)
