@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, T
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure import database
 from memos.infrastructure.mem_vault import absent
+from memos.kernel import Reply
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.operation.mem_operator import MemOperator
 from memos.operation.mem_scheduler import Admission, Talk
@@ -263,7 +264,8 @@ class World:
             self.learn()
         ids, secrets = before
         after_ids, after_secrets = self.known(who)
-        told = str(result) if isinstance(result, MemosError) else repr(result)
+        shown = replace(result, operations=()) if isinstance(result, Reply) else result  # the caller's own words
+        told = str(shown) if isinstance(shown, MemosError) else repr(shown)
         for one in set(SECRET.findall(told)):
             assert one in secrets | after_secrets, f"{who} is told {one}: {told}"
         for id in set(ID.findall(told)) & (self.oracle.things.keys() | self.deleted.keys()):

@@ -304,9 +304,9 @@ def by_transformers(
     """The answer of `generate` to the ids, without the token that ended it."""
     row = torch.tensor([list(ids)], device=next(model.parameters()).device)
     settings |= {"num_beams": config.beams, "do_sample": False, "length_penalty": 1.0, "early_stopping": False}
-    settings |= {"max_new_tokens": config.max_new_tokens, "eos_token_id": sorted(decoder._ends), "pad_token_id": 0}
+    settings |= {"max_new_tokens": config.max_new_tokens, "eos_token_id": sorted(decoder.ends), "pad_token_id": 0}
     out = model.generate(input_ids=row, attention_mask=torch.ones_like(row), **settings)[0, len(ids) :].tolist()
-    return tuple(out[:-1] if out[-1] in decoder._ends else out)
+    return tuple(out[:-1] if out[-1] in decoder.ends else out)
 
 
 def full_prompt(host: Host, request: Request) -> tuple[int, ...]:

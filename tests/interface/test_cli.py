@@ -52,7 +52,7 @@ def ask(via: str, questions: str = "questions.jsonl") -> dict[str, Any]:
 @pytest.fixture(scope="module", autouse=True)
 def _brief() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memos.kernel.MemReader", BriefReader)
+        patch.setattr("memos.calls.parts.MemReader", BriefReader)
         yield
 
 

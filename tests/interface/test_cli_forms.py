@@ -26,7 +26,7 @@ def memos(*command: object) -> Result:
 @pytest.fixture(scope="module", autouse=True)
 def _brief() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memos.kernel.MemReader", BriefReader)
+        patch.setattr("memos.calls.parts.MemReader", BriefReader)
         yield
 
 

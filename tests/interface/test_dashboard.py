@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
+from memos.config import Config, SchedulerConfig
 from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server.app import create_app
@@ -66,7 +67,9 @@ def served(memory: Memory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    with Memory(vault=tmp_path_factory.mktemp("dashboard") / "vault") as memory:
+    # on a busy machine text may be the faster form
+    config = Config(scheduler=SchedulerConfig(choice="dearest"))
+    with Memory(config, vault=tmp_path_factory.mktemp("dashboard") / "vault") as memory:
         said = ["Mira lives in Lisbon.", "Mira works as a florist.", "Tom lives in Oslo.", "我住在上海。", HOSTILE]
         ids = [memory.add(text)["results"][0]["id"] for text in said]
         for _ in range(3):
