@@ -17,6 +17,10 @@ from memos.interface.requests import language, sentences
 _NAME = re.compile(
     r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"
 )
+_TITLED = re.compile(  # what follows is the name of a thing
+    r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
+    re.IGNORECASE,
+)
 _OPENS = frozenset(
     """A Am Actually After Also An And Any Anyone Anything Are As At Because Before Being Both But By Can Correction Could Did
     Do Does Each Every Everybody Everyone Everything First For From Had Has Have He Her Here His How I If In Is It Its Just
@@ -27,7 +31,7 @@ _OPENS = frozenset(
     List Give Add Take Undo Roll Stop Keep Learn Save Noted Okay Great Good Nice Thanks Got Sorry Done Indeed Right Wow Ah
     Cool Hi Hello Hey Only Update Which Erase Remove Revert Restore Cache Train Thaw Unfreeze Set Change Turn Drop Get Move
     Load Store Pin Bring Go Grant Allow Revoke Hide Write Read Open Check Find Look Use Try Call Send Ask Say Think Was
-    How-long Why-not Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
+    How-long Why-not Two Three Four Five Okay. Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
 )
 # before a name, these say that it is a place, a thing or a time
 _AT = re.compile(
@@ -70,7 +74,7 @@ _NO_NOUN = (
 # Chinese
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 _HAN = r"\u4e00-\u9fff"
-_NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便又再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
+_NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便啦我你您他她它们教写画种卖唱跳玩学读听讲弹骑忘记送请约等帮见问订租借欠坐飞做打管收应必该需才刚常总曾让再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
 _ZH_NAME = re.compile(
     rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
 )
@@ -180,6 +184,8 @@ def names_in(text: str) -> list[str]:
             continue
         if parts[0] not in known_names:
             ahead = text[:start]
+            if _TITLED.search(ahead):
+                continue
             if _AT.search(ahead) and not (_OF_PERSON.search(ahead) and _human(text[start + len(name) :], ahead)):
                 continue
         found.append((start, name))

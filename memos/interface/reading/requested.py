@@ -60,7 +60,7 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[
     """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
     about = references.known(turns)
     out: list[Asked] = []
-    for sentence in _sentences(text):
+    for sentence in _told(text):
         lang: Language = "zh" if requests.language(sentence) == "zh" else "en"
         pieces = list(_pieces(sentence, book(lang), about, today))
         firm = any(strong for _, strong in pieces)
@@ -169,6 +169,27 @@ def _object(what: str) -> list[str]:
 def _sentences(text: str) -> list[str]:
     parts = requests.sentences(text.strip())
     return parts or [text.strip()]
+
+
+def _told(text: str) -> list[str]:
+    """The sentences of a message, without what asks for nothing; all of it where nothing else is said."""
+    every = _sentences(text)
+    return [plain for sentence in every if (plain := _without_asides(sentence))] or every
+
+
+def _without_asides(sentence: str) -> str:
+    """Without the clauses that only excuse or thank, and with hasty spellings put right; "" where nothing is left."""
+    words = book("zh" if requests.language(sentence) == "zh" else "en")
+    sentence = words.hasty.sub(lambda word: str(words.raw["hasty"][word[0].lower()]), sentence)
+    parts = re.split(r"([,，;；:：]\s*|\s[-–—]+\s*|——)", sentence)
+    kept = [
+        (clause, mark)
+        for clause, mark in zip(parts[::2], [*parts[1::2], ""], strict=True)
+        if clause.strip() and not words.asides.fullmatch(clause.strip().rstrip(".!?。！？~ "))
+    ]
+    plain = "".join(clause + mark for clause, mark in kept).strip(" ,，;；")
+    last = sentence.rstrip()[-1:]
+    return plain if not kept or plain.endswith(last) or last not in "。." else plain + last
 
 
 def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[tuple[Asked, bool]]:
