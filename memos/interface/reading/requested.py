@@ -35,6 +35,19 @@ _GROUP = re.compile(
     re.IGNORECASE,
 )
 _FIRST_FALSE = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
+_ON_MEMORIES = ("forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback")
+_STATE = re.compile(r"\b(?:versions?|revisions?|changes?|edits?|one|way|time|moment|freeze|lock)$", re.IGNORECASE)
+_ZH_TOPIC = re.compile(
+    r".{0,3}?[把将](?P<moved>[^，,]{2,10}?)(?:改|弄|搞|写|锁|冻|缓存|分享|共享)"
+    r"|(?P<of>[^，,]{2,12}?)(?=(?:我|你|大家)?(?:现在|最近|最后|上次|刚才|已经|以后|早就|天天|每天|经常|常常|老是|总是|一直|其实|是|很|太|挺|都|也|不|没|被|处于|定稿|定下|改|用|要|该|应该|写|出|搞|弄|存|占|锁|冻|过时|有|可以|能|在|乱|错|变|还|我))"
+)
+_ZH_ASKS = re.compile(
+    r"什么(?!都)|为什么|怎么|如何|多少|几[个度天次点号]|哪[里儿个些年天]|谁(?!都|也)|多[久长大高远]|吗[？?]?$"
+)
+_NO_PARTNER = re.compile(
+    r"(?:edit(?:s|ing)?|changes?|changing|good|sure|now|ever|now on|text|\d.*)$|.*[锁冻解删撤改看]+.*开|.*(?:解开|打开|放开|锁|出来|掉|缓存|文本)$",
+    re.IGNORECASE,
+)
 # where another request may begin
 _CUT = {
     "en": re.compile(
@@ -194,6 +207,9 @@ def _without_asides(sentence: str) -> str:
 
 def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[tuple[Asked, bool]]:
     """(what is asked for, True if a form of the book says so) of each part of a sentence."""
+    if told := _of_topic(sentence, words, about, today):
+        yield told, True
+        return
     whole = _formed(sentence, words, about, today)
     if whole and not _several(sentence, words, about, today):
         yield whole, True
@@ -242,6 +258,44 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         about = about.with_(
             [read_.who] if read_.who not in ("", "user") else references.names_in(read_.what), _things_of(read_)
         )
+
+
+def _of_topic(sentence: str, words: Book, about: Known, today: date) -> Asked | None:
+    """A request whose object the clause before it names: "the menu gets used a lot, so cache it"."""
+    for cut in _CUT[words.language].finditer(sentence):
+        head, tail = sentence[: cut.start()], sentence[cut.end() :]
+        if not head or not tail or not (topic := _topic(head, words)):
+            continue
+        if words.openings["remember"].match(_led(head, words)) or words.openings["correct"].match(_led(head, words)):
+            return None
+        if _formed(head, words, about, today) or _is_question(head, words):
+            return None
+        named = references.resolved(topic, about)[0]
+        asked = _formed(
+            tail,
+            words,
+            replace(about, people=(*about.people, *references.names_in(named)), things=(named,), alike=1),
+            today,
+        )
+        if asked and asked.intent in _ON_MEMORIES and asked.what == named:
+            return asked
+    return None
+
+
+def _topic(head: str, words: Book) -> str:
+    """What a statement is about, where it is a thing with a name."""
+    if words.language == "en":
+        first = references.phrases_in(
+            re.sub(r"^(?:The|My|Our|His|Her|Their)\b", lambda m: m[0].lower(), _led(head, words))
+        )
+        return next((t for t in first if not _STATE.search(t)), "")
+    found = _ZH_TOPIC.match(re.sub(r"^(?:哎|唉|嗯|那个|我觉得)[，,]?", "", head))
+    thing = (found["moved"] or found["of"]) if found else ""
+    return (
+        ""
+        if re.fullmatch(r"(?:我|你|您|他|她|它|我们|大家|谁|这|那).{0,1}|有人|今天|昨天|现在|最近", thing or "我")
+        else thing
+    )
 
 
 def _joins(cut: str) -> bool:
@@ -327,6 +381,11 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What a form of the book says; None where none fits."""
     if words.language == "zh":
         text = re.sub(r"(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])", "", text)
+        text = re.sub(
+            r"(?<![你您])(?:能不能|可不可以|能否|可否)|(?:行不行|行不|好不好|成不成|可以不|好吗|可以吗|行吗|能吗)[？?]?$",
+            "",
+            text,
+        )
     if len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     stripped = list(_bare(text, words))
@@ -338,12 +397,25 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
         r"(?:remember|learn|know|keep|store|add|save) ", stripped[0], re.IGNORECASE
     ):
         return None
+    if (
+        words.language == "zh"
+        and len(about.things) == 1
+        and len(text) <= 16
+        and not re.search(r"[把将它我]", stripped[-1])
+    ):
+        stripped += [f"把它{at}" for at in (stripped[-1], stripped[0]) if at]
+    asks = words.language == "zh" and _ZH_ASKS.search(text)
+    generic = words.language == "en" and _of_the_world(text)
     for at in stripped:
         until, rest = times.until(at, today)
         for match in words.matches(rest.strip(" ,，")) if until else ():
             if match.form.intent == "share" and (asked := _filled(match, words, about, today)):
                 return asked.model_copy(update={"until": until})
         for match in words.matches(at):
+            if match.form.intent != "about" and (asks or generic):
+                continue
+            if at != stripped[-1] and (lead := words.lead.match(match.what)) and lead.end() < len(match.what):
+                continue  # fits without it too
             if asked := _filled(match, words, about, today):
                 return asked
     for at in stripped:
@@ -353,9 +425,23 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
     return None
 
 
+def _of_the_world(text: str) -> bool:
+    """True for "can you freeze cooked rice?": what is meant is nobody's, and no memory has a name like that."""
+    return bool(
+        re.match(r"(?:can|could|should|may|do|does|will|would|is|are) (?!you please|we please)", text, re.IGNORECASE)
+        and text.rstrip().endswith("?")
+        and not re.search(
+            r"\b(?:my|our|the|that|this|these|those|it|them|his|her|their|your|everything|all|please|what|where|when|how|who|about|[A-Z][a-z]+(?:['’]s)?)\b",
+            re.sub(r"^\w+ ", "", re.sub(r"\b(?:after|before|when|once|if|while)\b.*", "", text)),
+        )
+    )
+
+
 def _cued(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What the cues of a request say that no form fits."""
     stripped = list(_bare(text, words))
+    if words.language == "en" and _of_the_world(text):
+        return None
     if not stripped or len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     if any(words.openings[kind].match(stripped[0]) for kind in ("remember", "correct")):
@@ -412,6 +498,8 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     what, unsure = _meant(what, words, about)
     who_unsure = False
     if with_:
+        if _NO_PARTNER.match(with_) or any(with_ in n and with_ != n for n in _names_of(match, words)):
+            return None
         with_, who_unsure = _partner(with_, words, about)
         if not with_:
             return None
@@ -438,6 +526,11 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     who = _who(what) if intent in _WITH_WHO else ""
     relation = match.relation if intent == "share" and match.relation != "reader" else ""
     return Asked(intent=intent, what=what, who=who, with_=with_, to=to, relation=relation)
+
+
+def _names_of(match: Match, words: Book) -> list[str]:
+    """The names that a form may have cut in two."""
+    return references.names_in(f"{match.with_}{match.what}") if words.language == "zh" else []
 
 
 def _telling(what: str, words: Book) -> str:
@@ -487,9 +580,25 @@ def _meant(what: str, words: Book, about: Known) -> tuple[str, bool]:
             if not re.search(r"[^了]了$", what) or len(what) > 1
             else what
         )
-        what = re.sub(r"^(?:再|重新|先|请|就|那?把|对)(?=[\u4e00-\u9fffA-Za-z]{2})", "", what)
+        what = re.sub(
+            r"^(?:再|重新|先|请|就|那?把|对|我(?:想|要|希望|觉得)|麻烦|让|想请[你您]|想)(?=[\u4e00-\u9fffA-Za-z]{2})",
+            "",
+            what,
+        )
+        what = (
+            re.sub(
+                r"(?:从现在开始|从现在起|从今往后|从此以后|从此|以后|今后|现在|可以|应该|能|的话|吗|全都|统统|给我|[，,])+$",
+                "",
+                what,
+            )
+            or what
+        )
     if words.language == "en":
-        what = re.sub(r"(?:,? (?:please|pls|again|too|as well|instead|now|for now|then))+$", "", what)
+        what = re.sub(
+            r"(?:,? (?:please|pls|again|too|as well|instead|now|for now|then|any ?more|any ?longer|from now on|straight away|right away|for good|at all))+$",
+            "",
+            what,
+        )
         if what.lower() in ("me", "myself"):
             return what, False
     if words.pronouns.fullmatch(what):
@@ -524,6 +633,10 @@ def _is_vague(what: str, words: Book, about: Known) -> bool:
         flags=re.IGNORECASE,
     )
     head, *rest = plain.split() or [""]
+    if re.fullmatch(
+        r"(?:versions?|revisions?|states?|wordings?|drafts?|ones?|both|all|lot|rest|others?)", head, re.IGNORECASE
+    ) and not re.match(r"(?:of|about|from|for)$", (rest or [""])[0]):
+        return True
     if words.nouns.fullmatch(head):
         return (
             bool(re.match(r"(?:the |that |this |those |these |some |an? )", what, re.IGNORECASE))
