@@ -21,11 +21,13 @@ from memos.ops import Asked
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _WITH_WHO = ("remember", "recall", "correct", "forget")
-_FIRST = re.compile(r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱", re.IGNORECASE)
+_FIRST = re.compile(
+    r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
+)
 _LONGEST = 400  # characters of a request; what is longer is a text
 _PARTICLES = frozenset("back out in up off away down over again".split())
 _ZH_NO_THING = re.compile(
-    r"^(?:谁|只|定|麻烦|重新|我要|退|改|别|了|再|就|都|起来|也|先|请|我|退回|恢复|回到|回退|撤销|给|让|把|做|进|住|上|一下|最后|全|全部)$"
+    r"^(?:到|见|着|过|瞅|起来|设为|永久|彻底|统统|全都变?|通通)|^(?:谁|只|定|麻烦|重新|我要|退|改|别|了|再|就|都|起来|也|先|请|我|退回|恢复|回到|回退|撤销|给|让|把|做|进|住|上|一下|最后|全|全部)$"
     r"|^(?:别|不要|不能|不许|不准|请|怎么|如何|为什么|谁)|把|(?:别|不要|不用|不能|不许|不再|怎么|如何|不)$|怎么|如何|什么(?!都)|不小心|(?:[他她我].{0,4})(?:已经|刚|刚刚|昨天|今天)"
 )
 _GROUP = re.compile(
@@ -46,6 +48,10 @@ _ZH_ASKS = re.compile(
 )
 _NO_PARTNER = re.compile(
     r"(?:edit(?:s|ing)?|changes?|changing|good|sure|now|ever|now on|text|\d.*)$|.*[锁冻解删撤改看]+.*开|.*(?:解开|打开|放开|锁|出来|掉|缓存|文本)$",
+    re.IGNORECASE,
+)
+_NO_MEMORY = re.compile(  # what has an operation of its own
+    r"^(?:the |that |this |his |her |their |its |any |all |[\w-]+['’]s )?(?:(?:edit|write|read|change|reading|editing)[- ])*(?:freeze|locks?|protection|write[- ]protection|access|permissions?|rights)(?: (?:on|from|of|to|for) .+)?$|(?:锁|锁定|冻结|权限|访问|共享|编辑限制|写保护)$",
     re.IGNORECASE,
 )
 # where another request may begin
@@ -85,7 +91,9 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[
                 continue
             out.append(asked)
             about = about.with_(
-                [asked.who] if asked.who not in ("", "user") else references.names_in(asked.what),
+                [asked.who]
+                if asked.who not in ("", "user")
+                else references.names_in(f"{asked.with_} {asked.what}".strip()),
                 _things_of(asked),
             )
     told = [asked for asked in out if asked.intent != "talk"]
@@ -165,7 +173,9 @@ def _things_of(asked: Asked) -> list[str]:
     """What may be called "it" afterwards."""
     if asked.intent in ("remember", "recall", "correct"):
         return references.things_in(asked.what) or _object(asked.what)
-    return [asked.what] if asked.intent not in ("about", "talk", "ask_back") else []
+    if asked.intent == "about":
+        return [asked.what] if asked.what and asked.ask in ("why", "history") else []
+    return [asked.what] if asked.intent not in ("talk", "ask_back") else []
 
 
 def _object(what: str) -> list[str]:
@@ -256,7 +266,10 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
             asked is not None or read_.intent == "correct" or (read_.intent == "recall"),
         )
         about = about.with_(
-            [read_.who] if read_.who not in ("", "user") else references.names_in(read_.what), _things_of(read_)
+            [read_.who]
+            if read_.who not in ("", "user")
+            else references.names_in(f"{read_.with_} {read_.what}".strip()),
+            _things_of(read_),
         )
 
 
@@ -397,14 +410,20 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
         r"(?:remember|learn|know|keep|store|add|save) ", stripped[0], re.IGNORECASE
     ):
         return None
+    pointed = ""
     if (
         words.language == "zh"
         and len(about.things) == 1
         and len(text) <= 16
         and not re.search(r"[把将它我]", stripped[-1])
     ):
-        stripped += [f"把它{at}" for at in (stripped[-1], stripped[0]) if at]
-    asks = words.language == "zh" and _ZH_ASKS.search(text)
+        pointed = f"把它{stripped[-1]}"
+        stripped = [pointed, *stripped]
+    asks = (
+        words.language == "zh"
+        and _ZH_ASKS.search(text)
+        and not re.match(r"(?:你|您)?(?:可以|能|可否|方便)?(?:让|给|把|帮|请|忘|允许)", text)
+    )
     generic = words.language == "en" and _of_the_world(text)
     for at in stripped:
         until, rest = times.until(at, today)
@@ -413,6 +432,8 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
                 return asked.model_copy(update={"until": until})
         for match in words.matches(at):
             if match.form.intent != "about" and (asks or generic):
+                continue
+            if at is pointed and match.what != "它":
                 continue
             if at != stripped[-1] and (lead := words.lead.match(match.what)) and lead.end() < len(match.what):
                 continue  # fits without it too
@@ -476,6 +497,8 @@ def _cued_state(text: str, words: Book, today: date) -> str:
 def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> Asked:
     """ "Change my address to 8 Canal Row" -> my address is now 8 Canal Row."""
     what, new = found["what"].strip(), found["new"].strip()
+    if what.lower() in _PARTICLES:
+        return Asked(intent="ask_back", doubted="correct")
     if words.pronouns.fullmatch(what):
         things = references.thing_of(what, about)
         if not things:
@@ -489,6 +512,14 @@ def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> As
 def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | None:
     """The arguments of a form that fits. None where its words are not what it is about after all."""
     intent, what, with_ = match.form.intent, match.what, match.with_
+    if words.language == "zh":
+        what = re.sub(r"^(?:让|把|将|给)(?=它)", "", what)
+        if re.fullmatch(
+            r"(?:统统|通通|全都变?|全部|全|都|永久|彻底|给我|从今往后|从今以后|从现在起|以后|今后|现在)+", what
+        ):
+            what = ""
+    if intent in ("forget", "rollback", "share") and _NO_MEMORY.search(what):
+        return None
     if what.lower() in _PARTICLES or (words.language == "zh" and intent != "about" and _ZH_NO_THING.search(what)):
         return None
     if intent == "about":
@@ -500,11 +531,17 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     if with_:
         if _NO_PARTNER.match(with_) or any(with_ in n and with_ != n for n in _names_of(match, words)):
             return None
+        told = {partner for _, partner in about.shared}
+        if len(told) == 1 and words.pronouns.fullmatch(with_):
+            with_ = told.pop()
         with_, who_unsure = _partner(with_, words, about)
         if not with_:
             return None
-    if intent in ("share", "unshare") and words.pronouns.fullmatch(what) and not references.thing_of(what, about):
-        pass
+    if intent == "unshare" and len(set(about.shared)) == 1:
+        (thing, partner) = about.shared[-1]
+        if not what or what in ("there", "here") or words.pronouns.fullmatch(what):
+            what, unsure = thing, False
+        with_ = with_ or partner
     to: str | int = match.form.to
     if intent == "rollback":
         told = _to(match.to, words, today) if match.to else "previous"
@@ -601,11 +638,14 @@ def _meant(what: str, words: Book, about: Known) -> tuple[str, bool]:
         )
         if what.lower() in ("me", "myself"):
             return what, False
+        what = re.sub(r"(?<=\w) (?:warm|hot|ready|back a version|back one version|back|down)$", "", what)
     if words.pronouns.fullmatch(what):
         things = references.thing_of(what, about)
         if things:
             return things[-1], len(things) > 1 and about.alike > 1
         return what, False
+    if words.language == "zh" and len(named := [t for t in about.things if t.endswith(what) and t != what]) == 1:
+        return named[0], False
     if words.language == "en" and re.match(r"(?:that|this|those|these) \w+(?: \w+)?$", what, re.IGNORECASE):
         things = references.thing_of(what, about)
         if things:
@@ -627,7 +667,7 @@ def _is_vague(what: str, words: Book, about: Known) -> bool:
             return True
         return bool(re.match(r"[这那]", what)) and not references.thing_of(what, about)
     plain = re.sub(
-        r"^(?:all |all of |both |some of |any of |one of |every |each |most of )?(?:the |that |this |those |these |my |your |an? |some |old |other |last |first |whole |certain )*",
+        r"^(?:all |all of |both |some of |any of |one of |every |each |most of )?(?:the |that |this |those |these |my |your |an? |some |old |older |newer |earlier |previous |former |latest |recent |other |last |first |whole |certain )*",
         "",
         what,
         flags=re.IGNORECASE,
@@ -785,7 +825,7 @@ def _is_question(text: str, words: Book) -> bool:
     return bool(
         (
             re.match(
-                r"(?:who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
+                r"(?:(?:at|on|in|to|for|with|from|by|of|since|until) (?:what|which|whom|whose|when)|who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
                 text,
                 re.IGNORECASE,
             )
@@ -796,7 +836,7 @@ def _is_question(text: str, words: Book) -> bool:
             )
         )
         or re.match(
-            r"(?:tell|show|give|explain|describe|list|translate|write|summari[sz]e|calculate|compute|define|recommend|suggest|name|compare|convert|find|help|sing|recite|draft|spell|make|create|teach|search|look up|remind)\b (?!in |up )",
+            r"(?!make (?:it|that) )(?:tell|show|give|explain|describe|list|translate|write|summari[sz]e|calculate|compute|define|recommend|suggest|name|compare|convert|find|help|sing|recite|draft|spell|make|create|teach|search|look up|remind)\b (?!in |up )",
             text,
             re.IGNORECASE,
         )
@@ -813,7 +853,7 @@ def _question(text: str, words: Book, about: Known, today: date) -> Asked:
     if words.language == "zh":
         what = re.sub(r"^(?:你)?(?:还)?(?:知道|记得)(?=.{3,})", "", what)
         if what != text:
-            what = re.sub(r"吗[？?]?$", "", what)
+            what = re.sub(r"[了吗]+[？?]?$", "", what)
     plain, _ = references.resolved(what, about)
     plain = _its(plain, words, about)
     return _with_when(Asked(intent="recall", what=plain, who=_who(plain)), today)
@@ -903,6 +943,8 @@ def _is_talk(text: str, words: Book, about: Known) -> bool:
         re.IGNORECASE,
     ):
         return not (concrete or told)
+    if re.match(r"(?:i['’]?m|i am) (?:not )?(?:an? |the )?[a-z]+-[a-z]+$", plain, re.IGNORECASE):
+        return False
     if re.match(r"there (?:is|are|was|were|['’]s)\b", plain, re.IGNORECASE):
         return not re.search(r"\b(?:in|at|on|under|behind|near|by)\b", plain)
     if concrete or told:
