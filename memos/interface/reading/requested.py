@@ -44,7 +44,7 @@ _ZH_TOPIC = re.compile(
     r"|(?P<of>[^，,]{2,12}?)(?=(?:我|你|大家)?(?:现在|最近|最后|上次|刚才|已经|以后|早就|天天|每天|经常|常常|老是|总是|一直|其实|是|很|太|挺|都|也|不|没|被|处于|定稿|定下|改|用|要|该|应该|写|出|搞|弄|存|占|锁|冻|过时|有|可以|能|在|乱|错|变|还|我))"
 )
 _ZH_ASKS = re.compile(
-    r"什么(?!都)|为什么|怎么|如何|多少|几[个度天次点号]|哪[里儿个些年天]|谁(?!都|也)|多[久长大高远]|吗[？?]?$"
+    r"怎样|咋|什么(?!都)|为什么|怎么|如何|多少|几[个度天次点号]|哪[里儿个些年天]|谁(?!都|也)|多[久长大高远]|吗[？?]?$"
 )
 _NO_PARTNER = re.compile(
     r"(?:edit(?:s|ing)?|changes?|changing|good|sure|now|ever|now on|text|\d.*)$|.*[锁冻解删撤改看]+.*开|.*(?:解开|打开|放开|锁|出来|掉|缓存|文本)$",
@@ -53,6 +53,10 @@ _NO_PARTNER = re.compile(
 _NO_MEMORY = re.compile(  # what has an operation of its own
     r"^(?:the |that |this |his |her |their |its |any |all |[\w-]+['’]s )?(?:(?:edit|write|read|change|reading|editing)[- ])*(?:freeze|locks?|protection|write[- ]protection|access|permissions?|rights)(?: (?:on|from|of|to|for) .+)?$|(?:锁|锁定|冻结|权限|访问|共享|编辑限制|写保护)$",
     re.IGNORECASE,
+)
+_ZH_TOLD = re.compile(  # somebody did it, or it has happened
+    r"(?!请|别|不|停|麻烦|帮|你|您|我想|我要|我希望|以后|那|就|再|先|直接|现在)[\u4e00-\u9fff]{1,6}(?:把|将)[^，,]+(?:锁|冻|冻结|删|撤|收|缓存|分享|共享|解冻|忘|退回|恢复|公开)(?:给[^，,]+|起来|上|掉)?了"
+    r"|[^，,]*(?:已经|早就|刚刚?|昨天|今早|上周|去年|前天)(?:把[^，,]+)?(?:被)?(?:锁|冻|冻结|解冻|解锁|化冻|删|撤|共享|分享|忘|恢复|公开)[^，,]{0,4}了?"
 )
 # where another request may begin
 _CUT = {
@@ -399,6 +403,8 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
             "",
             text,
         )
+        if _ZH_TOLD.fullmatch(text.strip(" 。！!")):
+            return None
     if len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     stripped = list(_bare(text, words))
@@ -461,7 +467,7 @@ def _of_the_world(text: str) -> bool:
 def _cued(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What the cues of a request say that no form fits."""
     stripped = list(_bare(text, words))
-    if words.language == "en" and _of_the_world(text):
+    if _of_the_world(text) if words.language == "en" else _ZH_TOLD.fullmatch(text.strip(" 。！!")):
         return None
     if not stripped or len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
@@ -663,9 +669,15 @@ def _is_vague(what: str, words: Book, about: Known) -> bool:
         return True
     if words.language == "zh":
         bare = re.sub(r"^(?:关于|有关|所有|全部|一切)", "", what)
-        if words.nouns.search(bare) and re.search(r"[这那]", what):
+        if words.nouns.search(bare) and re.search(
+            r"[这那]|一些|某些|有些|几[条个]|之前|以前|旧的?(?:东西|信息|记录|数据)|哪|另", what
+        ):
             return True
         return bool(re.match(r"[这那]", what)) and not references.thing_of(what, about)
+    if re.match(
+        r"(?:some|a few|several|one|a couple|any|either|most|half|certain) (?:of )?", what, re.IGNORECASE
+    ) and not re.search(r"\b(?:about|on|regarding|concerning|where|who|from)\b", what):
+        return True
     plain = re.sub(
         r"^(?:all |all of |both |some of |any of |one of |every |each |most of )?(?:the |that |this |those |these |my |your |an? |some |old |older |newer |earlier |previous |former |latest |recent |other |last |first |whole |certain )*",
         "",
@@ -816,7 +828,7 @@ def _is_question(text: str, words: Book) -> bool:
         bare = text.rstrip("。！!. ")
         return bool(
             re.search(
-                r"[吗呢么](?:来着)?$|什么|哪[儿里个些位年天种家]|谁(?!都|也)|多少|几[个岁点号月条次只天]|怎么(?!都)|为什么|何时|如何|多[长大高远久重快深]|来着$|是不是|有没有|能不能|会不会|记不记得|知道.*吗",
+                r"[吗呢么](?:来着)?$|什么|哪[儿里个些位年天种家]|谁(?!都|也)|多少|几[个岁点号月条次只天]|怎么(?!都)|为什么|何时|如何|多[长大高远久重快深]|来着$|怎样|咋|是不是|有没有|能不能|会不会|记不记得|知道.*吗",
                 bare,
             )
         ) and not re.search(r"什么都|谁都|哪里都|没什么|不知道怎么|告诉过", bare)
