@@ -134,7 +134,7 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
 
 
 _SHARED = re.compile(
-    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
+    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
     r"|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)"
     r"|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"
     rf"|(?P<with4>[{_HAN}]{{2,5}}?)(?:还|也|现在)?(?:可以|能|能够|有权)(?:看到|看见|查看|看|编辑|读|访问|批注|修改)(?P<what4>[{_HAN}]{{2,10}}?)[吗？。！]*$"

@@ -65,7 +65,7 @@ _CUT = {
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        r"[，,；;：]\s*(?:然后|并且|并|再|而且|还有|另外|同时|也|最后|接着|顺便|以及|但是?|不过)?|\s*(?:然后|并且|接着|顺便|另外|还有|同时|最后)[，,]?"
+        r"[，,；;：]\s*(?:然后|并且|并|再|而且|还有|另外|同时|也|最后|接着|顺便|以及|但是?|不过)?|\s*(?:然后|并且|接着|顺便|另外|还有|同时|最后)[，,]?|并(?=锁|冻|把|将|分享|共享|删|放|缓存|恢复|解|撤|退|给|让)"
     ),
 }
 _NUMBER = {word: n for n, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())} | {
@@ -89,6 +89,8 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[
         firm = any(strong for _, strong in pieces)
         for asked, strong in pieces:
             if firm and not strong and asked.intent in ("remember", "talk") and (len(pieces) > 1) and not asked.kept:
+                if _tells(asked, [one for one, strong in pieces if strong]):
+                    out.append(asked)
                 continue  # the reason of a request, not a statement of its own
             if _is_again(asked, out):
                 out[-1] = _joined(out[-1], asked)
@@ -104,6 +106,21 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[
     return [
         asked.model_copy(update={"kept": False}) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)
     ]
+
+
+def _tells(asked: Asked, requested: list[Asked]) -> bool:
+    """True if a statement beside requests is worth keeping for itself: it gives a value, or news before a question."""
+    if asked.intent != "remember" or asked.who != "user":
+        return False
+    value = re.search(r"\d", asked.what) and not re.search(r"version|revision|版", asked.what)
+    beside = {one.intent for one in requested}
+    news = asked.when or re.match(
+        r"(?:I(?:['’]m| am)|[Ww]e(?:['’]re| are)) (?:going|flying|moving|visiting|meeting|starting)\b|我(?:刚|刚刚|今天|昨天|明天|下周)",
+        asked.what,
+    )
+    return bool(
+        (value and beside & {"forget", "correct", "freeze", "share", "recall"}) or (news and beside == {"recall"})
+    )
 
 
 def _merged(told: list[Asked], text: str) -> list[Asked]:
@@ -221,7 +238,11 @@ def _without_asides(sentence: str) -> str:
 
 def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[tuple[Asked, bool]]:
     """(what is asked for, True if a form of the book says so) of each part of a sentence."""
-    if told := _of_topic(sentence, words, about, today):
+    if topical := _of_topic(sentence, words, about, today):
+        head, told = topical
+        stated = _plain(head, words, about, today)
+        if _tells(stated, [told]):
+            yield stated.model_copy(update={"kept": True}), True
         yield told, True
         return
     whole = _formed(sentence, words, about, today)
@@ -236,7 +257,7 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         if cut.start() <= start or cut.end() >= len(sentence):
             continue
         left, right = sentence[start : cut.start()], sentence[cut.end() :]
-        if _begins(right, words, about, today) or (
+        if _begins(right, words, _after(left, words, about, today), today) or (
             _formed(left, words, about, today) and _begins(right, words, about, today, plain=_joins(cut[0]))
         ):
             pieces.append(left)
@@ -246,6 +267,9 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         for cut in cuts:  # what follows tells why
             if cut.start() and (asked := _formed(sentence[: cut.start()], words, about, today)):
                 yield asked, True
+                rest = _plain(sentence[cut.end() :], words, about, today)
+                if _tells(rest, [asked]):
+                    yield rest.model_copy(update={"kept": True}), True
                 return
     if len(pieces) == 1:
         if asked := whole or _cued(sentence, words, about, today):
@@ -277,8 +301,8 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         )
 
 
-def _of_topic(sentence: str, words: Book, about: Known, today: date) -> Asked | None:
-    """A request whose object the clause before it names: "the menu gets used a lot, so cache it"."""
+def _of_topic(sentence: str, words: Book, about: Known, today: date) -> tuple[str, Asked] | None:
+    """(the clause before, the request) of a request whose object the clause before it names: "the menu gets used a lot, so cache it"."""
     for cut in _CUT[words.language].finditer(sentence):
         head, tail = sentence[: cut.start()], sentence[cut.end() :]
         if not head or not tail or not (topic := _topic(head, words)):
@@ -295,7 +319,7 @@ def _of_topic(sentence: str, words: Book, about: Known, today: date) -> Asked | 
             today,
         )
         if asked and asked.intent in _ON_MEMORIES and asked.what == named:
-            return asked
+            return head, asked
     return None
 
 
@@ -323,10 +347,16 @@ def _several(sentence: str, words: Book, about: Known, today: date) -> bool:
     """True if another request begins within a sentence that a form fits as a whole."""
     return any(
         cut.start() > 0
-        and _begins(sentence[cut.end() :], words, about, today)
+        and _begins(sentence[cut.end() :], words, _after(sentence[: cut.start()], words, about, today), today)
         and _formed(sentence[: cut.start()], words, about, today)
         for cut in _CUT[words.language].finditer(sentence)
     )
+
+
+def _after(left: str, words: Book, about: Known, today: date) -> Known:
+    """What is known once a first request has been read."""
+    asked = _formed(left, words, about, today)
+    return about.with_([], _things_of(asked)) if asked else about
 
 
 def _begins(text: str, words: Book, about: Known, today: date, plain: bool = False) -> bool:
@@ -520,6 +550,8 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     intent, what, with_ = match.form.intent, match.what, match.with_
     if words.language == "zh":
         what = re.sub(r"^(?:让|把|将|给)(?=它)", "", what)
+        if intent == "thaw":
+            what = re.sub(r"(?<=.)的?(?:锁|锁定|冻结|写?保护|编辑限制)(?:状态)?$", "", what)
         if re.fullmatch(
             r"(?:统统|通通|全都变?|全部|全|都|永久|彻底|给我|从今往后|从今以后|从现在起|以后|今后|现在)+", what
         ):
@@ -537,9 +569,9 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     if with_:
         if _NO_PARTNER.match(with_) or any(with_ in n and with_ != n for n in _names_of(match, words)):
             return None
-        told = {partner for _, partner in about.shared}
-        if len(told) == 1 and words.pronouns.fullmatch(with_):
-            with_ = told.pop()
+        partners = {partner for _, partner in about.shared}
+        if len(partners) == 1 and words.pronouns.fullmatch(with_):
+            with_ = partners.pop()
         with_, who_unsure = _partner(with_, words, about)
         if not with_:
             return None
