@@ -142,7 +142,7 @@ def figures(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     }
 
 
-def bench_reader(show: Show, path: Path | None = None, extracted: int = 48) -> dict[str, Any]:
+def bench_reader(show: Show, path: Path | None = None, extracted: int = 12) -> dict[str, Any]:
     """Totals, by language, by kind and by the intent that was wanted first. extracted: how many of the requests two
     models without language, the small one and one of random weights, extract within the grammar."""
     told = cases(path)

@@ -359,7 +359,7 @@ def _print(table: Any) -> None:
 def bench_reader(
     json: Json = None,
     cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
-    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 48,
+    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 12,
     seed: Seed = 0,
 ) -> None:
     """What the reader makes of requests, in English and Chinese, against what a person wrote down."""

@@ -62,6 +62,8 @@ def test_a_request_has_an_intent_and_its_arguments(text: str, intent: str, argum
         "How do I freeze a row in Excel?",
         "The lake froze over last winter",
         "Paul forgot our anniversary",
+        "Can you freeze cooked rice?",
+        "冰箱里的鱼已经解冻了",
         "I share a desk with Omar",
         "我删了我的微博账号",
         "怎么在Excel里冻结一行？",
@@ -81,6 +83,9 @@ def test_a_sentence_with_the_words_of_a_request_is_none(text: str) -> None:
         ("That isn't correct.", (), "correct"),
         ("forget where she lives", ("Hanna moved to Porto.", "Elif moved to Faro."), "forget"),
         ("忘了那件事吧", (), "forget"),
+        ("把一些旧东西清理掉", (), "forget"),
+        ("Erase them all.", (), "forget"),
+        ("I liked the older version better, bring it back.", (), "rollback"),
         ("撤销它", (), "rollback"),
     ],
 )
@@ -97,6 +102,24 @@ def test_references_stand_for_what_was_said() -> None:
     assert asked("他每天六点上班。", "老刘在港口找到了工作。") == [
         ("remember", {"what": "老刘每天六点上班", "who": "老刘"})
     ]
+
+
+def test_what_a_request_is_about_may_stand_in_the_clause_before_it() -> None:
+    assert asked("The menu gets used a lot, so cache it") == [("promote", {"what": "the menu", "to": "activation"})]
+    assert asked("菜谱改坏了，恢复到第二版") == [("rollback", {"what": "菜谱", "to": 2})]
+    assert [intent for intent, _ in asked("My passport number is X123, lock that")] == ["remember", "freeze"]
+
+
+def test_who_was_said_to_see_what_is_known() -> None:
+    told = asked("cut him off", "Can Omar read the rehearsal notes?")
+    assert told == [("unshare", {"what": "the rehearsal notes", "with": "Omar"})]
+
+
+def test_excuses_and_hasty_spellings_are_passed_over() -> None:
+    assert asked("sorry to bother you, can u unlock teh seating chart, thanks a lot") == [
+        ("thaw", {"what": "the seating chart"})
+    ]
+    assert asked("不好意思打扰一下，想请您把选课表的锁给解开，谢谢您！") == [("thaw", {"what": "选课表"})]
 
 
 def test_several_requests_are_one_after_the_other() -> None:

@@ -89,6 +89,8 @@ class Book:
     he: frozenset[str]
     not_people: frozenset[str]
     relations: dict[str, str]  # a verb or role -> the relation that it tells
+    asides: re.Pattern[str]  # clauses that ask for nothing
+    hasty: re.Pattern[str]  # spellings in haste
     raw: dict[str, Any]
 
     def matches(self, text: str) -> Iterator[Match]:
@@ -196,6 +198,8 @@ def book(language: Language) -> Book:
         he=frozenset(raw["he"].split()),
         not_people=frozenset(raw["not_people"].split()),
         relations=relations,
+        asides=re.compile(raw["asides"], flags),
+        hasty=re.compile(rf"\b{_any(list(raw['hasty']) or ['(?!)'])}\b", flags),
         raw=raw,
     )  # fmt: skip
 

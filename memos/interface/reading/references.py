@@ -17,6 +17,10 @@ from memos.interface.requests import language, sentences
 _NAME = re.compile(
     r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"
 )
+_TITLED = re.compile(  # what follows is the name of a thing
+    r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
+    re.IGNORECASE,
+)
 _OPENS = frozenset(
     """A Am Actually After Also An And Any Anyone Anything Are As At Because Before Being Both But By Can Correction Could Did
     Do Does Each Every Everybody Everyone Everything First For From Had Has Have He Her Here His How I If In Is It Its Just
@@ -27,7 +31,7 @@ _OPENS = frozenset(
     List Give Add Take Undo Roll Stop Keep Learn Save Noted Okay Great Good Nice Thanks Got Sorry Done Indeed Right Wow Ah
     Cool Hi Hello Hey Only Update Which Erase Remove Revert Restore Cache Train Thaw Unfreeze Set Change Turn Drop Get Move
     Load Store Pin Bring Go Grant Allow Revoke Hide Write Read Open Check Find Look Use Try Call Send Ask Say Think Was
-    How-long Why-not Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
+    How-long Why-not Two Three Four Five Okay. Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
 )
 # before a name, these say that it is a place, a thing or a time
 _AT = re.compile(
@@ -47,7 +51,7 @@ _STOP = frozenset(
     so too wrong gone works work needs need contains costs cost goes went got feels sounds stands starts ends keeps hangs
     lies sits begins means reads also still should must may might would could there here because while since yesterday
     today tomorrow last next this every already just only very really it its he she they you we i me him them us what how
-    changed ready new? lately recently soon""".split()
+    changed ready new? lately recently soon gets get feels comes came became turned makes takes stays always almost often""".split()
 )
 _TIME_NOUN = re.compile(
     r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
@@ -70,7 +74,7 @@ _NO_NOUN = (
 # Chinese
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 _HAN = r"\u4e00-\u9fff"
-_NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便又再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
+_NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便啦我你您他她它们教写画种卖唱跳玩学读听讲弹骑忘记送请约等帮见问订租借欠坐飞做打管收应必该需才刚常总曾让再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
 _ZH_NAME = re.compile(
     rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
 )
@@ -90,6 +94,7 @@ class Known:
     said: tuple[str, ...] = ()  # what was stated, by anybody
     her: tuple[str, ...] = ()  # names that were spoken of as "she"
     him: tuple[str, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()  # (what, with whom), as was said
     alike: int = 1  # how many things "it" could be
 
     def with_(self, people: Iterable[str] = (), things: Iterable[str] = ()) -> Known:
@@ -123,8 +128,31 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
             (her if _SHE.search(content) or _SHE_NOUN.search(content) else []).extend(names[:1])
             (him if _HE.search(content) or _HE_NOUN.search(content) else []).extend(names[:1])
         said += [_yours(part.rstrip(".!。！ "), own) for part in sentences(content) if not part.endswith(("?", "？"))]
+    shared = [pair for turn in turns for part in sentences(str(turn.get("content", ""))) for pair in _shared(part)]
     alike = groups[-1] if len(groups) == 1 else _alike(turns) if groups else 1
-    return Known(_last((), people), _last((), things), tuple(said), tuple(her), tuple(him), alike)
+    return Known(_last((), people), _last((), things), tuple(said), tuple(her), tuple(him), tuple(shared), alike)
+
+
+_SHARED = re.compile(
+    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
+    r"|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)"
+    r"|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"
+    rf"|(?P<with4>[{_HAN}]{{2,5}}?)(?:还|也|现在)?(?:可以|能|能够|有权)(?:看到|看见|查看|看|编辑|读|访问|批注|修改)(?P<what4>[{_HAN}]{{2,10}}?)[吗？。！]*$"
+    rf"|(?P<what5>[{_HAN}]{{2,10}}?)(?:已经|是|已)?(?:共享|分享|开放)给(?:了)?(?P<with5>[{_HAN}]{{2,5}}?)[了吗？。！，]*$",
+    re.IGNORECASE,
+)
+
+
+def _shared(sentence: str) -> list[tuple[str, str]]:
+    """What a sentence says, or asks, that somebody can see."""
+    found = _SHARED.search(sentence)
+    if not found:
+        return []
+    told = {name.rstrip("2345"): value for name, value in found.groupdict().items() if value}
+    with_ = re.sub(r"^(?:the|our) ", "", told["with"], flags=re.IGNORECASE)
+    return (
+        [] if re.fullmatch(r"i|you|who|we|我|你|谁|大家|yes|no|it", with_, re.IGNORECASE) else [(told["what"], with_)]
+    )
 
 
 def _alike(turns: Sequence[Mapping[str, object]]) -> int:
@@ -180,6 +208,8 @@ def names_in(text: str) -> list[str]:
             continue
         if parts[0] not in known_names:
             ahead = text[:start]
+            if _TITLED.search(ahead):
+                continue
             if _AT.search(ahead) and not (_OF_PERSON.search(ahead) and _human(text[start + len(name) :], ahead)):
                 continue
         found.append((start, name))
@@ -254,7 +284,7 @@ def phrases_in(text: str) -> list[str]:
 _ZH_THING = re.compile(
     rf"(?:我的|我们的|您的|你的)(?P<of>[{_HAN}A-Za-z]{{2,8}}?)(?=是|叫|在|好像|看起来|有|，|。|！|？|怎么|里|还|为|现在|不|改|被|$|吗|写)"
     rf"|(?:一|这|那){_MEASURE}(?P<one>[{_HAN}A-Za-z]{{1,8}}?)(?=，|。|！|？|$|是|在|的|和|叫|里|了|吗)"
-    rf"|^(?P<subject>[{_HAN}A-Za-z]{{2,8}}?)(?=好像|看起来|还在|在缓存|里写|里有|里面|已经|是不是|是|有没有|被|怎么|不对|锁)"
+    rf"|^(?P<subject>[{_HAN}A-Za-z]{{2,8}}?)(?=好像|看起来|还在|在缓存|里写|里有|里面|都|包括|包含|没法|无法|没|不能|处于|可以|能|什么|缓存|锁|冻结|已经|是不是|是|有没有|被|怎么|不对|锁)"
     rf"|(?:把|将)(?P<moved>[{_HAN}A-Za-z]{{2,8}}?)(?=卖|放|改|锁|写|存|给)"
     rf"|(?:只有|就)(?P<only>[{_HAN}A-Za-z]{{2,8}}?)(?=。|，|$|被)"
     rf"|(?<=在)(?P<place>[{_HAN}A-Za-z]{{2,8}}?(?:店|馆|厅|院|园|吧|铺|楼|公司|学校|酒店|餐厅))(?=[{_HAN}，。])"

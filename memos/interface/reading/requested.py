@@ -21,11 +21,13 @@ from memos.ops import Asked
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _WITH_WHO = ("remember", "recall", "correct", "forget")
-_FIRST = re.compile(r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱", re.IGNORECASE)
+_FIRST = re.compile(
+    r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
+)
 _LONGEST = 400  # characters of a request; what is longer is a text
 _PARTICLES = frozenset("back out in up off away down over again".split())
 _ZH_NO_THING = re.compile(
-    r"^(?:谁|只|定|麻烦|重新|我要|退|改|别|了|再|就|都|起来|也|先|请|我|退回|恢复|回到|回退|撤销|给|让|把|做|进|住|上|一下|最后|全|全部)$"
+    r"^(?:到|见|着|过|瞅|起来|设为|永久|彻底|统统|全都变?|通通)|^(?:谁|只|定|麻烦|重新|我要|退|改|别|了|再|就|都|起来|也|先|请|我|退回|恢复|回到|回退|撤销|给|让|把|做|进|住|上|一下|最后|全|全部)$"
     r"|^(?:别|不要|不能|不许|不准|请|怎么|如何|为什么|谁)|把|(?:别|不要|不用|不能|不许|不再|怎么|如何|不)$|怎么|如何|什么(?!都)|不小心|(?:[他她我].{0,4})(?:已经|刚|刚刚|昨天|今天)"
 )
 _GROUP = re.compile(
@@ -35,6 +37,27 @@ _GROUP = re.compile(
     re.IGNORECASE,
 )
 _FIRST_FALSE = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
+_ON_MEMORIES = ("forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback")
+_STATE = re.compile(r"\b(?:versions?|revisions?|changes?|edits?|one|way|time|moment|freeze|lock)$", re.IGNORECASE)
+_ZH_TOPIC = re.compile(
+    r".{0,3}?[把将](?P<moved>[^，,]{2,10}?)(?:改|弄|搞|写|锁|冻|缓存|分享|共享)"
+    r"|(?P<of>[^，,]{2,12}?)(?=(?:我|你|大家)?(?:现在|最近|最后|上次|刚才|已经|以后|早就|天天|每天|经常|常常|老是|总是|一直|其实|是|很|太|挺|都|也|不|没|被|处于|定稿|定下|改|用|要|该|应该|写|出|搞|弄|存|占|锁|冻|过时|有|可以|能|在|乱|错|变|还|我))"
+)
+_ZH_ASKS = re.compile(
+    r"怎样|咋|什么(?!都)|为什么|怎么|如何|多少|几[个度天次点号]|哪[里儿个些年天]|谁(?!都|也)|多[久长大高远]|吗[？?]?$"
+)
+_NO_PARTNER = re.compile(
+    r"(?:edit(?:s|ing)?|changes?|changing|good|sure|now|ever|now on|text|\d.*)$|.*[锁冻解删撤改看]+.*开|.*(?:解开|打开|放开|锁|出来|掉|缓存|文本)$",
+    re.IGNORECASE,
+)
+_NO_MEMORY = re.compile(  # what has an operation of its own
+    r"^(?:the |that |this |his |her |their |its |any |all |[\w-]+['’]s )?(?:(?:edit|write|read|change|reading|editing)[- ])*(?:freeze|locks?|protection|write[- ]protection|access|permissions?|rights)(?: (?:on|from|of|to|for) .+)?$|(?:锁|锁定|冻结|权限|访问|共享|编辑限制|写保护)$",
+    re.IGNORECASE,
+)
+_ZH_TOLD = re.compile(  # somebody did it, or it has happened
+    r"(?!请|别|不|停|麻烦|帮|你|您|我想|我要|我希望|以后|那|就|再|先|直接|现在)[\u4e00-\u9fff]{1,6}(?:把|将)[^，,]+(?:锁|冻|冻结|删|撤|收|缓存|分享|共享|解冻|忘|退回|恢复|公开)(?:给[^，,]+|起来|上|掉)?了"
+    r"|[^，,]*(?:已经|早就|刚刚?|昨天|今早|上周|去年|前天)(?:把[^，,]+)?(?:被)?(?:锁|冻|冻结|解冻|解锁|化冻|删|撤|共享|分享|忘|恢复|公开)[^，,]{0,4}了?"
+)
 # where another request may begin
 _CUT = {
     "en": re.compile(
@@ -42,7 +65,7 @@ _CUT = {
         re.IGNORECASE,
     ),
     "zh": re.compile(
-        r"[，,；;：]\s*(?:然后|并且|并|再|而且|还有|另外|同时|也|最后|接着|顺便|以及|但是?|不过)?|\s*(?:然后|并且|接着|顺便|另外|还有|同时|最后)[，,]?"
+        r"[，,；;：]\s*(?:然后|并且|并|再|而且|还有|另外|同时|也|最后|接着|顺便|以及|但是?|不过)?|\s*(?:然后|并且|接着|顺便|另外|还有|同时|最后)[，,]?|并(?=锁|冻|把|将|分享|共享|删|放|缓存|恢复|解|撤|退|给|让)"
     ),
 }
 _NUMBER = {word: n for n, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())} | {
@@ -60,25 +83,44 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date) -> list[
     """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
     about = references.known(turns)
     out: list[Asked] = []
-    for sentence in _sentences(text):
+    for sentence in _told(text):
         lang: Language = "zh" if requests.language(sentence) == "zh" else "en"
         pieces = list(_pieces(sentence, book(lang), about, today))
         firm = any(strong for _, strong in pieces)
         for asked, strong in pieces:
             if firm and not strong and asked.intent in ("remember", "talk") and (len(pieces) > 1) and not asked.kept:
+                if _tells(asked, [one for one, strong in pieces if strong]):
+                    out.append(asked)
                 continue  # the reason of a request, not a statement of its own
             if _is_again(asked, out):
                 out[-1] = _joined(out[-1], asked)
                 continue
             out.append(asked)
             about = about.with_(
-                [asked.who] if asked.who not in ("", "user") else references.names_in(asked.what),
+                [asked.who]
+                if asked.who not in ("", "user")
+                else references.names_in(f"{asked.with_} {asked.what}".strip()),
                 _things_of(asked),
             )
     told = [asked for asked in out if asked.intent != "talk"]
     return [
         asked.model_copy(update={"kept": False}) for asked in _merged(told or out[:1] or [Asked(intent="talk")], text)
     ]
+
+
+def _tells(asked: Asked, requested: list[Asked]) -> bool:
+    """True if a statement beside requests is worth keeping for itself: it gives a value, or news before a question."""
+    if asked.intent != "remember" or asked.who != "user":
+        return False
+    value = re.search(r"\d", asked.what) and not re.search(r"version|revision|版", asked.what)
+    beside = {one.intent for one in requested}
+    news = asked.when or re.match(
+        r"(?:I(?:['’]m| am)|[Ww]e(?:['’]re| are)) (?:going|flying|moving|visiting|meeting|starting)\b|我(?:刚|刚刚|今天|昨天|明天|下周)",
+        asked.what,
+    )
+    return bool(
+        (value and beside & {"forget", "correct", "freeze", "share", "recall"}) or (news and beside == {"recall"})
+    )
 
 
 def _merged(told: list[Asked], text: str) -> list[Asked]:
@@ -152,7 +194,9 @@ def _things_of(asked: Asked) -> list[str]:
     """What may be called "it" afterwards."""
     if asked.intent in ("remember", "recall", "correct"):
         return references.things_in(asked.what) or _object(asked.what)
-    return [asked.what] if asked.intent not in ("about", "talk", "ask_back") else []
+    if asked.intent == "about":
+        return [asked.what] if asked.what and asked.ask in ("why", "history") else []
+    return [asked.what] if asked.intent not in ("talk", "ask_back") else []
 
 
 def _object(what: str) -> list[str]:
@@ -171,8 +215,36 @@ def _sentences(text: str) -> list[str]:
     return parts or [text.strip()]
 
 
+def _told(text: str) -> list[str]:
+    """The sentences of a message, without what asks for nothing; all of it where nothing else is said."""
+    every = _sentences(text)
+    return [plain for sentence in every if (plain := _without_asides(sentence))] or every
+
+
+def _without_asides(sentence: str) -> str:
+    """Without the clauses that only excuse or thank, and with hasty spellings put right; "" where nothing is left."""
+    words = book("zh" if requests.language(sentence) == "zh" else "en")
+    sentence = words.hasty.sub(lambda word: str(words.raw["hasty"][word[0].lower()]), sentence)
+    parts = re.split(r"([,，;；:：]\s*|\s[-–—]+\s*|——)", sentence)
+    kept = [
+        (clause, mark)
+        for clause, mark in zip(parts[::2], [*parts[1::2], ""], strict=True)
+        if clause.strip() and not words.asides.fullmatch(clause.strip().rstrip(".!?。！？~ "))
+    ]
+    plain = "".join(clause + mark for clause, mark in kept).strip(" ,，;；")
+    last = sentence.rstrip()[-1:]
+    return plain if not kept or plain.endswith(last) or last not in "。." else plain + last
+
+
 def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[tuple[Asked, bool]]:
     """(what is asked for, True if a form of the book says so) of each part of a sentence."""
+    if topical := _of_topic(sentence, words, about, today):
+        head, told = topical
+        stated = _plain(head, words, about, today)
+        if _tells(stated, [told]):
+            yield stated.model_copy(update={"kept": True}), True
+        yield told, True
+        return
     whole = _formed(sentence, words, about, today)
     if whole and not _several(sentence, words, about, today):
         yield whole, True
@@ -185,7 +257,7 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         if cut.start() <= start or cut.end() >= len(sentence):
             continue
         left, right = sentence[start : cut.start()], sentence[cut.end() :]
-        if _begins(right, words, about, today) or (
+        if _begins(right, words, _after(left, words, about, today), today) or (
             _formed(left, words, about, today) and _begins(right, words, about, today, plain=_joins(cut[0]))
         ):
             pieces.append(left)
@@ -195,6 +267,9 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
         for cut in cuts:  # what follows tells why
             if cut.start() and (asked := _formed(sentence[: cut.start()], words, about, today)):
                 yield asked, True
+                rest = _plain(sentence[cut.end() :], words, about, today)
+                if _tells(rest, [asked]):
+                    yield rest.model_copy(update={"kept": True}), True
                 return
     if len(pieces) == 1:
         if asked := whole or _cued(sentence, words, about, today):
@@ -219,8 +294,49 @@ def _pieces(sentence: str, words: Book, about: Known, today: date) -> Iterator[t
             asked is not None or read_.intent == "correct" or (read_.intent == "recall"),
         )
         about = about.with_(
-            [read_.who] if read_.who not in ("", "user") else references.names_in(read_.what), _things_of(read_)
+            [read_.who]
+            if read_.who not in ("", "user")
+            else references.names_in(f"{read_.with_} {read_.what}".strip()),
+            _things_of(read_),
         )
+
+
+def _of_topic(sentence: str, words: Book, about: Known, today: date) -> tuple[str, Asked] | None:
+    """(the clause before, the request) of a request whose object the clause before it names: "the menu gets used a lot, so cache it"."""
+    for cut in _CUT[words.language].finditer(sentence):
+        head, tail = sentence[: cut.start()], sentence[cut.end() :]
+        if not head or not tail or not (topic := _topic(head, words)):
+            continue
+        if words.openings["remember"].match(_led(head, words)) or words.openings["correct"].match(_led(head, words)):
+            return None
+        if _formed(head, words, about, today) or _is_question(head, words):
+            return None
+        named = references.resolved(topic, about)[0]
+        asked = _formed(
+            tail,
+            words,
+            replace(about, people=(*about.people, *references.names_in(named)), things=(named,), alike=1),
+            today,
+        )
+        if asked and asked.intent in _ON_MEMORIES and asked.what == named:
+            return head, asked
+    return None
+
+
+def _topic(head: str, words: Book) -> str:
+    """What a statement is about, where it is a thing with a name."""
+    if words.language == "en":
+        first = references.phrases_in(
+            re.sub(r"^(?:The|My|Our|His|Her|Their)\b", lambda m: m[0].lower(), _led(head, words))
+        )
+        return next((t for t in first if not _STATE.search(t)), "")
+    found = _ZH_TOPIC.match(re.sub(r"^(?:哎|唉|嗯|那个|我觉得)[，,]?", "", head))
+    thing = (found["moved"] or found["of"]) if found else ""
+    return (
+        ""
+        if re.fullmatch(r"(?:我|你|您|他|她|它|我们|大家|谁|这|那).{0,1}|有人|今天|昨天|现在|最近", thing or "我")
+        else thing
+    )
 
 
 def _joins(cut: str) -> bool:
@@ -231,10 +347,16 @@ def _several(sentence: str, words: Book, about: Known, today: date) -> bool:
     """True if another request begins within a sentence that a form fits as a whole."""
     return any(
         cut.start() > 0
-        and _begins(sentence[cut.end() :], words, about, today)
+        and _begins(sentence[cut.end() :], words, _after(sentence[: cut.start()], words, about, today), today)
         and _formed(sentence[: cut.start()], words, about, today)
         for cut in _CUT[words.language].finditer(sentence)
     )
+
+
+def _after(left: str, words: Book, about: Known, today: date) -> Known:
+    """What is known once a first request has been read."""
+    asked = _formed(left, words, about, today)
+    return about.with_([], _things_of(asked)) if asked else about
 
 
 def _begins(text: str, words: Book, about: Known, today: date, plain: bool = False) -> bool:
@@ -306,6 +428,13 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What a form of the book says; None where none fits."""
     if words.language == "zh":
         text = re.sub(r"(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])", "", text)
+        text = re.sub(
+            r"(?<![你您])(?:能不能|可不可以|能否|可否)|(?:行不行|行不|好不好|成不成|可以不|好吗|可以吗|行吗|能吗)[？?]?$",
+            "",
+            text,
+        )
+        if _ZH_TOLD.fullmatch(text.strip(" 。！!")):
+            return None
     if len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     stripped = list(_bare(text, words))
@@ -317,12 +446,33 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
         r"(?:remember|learn|know|keep|store|add|save) ", stripped[0], re.IGNORECASE
     ):
         return None
+    pointed = ""
+    if (
+        words.language == "zh"
+        and len(about.things) == 1
+        and len(text) <= 16
+        and not re.search(r"[把将它我]", stripped[-1])
+    ):
+        pointed = f"把它{stripped[-1]}"
+        stripped = [pointed, *stripped]
+    asks = (
+        words.language == "zh"
+        and _ZH_ASKS.search(text)
+        and not re.match(r"(?:你|您)?(?:可以|能|可否|方便)?(?:让|给|把|帮|请|忘|允许)", text)
+    )
+    generic = words.language == "en" and _of_the_world(text)
     for at in stripped:
         until, rest = times.until(at, today)
         for match in words.matches(rest.strip(" ,，")) if until else ():
             if match.form.intent == "share" and (asked := _filled(match, words, about, today)):
                 return asked.model_copy(update={"until": until})
         for match in words.matches(at):
+            if match.form.intent != "about" and (asks or generic):
+                continue
+            if at is pointed and match.what != "它":
+                continue
+            if at != stripped[-1] and (lead := words.lead.match(match.what)) and lead.end() < len(match.what):
+                continue  # fits without it too
             if asked := _filled(match, words, about, today):
                 return asked
     for at in stripped:
@@ -332,9 +482,23 @@ def _formed(text: str, words: Book, about: Known, today: date) -> Asked | None:
     return None
 
 
+def _of_the_world(text: str) -> bool:
+    """True for "can you freeze cooked rice?": what is meant is nobody's, and no memory has a name like that."""
+    return bool(
+        re.match(r"(?:can|could|should|may|do|does|will|would|is|are) (?!you please|we please)", text, re.IGNORECASE)
+        and text.rstrip().endswith("?")
+        and not re.search(
+            r"\b(?:my|our|the|that|this|these|those|it|them|his|her|their|your|everything|all|please|what|where|when|how|who|about|[A-Z][a-z]+(?:['’]s)?)\b",
+            re.sub(r"^\w+ ", "", re.sub(r"\b(?:after|before|when|once|if|while)\b.*", "", text)),
+        )
+    )
+
+
 def _cued(text: str, words: Book, about: Known, today: date) -> Asked | None:
     """What the cues of a request say that no form fits."""
     stripped = list(_bare(text, words))
+    if _of_the_world(text) if words.language == "en" else _ZH_TOLD.fullmatch(text.strip(" 。！!")):
+        return None
     if not stripped or len(text) > _LONGEST or words.talk.fullmatch(text.strip()):
         return None
     if any(words.openings[kind].match(stripped[0]) for kind in ("remember", "correct")):
@@ -369,6 +533,8 @@ def _cued_state(text: str, words: Book, today: date) -> str:
 def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> Asked:
     """ "Change my address to 8 Canal Row" -> my address is now 8 Canal Row."""
     what, new = found["what"].strip(), found["new"].strip()
+    if what.lower() in _PARTICLES:
+        return Asked(intent="ask_back", doubted="correct")
     if words.pronouns.fullmatch(what):
         things = references.thing_of(what, about)
         if not things:
@@ -382,6 +548,16 @@ def _changed(found: re.Match[str], words: Book, about: Known, today: date) -> As
 def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | None:
     """The arguments of a form that fits. None where its words are not what it is about after all."""
     intent, what, with_ = match.form.intent, match.what, match.with_
+    if words.language == "zh":
+        what = re.sub(r"^(?:让|把|将|给)(?=它)", "", what)
+        if intent == "thaw":
+            what = re.sub(r"(?<=.)的?(?:锁|锁定|冻结|写?保护|编辑限制)(?:状态)?$", "", what)
+        if re.fullmatch(
+            r"(?:统统|通通|全都变?|全部|全|都|永久|彻底|给我|从今往后|从今以后|从现在起|以后|今后|现在)+", what
+        ):
+            what = ""
+    if intent in ("forget", "rollback", "share") and _NO_MEMORY.search(what):
+        return None
     if what.lower() in _PARTICLES or (words.language == "zh" and intent != "about" and _ZH_NO_THING.search(what)):
         return None
     if intent == "about":
@@ -391,11 +567,19 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     what, unsure = _meant(what, words, about)
     who_unsure = False
     if with_:
+        if _NO_PARTNER.match(with_) or any(with_ in n and with_ != n for n in _names_of(match, words)):
+            return None
+        partners = {partner for _, partner in about.shared}
+        if len(partners) == 1 and words.pronouns.fullmatch(with_):
+            with_ = partners.pop()
         with_, who_unsure = _partner(with_, words, about)
         if not with_:
             return None
-    if intent in ("share", "unshare") and words.pronouns.fullmatch(what) and not references.thing_of(what, about):
-        pass
+    if intent == "unshare" and len(set(about.shared)) == 1:
+        (thing, partner) = about.shared[-1]
+        if not what or what in ("there", "here") or words.pronouns.fullmatch(what):
+            what, unsure = thing, False
+        with_ = with_ or partner
     to: str | int = match.form.to
     if intent == "rollback":
         told = _to(match.to, words, today) if match.to else "previous"
@@ -417,6 +601,11 @@ def _filled(match: Match, words: Book, about: Known, today: date) -> Asked | Non
     who = _who(what) if intent in _WITH_WHO else ""
     relation = match.relation if intent == "share" and match.relation != "reader" else ""
     return Asked(intent=intent, what=what, who=who, with_=with_, to=to, relation=relation)
+
+
+def _names_of(match: Match, words: Book) -> list[str]:
+    """The names that a form may have cut in two."""
+    return references.names_in(f"{match.with_}{match.what}") if words.language == "zh" else []
 
 
 def _telling(what: str, words: Book) -> str:
@@ -466,16 +655,35 @@ def _meant(what: str, words: Book, about: Known) -> tuple[str, bool]:
             if not re.search(r"[^了]了$", what) or len(what) > 1
             else what
         )
-        what = re.sub(r"^(?:再|重新|先|请|就|那?把|对)(?=[\u4e00-\u9fffA-Za-z]{2})", "", what)
+        what = re.sub(
+            r"^(?:再|重新|先|请|就|那?把|对|我(?:想|要|希望|觉得)|麻烦|让|想请[你您]|想)(?=[\u4e00-\u9fffA-Za-z]{2})",
+            "",
+            what,
+        )
+        what = (
+            re.sub(
+                r"(?:从现在开始|从现在起|从今往后|从此以后|从此|以后|今后|现在|可以|应该|能|的话|吗|全都|统统|给我|[，,])+$",
+                "",
+                what,
+            )
+            or what
+        )
     if words.language == "en":
-        what = re.sub(r"(?:,? (?:please|pls|again|too|as well|instead|now|for now|then))+$", "", what)
+        what = re.sub(
+            r"(?:,? (?:please|pls|again|too|as well|instead|now|for now|then|any ?more|any ?longer|from now on|straight away|right away|for good|at all))+$",
+            "",
+            what,
+        )
         if what.lower() in ("me", "myself"):
             return what, False
+        what = re.sub(r"(?<=\w) (?:warm|hot|ready|back a version|back one version|back|down)$", "", what)
     if words.pronouns.fullmatch(what):
         things = references.thing_of(what, about)
         if things:
             return things[-1], len(things) > 1 and about.alike > 1
         return what, False
+    if words.language == "zh" and len(named := [t for t in about.things if t.endswith(what) and t != what]) == 1:
+        return named[0], False
     if words.language == "en" and re.match(r"(?:that|this|those|these) \w+(?: \w+)?$", what, re.IGNORECASE):
         things = references.thing_of(what, about)
         if things:
@@ -493,16 +701,26 @@ def _is_vague(what: str, words: Book, about: Known) -> bool:
         return True
     if words.language == "zh":
         bare = re.sub(r"^(?:关于|有关|所有|全部|一切)", "", what)
-        if words.nouns.search(bare) and re.search(r"[这那]", what):
+        if words.nouns.search(bare) and re.search(
+            r"[这那]|一些|某些|有些|几[条个]|之前|以前|旧的?(?:东西|信息|记录|数据)|哪|另", what
+        ):
             return True
         return bool(re.match(r"[这那]", what)) and not references.thing_of(what, about)
+    if re.match(
+        r"(?:some|a few|several|one|a couple|any|either|most|half|certain) (?:of )?", what, re.IGNORECASE
+    ) and not re.search(r"\b(?:about|on|regarding|concerning|where|who|from)\b", what):
+        return True
     plain = re.sub(
-        r"^(?:all |all of |both |some of |any of |one of |every |each |most of )?(?:the |that |this |those |these |my |your |an? |some |old |other |last |first |whole |certain )*",
+        r"^(?:all |all of |both |some of |any of |one of |every |each |most of )?(?:the |that |this |those |these |my |your |an? |some |old |older |newer |earlier |previous |former |latest |recent |other |last |first |whole |certain )*",
         "",
         what,
         flags=re.IGNORECASE,
     )
     head, *rest = plain.split() or [""]
+    if re.fullmatch(
+        r"(?:versions?|revisions?|states?|wordings?|drafts?|ones?|both|all|lot|rest|others?)", head, re.IGNORECASE
+    ) and not re.match(r"(?:of|about|from|for)$", (rest or [""])[0]):
+        return True
     if words.nouns.fullmatch(head):
         return (
             bool(re.match(r"(?:the |that |this |those |these |some |an? )", what, re.IGNORECASE))
@@ -642,7 +860,7 @@ def _is_question(text: str, words: Book) -> bool:
         bare = text.rstrip("。！!. ")
         return bool(
             re.search(
-                r"[吗呢么](?:来着)?$|什么|哪[儿里个些位年天种家]|谁(?!都|也)|多少|几[个岁点号月条次只天]|怎么(?!都)|为什么|何时|如何|多[长大高远久重快深]|来着$|是不是|有没有|能不能|会不会|记不记得|知道.*吗",
+                r"[吗呢么](?:来着)?$|什么|哪[儿里个些位年天种家]|谁(?!都|也)|多少|几[个岁点号月条次只天]|怎么(?!都)|为什么|何时|如何|多[长大高远久重快深]|来着$|怎样|咋|是不是|有没有|能不能|会不会|记不记得|知道.*吗",
                 bare,
             )
         ) and not re.search(r"什么都|谁都|哪里都|没什么|不知道怎么|告诉过", bare)
@@ -651,7 +869,7 @@ def _is_question(text: str, words: Book) -> bool:
     return bool(
         (
             re.match(
-                r"(?:who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
+                r"(?:(?:at|on|in|to|for|with|from|by|of|since|until) (?:what|which|whom|whose|when)|who|whose|whom|what|which|where|how|why|whats|wheres|whos|hows|what['’]s|where['’]s|who['’]s|how['’]s|when['’]s|does|do|did|is|are|am|was|were|can|could|should|has|have|had|isn['’]?t|aren['’]?t|doesn['’]?t|don['’]?t|didn['’]?t|wasn['’]?t|would|when (?:do|does|did|is|are|am|was|were|will|can|should|has|have))\b",
                 text,
                 re.IGNORECASE,
             )
@@ -662,7 +880,7 @@ def _is_question(text: str, words: Book) -> bool:
             )
         )
         or re.match(
-            r"(?:tell|show|give|explain|describe|list|translate|write|summari[sz]e|calculate|compute|define|recommend|suggest|name|compare|convert|find|help|sing|recite|draft|spell|make|create|teach|search|look up|remind)\b (?!in |up )",
+            r"(?!make (?:it|that) )(?:tell|show|give|explain|describe|list|translate|write|summari[sz]e|calculate|compute|define|recommend|suggest|name|compare|convert|find|help|sing|recite|draft|spell|make|create|teach|search|look up|remind)\b (?!in |up )",
             text,
             re.IGNORECASE,
         )
@@ -679,7 +897,7 @@ def _question(text: str, words: Book, about: Known, today: date) -> Asked:
     if words.language == "zh":
         what = re.sub(r"^(?:你)?(?:还)?(?:知道|记得)(?=.{3,})", "", what)
         if what != text:
-            what = re.sub(r"吗[？?]?$", "", what)
+            what = re.sub(r"[了吗]+[？?]?$", "", what)
     plain, _ = references.resolved(what, about)
     plain = _its(plain, words, about)
     return _with_when(Asked(intent="recall", what=plain, who=_who(plain)), today)
@@ -769,6 +987,8 @@ def _is_talk(text: str, words: Book, about: Known) -> bool:
         re.IGNORECASE,
     ):
         return not (concrete or told)
+    if re.match(r"(?:i['’]?m|i am) (?:not )?(?:an? |the )?[a-z]+-[a-z]+$", plain, re.IGNORECASE):
+        return False
     if re.match(r"there (?:is|are|was|were|['’]s)\b", plain, re.IGNORECASE):
         return not re.search(r"\b(?:in|at|on|under|behind|near|by)\b", plain)
     if concrete or told:
