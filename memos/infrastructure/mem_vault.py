@@ -308,9 +308,7 @@ class MemVault:
         if cube.header.expires is not None and cube.header.expires <= self.now():
             state = State.EXPIRED
         if recalls or repeats or utility:
-            when = moment(last) if recalls else None
-            usage = Usage(recalls=recalls or 0, last_recalled=when, repeats=repeats, utility=utility or 0.0)
-            return cube.model_copy(update={"state": state, "usage": usage})
+            return cube.model_copy(update={"state": state, "usage": _usage(recalls, last, repeats, utility)})
         return cube if state == cube.state else cube.model_copy(update={"state": state})
 
     def _in_order(self, rows: list[tuple[Any, ...]]) -> list[MemCube]:
@@ -1147,6 +1145,14 @@ def _parsed(content: str) -> MemCube:
         return MemCube.model_validate_json(content)
     except ValidationError:
         raise odd_row(content) from None
+
+
+def _usage(recalls: int | None, last: str | None, repeats: int, utility: float | None) -> Usage:
+    when = moment(last) if recalls else None
+    try:
+        return Usage(recalls=recalls or 0, last_recalled=when, repeats=repeats, utility=utility or 0.0)
+    except ValidationError:
+        raise odd_row((recalls, repeats, utility)) from None
 
 
 def _state(written: str) -> State:

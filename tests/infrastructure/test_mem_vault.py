@@ -718,6 +718,19 @@ def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> Non
 
 
 @pytest.mark.sqlite
+@pytest.mark.parametrize("column, value", [("heads SET repeats", b"\xff\x00"), ("usage SET utility", "much")])
+def test_a_count_that_is_none_is_named(tmp_path: Path, column: str, value: object) -> None:
+    with MemVault(tmp_path) as vault:
+        vault.put(cube := note())
+        vault.record_use([cube.id], DAY)
+    with sqlite3.connect(tmp_path / "vault.db") as db:
+        db.execute(f"UPDATE {column} = ?", (value,))
+    db.close()
+    with MemVault(tmp_path) as vault, pytest.raises(VaultError, match="where memos writes nothing of the kind"):
+        vault.get(cube.id)
+
+
+@pytest.mark.sqlite
 def test_vectors_that_lie_with_the_texts_move_to_their_file(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         vault.put(cube := note())
