@@ -152,7 +152,7 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
         if asked[0].intent == "forget":
             op = self.reader.forget(asked[0].what)
         elif isinstance(op, (Forget, Recall)) and asked[-1].intent in ("remember", "correct"):
-            op = self.reader.told(asked[0])
+            op = self.reader.told(asked[-1])
         elif isinstance(op, Forget):
             op = self.reader.recall(message)
         match op:

@@ -65,11 +65,6 @@ class Step:
     cubes: tuple[MemCube, ...] = ()
     operations: tuple[Operation, ...] = ()
 
-    @property
-    def final(self) -> bool:
-        """It cannot be undone."""
-        return self.asked.intent == "forget"
-
 
 @dataclass(frozen=True)
 class Done:
@@ -327,13 +322,6 @@ class Pipelines:
 
     def _in_force(self, caller: Namespace) -> set[str]:
         return {cube.id for cube in self._kernel._texts(caller) if cube.rights.owner == caller.user_id}
-
-
-def plan(asked: Sequence[Asked]) -> str:
-    """The pipeline in a line, before it is done: what it does, and what of it cannot be undone."""
-    lines = [f"{one.intent}({', '.join(f'{name}={value}' for name, value in one.arguments.items())})" for one in asked]
-    final = [one.intent for one in asked if one.intent == "forget"]
-    return " -> ".join(lines) + (" (what is forgotten cannot be brought back)" if final else "")
 
 
 def _picked(message: str, candidates: Sequence[str]) -> str | None:
