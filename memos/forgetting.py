@@ -50,6 +50,15 @@ class Proof:
         """True if it is as it was signed."""
         return is_signed(self.key, _PROOF, _statement(self), self.signature)
 
+    def problems(self, key: str) -> list[str]:
+        """What speaks against it; nothing, if all of it holds. key: the public one, in hex, of the log that should have
+        signed it."""
+        found = [] if self.signed else ["it is not as it was signed"]
+        if self.key != key:
+            found.append(f"it was signed by {self.key}, not by {key}")
+        found += [f"a piece was found in {file} at byte {at}" for file, at in self.searched["found"]]
+        return found + [f"{file} was not searched" for file in self.searched.get("unread", ())]
+
     def write(self, file: Path) -> None:
         """Raises InputError."""
         try:

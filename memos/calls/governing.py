@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memos.calls.parts import Parts
 from memos.cube import MemCube, Namespace, Trust
 from memos.errors import (
     InputError,
 )
-from memos.forgetting import Proof
+from memos.forgetting import Proof, read_proof
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
 from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.quarantine_table import Suspect
@@ -25,9 +25,6 @@ from memos.ops import (
     Release,
     SetTrust,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class Governing(Parts):
@@ -101,6 +98,16 @@ class Governing(Parts):
     def verify_audit_file(file: Path, key: str) -> Verdict:
         """What is wrong with an export of an audit log, by the public key in hex or in a file. Raises InputError."""
         return verify_export(file, read_public(key))
+
+    def verify_proof(self, file: Path, key: str | None = None) -> list[str]:
+        """What speaks against the proof of a forgetting. key: the public one, in hex or in a file, that signed it;
+        without, that of the vault. Raises InputError."""
+        return read_proof(file).problems(self.audit_key() if key is None else read_public(key))
+
+    @staticmethod
+    def verify_proof_file(file: Path, key: str) -> list[str]:
+        """The same by a given key, which takes no vault. Raises InputError."""
+        return read_proof(file).problems(read_public(key))
 
     def audit_export(self, out: Path) -> int:
         """Write the audit log to a file that can be verified by itself; how many rows. Raises InputError."""

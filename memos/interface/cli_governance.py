@@ -59,6 +59,29 @@ def verify(
 
 
 @audit.command()
+def proof(
+    file: Annotated[Path, typer.Argument(help="what `memos forget --proof` has written")],
+    key: Key = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+) -> None:
+    """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
+    if key is not None:
+        from memos.kernel import MemOS
+
+        problems = MemOS.verify_proof_file(file, key)  # no vault is needed
+    else:
+        with opened(vault, config, set_) as kernel:
+            problems = kernel.verify_proof(file)
+    for problem in problems:
+        print(problem)
+    print("it does not hold" if problems else "it holds")
+    if problems:
+        raise typer.Exit(1)
+
+
+@audit.command()
 @over_vault
 def query(
     kernel: MemOS,

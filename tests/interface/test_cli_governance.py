@@ -68,4 +68,9 @@ def test_a_hold_is_laid_on_and_ended_and_stops_forgetting(vault: Path, tmp_path:
     proof = tmp_path / "proof.json"
     said = run("forget", "--user", "default", "--yes", "--vault", vault, "--proof", proof)
     assert "memories: 2" in said and "signed by" in said and json.loads(proof.read_text())["searched"]["found"] == []
+    key = run("audit", "key", "--vault", vault).strip()
+    assert "it holds" in run("audit", "proof", proof, "--vault", vault) == run("audit", "proof", proof, "--key", key)
+    assert "not by 00" in run("audit", "proof", proof, "--key", "00" * 32, code=1)
+    proof.write_text(proof.read_text().replace('"memories": 2', '"memories": 3'))
+    assert "not as it was signed" in run("audit", "proof", proof, "--key", key, code=1)
     assert "sound" in run("audit", "verify", "--vault", vault)
