@@ -86,13 +86,12 @@ class Asked(Frozen):
     to: str | int = ""
     ask: str = ""
     doubted: str = ""
-    kept: bool = False
 
     @property
     def arguments(self) -> dict[str, str | int]:
         """Those that are given, by their names."""
         names = {"with_": "with", "doubted": "intent"}
-        told = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n not in ("intent", "kept")}
+        told = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n != "intent"}
         return {name: value for name, value in told.items() if value != ""}
 
 

@@ -25,7 +25,7 @@ def test_what_a_message_asks_for_is_told_in_the_reply(kernel: MemOS, ada: str) -
 
 def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: str) -> None:
     kernel.add("I live in Oslo.", user=ada)
-    reply = kernel.chat(f"Share where I live with {bob}, then lock it.", user=ada)
+    reply = kernel.chat(f"Please share where I live with {bob}, then lock it.", user=ada)
     assert [op.intent for op in reply.operations] == ["share", "freeze"]
     [cube] = kernel.memories(user=ada)
     assert cube.state is State.FROZEN

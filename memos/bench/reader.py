@@ -1,8 +1,9 @@
 """`memos bench reader`: what the reader makes of requests, against what a person wrote down.
 
-The cases are in reader.yaml: English and Chinese, requests that no rule was written with. Judged are the intents, in
-their order, and each argument; that every extraction of a model parses is measured beside it, with models that read no
-language: nothing but the grammar can make their answers JSON.
+The cases are in reader.yaml: English and Chinese, requests that the reader was not trained with; a first set, and one
+of a wider choice of people and wordings. Judged are the intents, in their order, and each argument; that every
+extraction of a model parses is measured beside it, with models that read no language: nothing but the grammar can make
+their answers JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import yaml
 from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
+from memos.infrastructure.host.tagger import Tagger
 from memos.interface import extraction
 from memos.interface.documents.parts import Turn
 from memos.interface.mem_reader import MemReader
@@ -123,8 +125,8 @@ def _tokens(text: str) -> list[str]:
 
 
 def judge(told: Sequence[Case], show: Show) -> list[Outcome]:
-    """Read them all by the rules."""
-    reader, out = MemReader(), list[Outcome]()
+    """Read them all."""
+    reader, out = MemReader(Tagger()), list[Outcome]()
     for n, case in enumerate(told, start=1):
         out.append(Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))))
         show("requests", n, len(told))
@@ -150,7 +152,9 @@ def bench_reader(show: Show, path: Path | None = None, extracted: int = 12) -> d
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         first = outcome.case.operations[0][0]
-        for name in (outcome.case.language, f"{outcome.case.language}, {outcome.case.kind}", f"intent {first}"):
+        case = outcome.case
+        part = "the wider set" if case.id.startswith("w-") else "the first set"
+        for name in (part, case.language, f"{case.language}, {case.kind}", f"intent {first}"):
             groups.setdefault(name, []).append(outcome)
     every = told[:: max(1, len(told) // extracted)][:extracted] if extracted else []
     unparsable, tried = _unparsable(every, show)

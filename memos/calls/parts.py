@@ -23,6 +23,7 @@ from memos.errors import (
 )
 from memos.exchange import MemDumper, MemLoader
 from memos.forgetting import Forgetting
+from memos.infrastructure.host.tagger import Tagger
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault, absent
 from memos.interface.mem_reader import MemReader
@@ -90,7 +91,7 @@ class Parts:
         self._main_policy = OWN if policy else config.policy
         self.scheduler = self._by_policy(self._main_policy)
         self._replays: dict[str, Replay | None] = {}
-        self.reader = MemReader()
+        self.reader = MemReader(Tagger())
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
 

@@ -1,7 +1,8 @@
 """Language -> operations. Knows language; knows no stores and no tensors.
 
-Rules only: a sentence is kept where the phrasebook finds a fact in it, where the speaker asks for it, or
-where it states something concrete. What the rules do not read is never guessed.
+What is kept of a conversation is read by rules: a sentence where the phrasebook finds a fact in it, where the speaker
+asks for it, or where it states something concrete; what the rules do not read is never guessed. What a message asks
+for, of which there is no end of wordings, is read by a tagger that was trained for it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from memos.interface.documents.parts import Call, Part, Passage, Row, Turn, requ
 from memos.interface.files import read
 from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
 from memos.interface.reading import requested
+from memos.interface.reading.requested import Tagger
 from memos.interface.requests import Intent
 from memos.interface.statements import read as read_statement
 from memos.ops import Add, Asked, Correct, Forget, Recall
@@ -46,6 +48,10 @@ class _Origin:
 
 class MemReader:
     """Turns files, conversations, requests and questions into operations and probes."""
+
+    def __init__(self, tagger: Tagger | None = None) -> None:
+        """tagger: finds what a message asks for; all else is read by rules."""
+        self._tagger = tagger
 
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
@@ -88,11 +94,18 @@ class MemReader:
         self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
     ) -> tuple[Asked, ...]:
         """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
-        the message, against which times resolve; by default this one. Raises InputError."""
+        the message, against which times resolve; by default this one. Raises InputError; TypeError without a tagger."""
+        if self._tagger is None:
+            raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         if not text.strip():
             raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
         require_text(text, "the message")
-        return tuple(requested.read(text, turns, today or datetime.now().astimezone().date()))
+        day = today or datetime.now().astimezone().date()
+        found = tuple(requested.read(text, turns, day, self._tagger))
+        intent, words = requests.intent(text, USER)
+        if intent is Intent.FORGET and len(found) == 1 and found[0].doubted == "correct":
+            return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
+        return found
 
     def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement."""

@@ -1,15 +1,18 @@
-"""What a message asks for, with its arguments: English and Chinese, by the rules."""
+"""What a message asks for, with its arguments: English and Chinese, by the tagger and what resolves its words."""
 
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from memos.bench.reader import Outcome, cases, figures
+from memos.infrastructure.host.tagger import Tagger
 from memos.interface.mem_reader import MemReader
-from memos.interface.reading import times
+from memos.interface.reading import times, versions
 
-reader = MemReader()
+reader = MemReader(Tagger())
 WEDNESDAY = date(2026, 3, 11)
 
 
@@ -95,7 +98,7 @@ def test_what_would_destroy_something_unknown_is_asked_back(text: str, turns: tu
 
 
 def test_references_stand_for_what_was_said() -> None:
-    assert asked("Forget where she lives", "Elif lives in Izmir.") == [
+    assert asked("Forget where she lives.", "My sister Elif lives in Izmir.") == [
         ("forget", {"what": "where Elif lives", "who": "Elif"})
     ]
     assert asked("Lock it.", "My passport number is X4410.") == [("freeze", {"what": "my passport number"})]
@@ -107,7 +110,7 @@ def test_references_stand_for_what_was_said() -> None:
 def test_what_a_request_is_about_may_stand_in_the_clause_before_it() -> None:
     assert asked("The menu gets used a lot, so cache it") == [("promote", {"what": "the menu", "to": "activation"})]
     assert asked("菜谱改坏了，恢复到第二版") == [("rollback", {"what": "菜谱", "to": 2})]
-    assert [intent for intent, _ in asked("My passport number is X123, lock that")] == ["remember", "freeze"]
+    assert [intent for intent, _ in asked("Remember my passport number is X123 and lock it.")] == ["remember", "freeze"]
 
 
 def test_who_was_said_to_see_what_is_known() -> None:
@@ -116,7 +119,7 @@ def test_who_was_said_to_see_what_is_known() -> None:
 
 
 def test_excuses_and_hasty_spellings_are_passed_over() -> None:
-    assert asked("sorry to bother you, can u unlock teh seating chart, thanks a lot") == [
+    assert asked("sorry to bother you, can u unlcok the seating chart, thanks a lot") == [
         ("thaw", {"what": "the seating chart"})
     ]
     assert asked("不好意思打扰一下，想请您把选课表的锁给解开，谢谢您！") == [("thaw", {"what": "选课表"})]
@@ -130,6 +133,42 @@ def test_several_requests_are_one_after_the_other() -> None:
         ("freeze", {"what": "the log"}),
     ]
     assert [intent for intent, _ in asked("先解锁日志，然后分享给王芳。")] == ["thaw", "share"]
+
+
+def test_requests_that_the_tagger_was_not_trained_with_are_read() -> None:
+    told = cases(Path(__file__).with_name("reader_dev.yaml"))
+    outcomes = [Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))) for case in told]
+    found = figures(outcomes)
+    assert found["requests"] >= 100 and found["intent"] >= 0.94 and found["arguments"] >= 0.87
+    assert found["destructive_guesses"] == 0
+
+
+def test_a_reader_without_a_tagger_reads_no_requests() -> None:
+    with pytest.raises(TypeError, match="give MemReader a tagger"):
+        MemReader().asked("Forget my address.")
+
+
+@pytest.mark.parametrize(
+    "words, state",
+    [
+        ("version three", 3),
+        ("v2", 2),
+        ("the second draft", 2),
+        ("the original", 1),
+        ("第十一版", 11),
+        ("最初的样子", 1),
+        ("the last version", "previous"),
+        ("上一个版本", "previous"),
+        ("yesterday", "2026-03-10"),
+        ("the 4th of March", "2026-03-04"),
+        ("3月1号", "2026-03-01"),
+        ("the version from Monday", "2026-03-09"),
+        ("上周五", "2026-03-06"),
+        ("what it said before", "previous"),
+    ],
+)
+def test_a_state_is_a_version_a_day_or_the_one_before(words: str, state: str | int) -> None:
+    assert versions.state(words, WEDNESDAY) == state
 
 
 @pytest.mark.parametrize(

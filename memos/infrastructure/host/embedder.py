@@ -37,7 +37,7 @@ class Embedder:
     def __init__(self, config: EmbedderConfig, device: str = "cpu") -> None:
         """Find the encoder. Raises ModelNotFound or HostError, naming embedder.path."""
         self._path, self._device = config.path, device
-        self._folder = _find(config.path)
+        self._folder = encoder_folder(config.path)
         # the package's digest is known; it is compared when the weights are read, not at every start
         digest = _DIGEST if config.path == DEFAULT else _weights_digest(self._folder)
         self.name = f"{Path(config.path).name}@{digest[:16]}"
@@ -121,8 +121,13 @@ class Embedder:
 
 @lru_cache(maxsize=1)
 def _model(folder: Path, name: str, device: str, published: bool) -> Any:
-    """The encoder with the weights of this name, float32, in evaluation mode. Raises HostError where it should be the
-    published one and is another."""
+    """The encoder with the weights of this name, which is to be kept as it is."""
+    return encoder(folder, published).to(device)
+
+
+def encoder(folder: Path, published: bool) -> Any:
+    """The encoder of a folder, float32, in evaluation mode. Raises HostError where it should be the published one and
+    is another."""
     import torch
     from transformers import AutoModel
 
@@ -135,7 +140,7 @@ def _model(folder: Path, name: str, device: str, published: bool) -> Any:
             use_safetensors=True,  # never a pickle
             dtype=torch.float32,  # vectors of one model are compared across devices
         )
-    return model.to(device).eval()
+    return model.eval()
 
 
 def _mean(hidden: Any, mask: Any) -> Any:
@@ -146,7 +151,7 @@ def _mean(hidden: Any, mask: Any) -> Any:
     return torch.nn.functional.normalize(mean, dim=-1)
 
 
-def _find(path: str) -> Path:
+def encoder_folder(path: str) -> Path:
     """The folder of the encoder: the pinned package's, the one given, or the hub's local copy."""
     if path == DEFAULT:
         return _package_folder()

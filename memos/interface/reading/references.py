@@ -8,10 +8,13 @@ Knows English and Chinese; knows no intents.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
-from memos.interface.reading.book import Book, book
+import yaml
+
 from memos.interface.requests import language, sentences
 
 _NAME = re.compile(
@@ -78,11 +81,21 @@ _NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说
 _ZH_NAME = re.compile(
     rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
 )
-_ZH_TITLE = re.compile(rf"[{_SURNAMES}](?:先生|女士|老师|医生|教授|经理|总|阿姨|叔叔|师傅)")
+_ZH_TITLE = re.compile(
+    rf"[{_SURNAMES}付柯卓翁焦洪褚梅卞纪敖鲁裴窦骆庞樊凌霍虞管莫房缪应宗郁单包左吉邢荣曲靳乌巴娟秀芳]"
+    r"(?:先生|女士|老师|医生|大夫|护士|教授|教练|经理|律师|会计|主任|师傅|阿姨|叔叔|奶奶|爷爷|总|工|姐|哥|叔|婶|嫂|伯)(?![的]?[作程具])"
+    rf"|老[{_SURNAMES}付柯翁焦洪褚裴窦骆庞霍鲁范](?![师板家])"
+)
 _ZH_NO_NAME = re.compile(
     r"^(?:小时|小说|小学|小组|老师|老板|高中|高兴|马上|马路|金额|周[一二三四五六日末]|方法|方案|方便|白天|白色|石头|江边|江南|田里|文件|文字|文本|文档|文章|常常|常用|任务|任何|万一|万能|段落|易经|于是|余额|许多|何时|何必|黄色|黄金|叶子|林子|高铁|高速|高度|何处|和平|温度|程序|康复|金鱼|龙虾|雷雨|钱包|汤姆|毛衣|毛巾|史料|顾客|武器|夏天|秋天|冬天|春天|石油|陆地|孔子|金属|房间|周末|周围|周年|曾经|曾在|马拉|马拉松|华为|苏打|苏州|贺卡|胡同|胡子|杜绝|范围|戴着|丁香|唐朝|唐诗|宋朝|宋词|汉堡|罗马|梁上|蒋介|白菜|白酒|白米|高考|高血|黄瓜|黄油|黄河|江苏|江西|金融|金牌|文学|文化|方向|方面|万圣|钟头|钟表|余下|熊猫|任意|汪汪|毛病|毛笔|龙井|段子|雷达|钱都|钱够|常规|常见|史上|顾虑|成都|施工|关于|关系|易碎|叶酸|叶片|秦岭|夏令|夏季|唐人|武汉|武术|康乃|白板|白天)"
 )
 _MEASURE = r"[个只条家本份张件间辆台部座所套幅篇首款次处种位名场栋把封双]"
+
+
+@cache
+def _first_names(of: str) -> frozenset[str]:
+    """she, he, or not_people, of which no one is a name."""
+    return frozenset(yaml.safe_load(files("memos.interface").joinpath("names.yaml").read_text("utf-8"))[of].split())
 
 
 @dataclass(frozen=True)
@@ -95,23 +108,11 @@ class Known:
     her: tuple[str, ...] = ()  # names that were spoken of as "she"
     him: tuple[str, ...] = ()
     shared: tuple[tuple[str, str], ...] = ()  # (what, with whom), as was said
-    alike: int = 1  # how many things "it" could be
-
-    def with_(self, people: Iterable[str] = (), things: Iterable[str] = ()) -> Known:
-        """And what a request has spoken of since."""
-        new = [t for t in things if t]
-        return replace(
-            self,
-            people=_last(self.people, people),
-            things=_last(self.things, new),
-            alike=1 if new else self.alike,
-        )
 
 
 def known(turns: Sequence[Mapping[str, object]]) -> Known:
     """What turns of {role or speaker, content} speak of."""
     people, things, said, her, him = list[str](), list[str](), list[str](), list[str](), list[str]()
-    groups: list[int] = []
     for turn in turns:
         content = str(turn.get("content", ""))
         own = str(turn.get("role", "")) == "assistant"
@@ -120,17 +121,14 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
         if speaker := str(turn.get("speaker", "")):
             people.append(speaker)
         people += names
-        found = [_yours(thing, own) for thing in things_in(content)]
+        found = [yours(thing, own) for thing in things_in(content)]
         things += found
-        if found:
-            groups.append(len(dict.fromkeys(found)))
         if names and tongue == "en":
             (her if _SHE.search(content) or _SHE_NOUN.search(content) else []).extend(names[:1])
             (him if _HE.search(content) or _HE_NOUN.search(content) else []).extend(names[:1])
-        said += [_yours(part.rstrip(".!。！ "), own) for part in sentences(content) if not part.endswith(("?", "？"))]
+        said += [yours(part.rstrip(".!。！ "), own) for part in sentences(content) if not part.endswith(("?", "？"))]
     shared = [pair for turn in turns for part in sentences(str(turn.get("content", ""))) for pair in _shared(part)]
-    alike = groups[-1] if len(groups) == 1 else _alike(turns) if groups else 1
-    return Known(_last((), people), _last((), things), tuple(said), tuple(her), tuple(him), tuple(shared), alike)
+    return Known(_latest(people), _latest(things), tuple(said), tuple(her), tuple(him), tuple(shared))
 
 
 _SHARED = re.compile(
@@ -155,25 +153,12 @@ def _shared(sentence: str) -> list[tuple[str, str]]:
     )
 
 
-def _alike(turns: Sequence[Mapping[str, object]]) -> int:
-    """Of how many things the user's own statements tell, each a sentence of its own."""
-    told = [
-        things[0]
-        for turn in turns
-        if str(turn.get("role", "")) == "user"
-        for part in sentences(str(turn.get("content", "")))
-        if not part.endswith(("?", "？")) and (things := things_in(part))
-    ]
-    return max(1, len(set(told)))
-
-
-def _last(before: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
+def _latest(named: Sequence[str]) -> tuple[str, ...]:
     """Each once, where it was spoken of last."""
-    every = [*before, *new]
-    return tuple(reversed(dict.fromkeys(reversed(every))))
+    return tuple(reversed(dict.fromkeys(reversed(named))))
 
 
-def _yours(text: str, said_by_model: bool) -> str:
+def yours(text: str, said_by_model: bool) -> str:
     """The model's "your" is the user's "my"."""
     if not said_by_model:
         return text
@@ -186,8 +171,7 @@ def names_in(text: str) -> list[str]:
     """The people whom a text names, in order; what lies in a place or is a product is none."""
     if language(text) == "zh":
         return _zh_names(text)
-    words = book("en")
-    known_names = words.she | words.he
+    known_names = _first_names("she") | _first_names("he")
     found: list[tuple[int, str]] = []
     for match in _NAME.finditer(text):
         parts = match[0].split()
@@ -202,7 +186,7 @@ def names_in(text: str) -> list[str]:
         while parts and parts[-1] in _OPENS and len(parts) > 1:
             parts = parts[:-1]
         name = " ".join(parts)
-        if not parts or parts[0] in words.not_people or _PLACE.search(name):
+        if not parts or parts[0] in _first_names("not_people") or _PLACE.search(name):
             continue
         if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
             continue
@@ -239,8 +223,8 @@ def _zh_names(text: str) -> list[str]:
         ):
             continue
         found.append((match.start(), name))
-    words = book("en")
-    found += [(m.start(), m[0]) for m in re.finditer(r"[A-Z][a-z]+", text) if m[0] in words.she | words.he]
+    known_names = _first_names("she") | _first_names("he")
+    found += [(m.start(), m[0]) for m in re.finditer(r"[A-Z][a-z]+", text) if m[0] in known_names]
     return list(dict.fromkeys(name for _, name in sorted(found)))
 
 
@@ -314,9 +298,9 @@ def _zh_things(text: str) -> list[str]:
 
 def person_of(pronoun: str, about: Known) -> list[str]:
     """Whom "she" or "he" can be: one name where that is sure, several or none where it is not."""
-    words: Book = book("en")
     female = pronoun in ("she", "her", "hers", "herself", "她")
-    mine, other = (words.she, words.he) if female else (words.he, words.she)
+    she, he = _first_names("she"), _first_names("he")
+    mine, other = (she, he) if female else (he, she)
     told, against = (about.her, about.him) if female else (about.him, about.her)
     if pronoun in ("they", "them", "their", "theirs"):
         return list(about.people)
@@ -377,46 +361,3 @@ def _zh_resolved(text: str, about: Known) -> tuple[str, bool]:
 def _speaker(who: list[str], about: Known) -> str:
     """Of several, the one whom the conversation is about: the first to be spoken of."""
     return who[0] if about.said and not any(name in line for line in about.said for name in who) else who[-1]
-
-
-def thing_of(words: str, about: Known) -> list[str]:
-    """What "it" or "that café" can be, the likeliest last."""
-    if language(words) == "zh":
-        head = re.sub(rf"^[这那]{_MEASURE}?", "", words)
-        if not head or head in ("它", "个", "些"):
-            return list(about.things)
-        short = [
-            thing
-            for thing in about.things
-            if head in thing or (len(head) == 1 and thing.endswith((head, "馆", "铺", "厅") if head == "店" else head))
-        ]
-        return short
-    plain = re.sub(r"^(?:that|this|the|those|these|my|its|her|his|their)\s+", "", words.lower())
-    if not plain.strip() or words.lower() in (
-        "it",
-        "all of it",
-        "that",
-        "this",
-        "that one",
-        "this one",
-        "its",
-        "them",
-        "those",
-        "these",
-        "one",
-    ):
-        return list(about.things)
-    head = (plain.split() or [""])[-1]
-    if head in ("", "it", "one", "ones", "them"):
-        return list(about.things)
-    named = [
-        m
-        for line in about.said
-        for m in re.findall(
-            rf"\b(?:[A-ZÉ][\wé]+ )*(?:{re.escape(head.capitalize())}|{re.escape(head.title())})(?: [A-Z]\w+)*", line
-        )
-        if " " in m
-    ]
-    return list(dict.fromkeys(named)) or [
-        thing for thing in about.things if thing.lower().split(" of ")[0].endswith(head)
-    ]

@@ -37,6 +37,12 @@ _PAST = re.compile(
 )
 
 
+_MOVED = re.compile(
+    r"\b(?:moved|changed|shifted|postponed|put (?:back|off)|pushed|brought forward) to\b|[改变挪推提][到为成至]?了?"
+)
+_TO = re.compile(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
+
+
 @dataclass(frozen=True)
 class Found:
     """A time in a text: its days, and where it stands."""
@@ -47,7 +53,7 @@ class Found:
 
 def find(text: str, today: date) -> Found | None:
     """The first time that a text names. today: the day of its turn."""
-    past = bool(_PAST.search(text.lower())) if re.search("[a-zA-Z]", text) else bool(_ZH_PAST.search(text))
+    past = bool((_PAST if re.search("[a-zA-Z]", text) else _ZH_PAST).search(_MOVED.sub(" ", text.lower())))
     best: tuple[int, int, Found] | None = None
     for n, (regex, resolve) in enumerate(_FORMS):
         for match in regex.finditer(text):
@@ -57,7 +63,15 @@ def find(text: str, today: date) -> Found | None:
                 continue
             if days and (best is None or (match.start(), n) < best[:2]) and not _inside(match, best):
                 best = (match.start(), n, Found(_iso(days), match.span()))
-    return best[2] if best else None
+    if best is None:
+        return None
+    first = best[2]
+    if (to := _TO.match(text, first.span[1])) and "/" not in first.when:
+        rest = text[to.end() :]
+        last = find(f"on {rest}" if re.match("[a-zA-Z]", rest) else rest, today)
+        if last and last.span[0] == 0 and last.when > first.when:
+            return Found(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
+    return first
 
 
 def _inside(match: re.Match[str], best: tuple[int, int, Found] | None) -> bool:
@@ -245,7 +259,7 @@ _ENGLISH: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     (_en(r"(?:the )?day before yesterday"), _plus(-2)),
     (_en(r"(?:the )?day after tomorrow"), _plus(2)),
     (_en(r"(?:yesterday|last night)"), _plus(-1)),
-    (_en(r"tomorrow"), _plus(1)),
+    (_en(r"(?:tomorrow|tmrw|tmr|tomoz|2moro)"), _plus(1)),
     (_en(r"(?:today|tonight|this (?:morning|afternoon|evening))"), _plus(0)),
     (_en(rf"{_N} (?P<unit>day|night|week|fortnight|month|year)s? (?:ago|back|before|earlier)"),
      lambda g, t, p: _shifted(t, _number(g["n"]), g["unit"], True)),
@@ -265,7 +279,11 @@ _ENGLISH: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     (_en(rf"(?:in|during|since|until|till|by|for|early|late|mid) (?:early |late |mid-?)?{_MONTH}"), _in_month),
     (_en(rf"{_DAY} (?P<which>last|next) week"), lambda g, t, p: _week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"(?P<which>last|next) week['’]?s? (?:on )?{_DAY}"), lambda g, t, p: _week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
+    (_en(rf"a week (?:on|from) {_DAY}"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
+    (_en(rf"{_DAY} week"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),
+    (_en(r"(?P<n>a|one|two) (?P<unit>week|fortnight)s? today"), lambda g, t, p: _shifted(t, _number(g["n"]), g["unit"], False)),
     (_en(rf"{_WHICH} {_DAY}"), _of_week),
+    (_en(rf"{_DAY} (?:now|instead)"), _of_week),
     (_en(rf"(?:on|until|till|by|before|since|for|from|it['’]?s) {_DAY}(?!s)"), _of_week),
     (_en(rf"(?<!every )(?<!each ){_DAY}(?: (?:morning|afternoon|evening|night))?(?=[.!?,]|$)"), _of_week),
     (_en(rf"{_WHICH} (?P<unit>weekend|week|month|year)"), _relative),
@@ -273,7 +291,7 @@ _ENGLISH: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     (_en(rf"(?:(?:in|during|over) )?(?:the )?(?:{_WHICH} )(?P<season>spring|summer|autumn|fall|winter)"), _season),
     (_en(rf"(?:in|during|over) (?:the )?(?P<season>spring|summer|autumn|fall|winter)(?: of)?(?: {_Y})?"), _season),
     (_en(rf"(?P<season>spring|summer|autumn|fall|winter)(?: of)? {_Y}"), _season),
-    (_en(r"on the (?P<d>\d{1,2})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month)?"), _of_month),
+    (_en(r"on the (?P<d>\d{1,2})(?:st|nd|rd|th)(?: of (?P<which>this|next|last) month|(?! of))"), _of_month),
     (_en(r"(?P<feast>christmas eve|christmas|new year['’]s eve|new year['’]s day|halloween|valentine['’]s day|boxing day)"), _feast),
     (_en(rf"(?:in|since|until|during|back in|of|from) {_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
 )  # fmt: skip
@@ -345,6 +363,12 @@ def _zh_shift(g: dict[str, str], today: date, back: bool) -> Days | None:
     return _shifted(today, _zh_number(g["n"]), unit, back)
 
 
+def _zh_feast(g: dict[str, str], today: date, past: bool) -> Days:
+    month, day = {"国庆节": (10, 1), "圣诞": (12, 25), "圣诞节": (12, 25), "元旦": (1, 1), "劳动节": (5, 1),
+                  "儿童节": (6, 1), "教师节": (9, 10), "情人节": (2, 14), "平安夜": (12, 24)}[g["feast"]]  # fmt: skip
+    return _near(lambda year: date(year, month, day), today, past)
+
+
 def _zh_relative(g: dict[str, str], today: date, past: bool) -> Days:
     step = _zh_step(g["which"]) if g["which"][0] in "上下" else 0
     if g["unit"] == "月":
@@ -379,12 +403,12 @@ _CHINESE: tuple[tuple[re.Pattern[str], _Resolve], ...] = tuple(
         (r"(?P<which>上|下|这|本)?个?(?P<unit>月|年)(?:底|末)", _zh_end),
         (rf"(?<![\d个]){_ZM}月(?:份)?(?![\d一二三四五六七八九十])", _zh_month),
         (r"大前天", lambda g, t, p: t - timedelta(days=3)),
-        (r"前天|前晚", lambda g, t, p: t - timedelta(days=2)),
-        (r"昨天|昨日|昨晚|昨夜", lambda g, t, p: t - timedelta(days=1)),
+        (r"前天|前晚|前儿", lambda g, t, p: t - timedelta(days=2)),
+        (r"昨天|昨日|昨晚|昨夜|昨儿", lambda g, t, p: t - timedelta(days=1)),
         (r"大后天", lambda g, t, p: t + timedelta(days=3)),
-        (r"后天", lambda g, t, p: t + timedelta(days=2)),
-        (r"明天|明日|明早|明晚", lambda g, t, p: t + timedelta(days=1)),
-        (r"今天|今日|今早|今晚", lambda g, t, p: t),
+        (r"后天|后儿", lambda g, t, p: t + timedelta(days=2)),
+        (r"明天|明日|明早|明晚|明儿", lambda g, t, p: t + timedelta(days=1)),
+        (r"今天|今日|今早|今晚|今儿", lambda g, t, p: t),
         (rf"{_ZN}个?(?P<unit>天|日|周|星期|礼拜|月|年)(?:以|之)?前", lambda g, t, p: _zh_shift(g, t, True)),
         (rf"(?:再?过)?{_ZN}个?(?P<unit>天|日|周|星期|礼拜|月|年)(?:以|之)?后", lambda g, t, p: _zh_shift(g, t, False)),
         (rf"再?过{_ZN}个?(?P<unit>天|日|周|星期|礼拜|月|年)", lambda g, t, p: _zh_shift(g, t, False)),
@@ -403,8 +427,7 @@ _CHINESE: tuple[tuple[re.Pattern[str], _Resolve], ...] = tuple(
         (rf"(?<![\d月路街巷弄道区栋楼第])(?<!大街)(?<!\d){_ZD}号(?![楼线门店机室房院码])",
          lambda g, t, p: _of_month({"d": str(_zh_number(g["d"]))}, t, p)),
         (r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)", lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
-        (r"国庆节?|圣诞节?|元旦",
-         lambda g, t, p: None),
+        (r"(?P<feast>国庆节|圣诞节?|元旦|劳动节|儿童节|教师节|情人节|平安夜)", _zh_feast),
     )
 )  # fmt: skip
 

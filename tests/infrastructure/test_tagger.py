@@ -1,0 +1,63 @@
+"""The tagger: runs of the text, in the light of what was said before it; damaged weights are named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from memos.errors import HostError
+from memos.infrastructure.host.tagger import BEFORE, Tagger, _likeliest, bio
+
+OURS = Path(str(files("memos.infrastructure.host").joinpath("reader_model")))
+
+
+def test_parts_and_slots_are_runs_of_the_text() -> None:
+    text = "Please delete my old address, and let Priya read the garden plan."
+    tagged = Tagger().tag(text)
+    assert [part.label for part in tagged.parts] == ["forget", "share"]
+    assert [(slot.label, text[slot.begin : slot.end]) for slot in tagged.slots] == [
+        ("what", "my old address"), ("with", "Priya"), ("what", "the garden plan"),
+    ]  # fmt: skip
+    assert all(0.0 < span.sure <= 1.0 for span in (*tagged.parts, *tagged.slots)) and tagged.pointed == ()
+    assert tagged == Tagger().tag(text)
+
+
+def test_what_a_message_points_to_is_found_in_what_was_said_at_its_place() -> None:
+    said = "x" * (2 * BEFORE) + " My passport number is X4410. Noted."
+    [thing] = [span for span in Tagger().tag("Lock it, please.", said).pointed if span.label == "what"]
+    assert "passport number" in said[thing.begin : thing.end]
+
+
+def test_nothing_is_found_in_nothing_and_a_long_text_is_read_at_its_beginning() -> None:
+    assert Tagger().tag("  ").parts == ()
+    long = "Forget my address. " * 400
+    assert all(part.end < 2000 for part in Tagger().tag(long).parts)
+
+
+def test_an_inside_follows_its_own_label_only() -> None:
+    import torch
+
+    labels = bio(["a", "b"])
+    scores = torch.full((3, len(labels)), -9.0)
+    scores[0, labels.index("B-a")] = scores[1, labels.index("I-b")] = scores[2, labels.index("I-b")] = 0.0
+    scores[0, labels.index("B-b")] = -1.0
+    assert [labels[n] for n in _likeliest(scores, labels)] == ["B-b", "I-b", "I-b"]
+
+
+@pytest.mark.parametrize("damage", ["no weights", "another tensor", "no json"])
+def test_damaged_weights_are_named(damage: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(OURS, tmp_path / "own"))
+    weights = folder / "model.safetensors"
+    if damage == "no weights":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif damage == "another tensor":
+        save_file({name: tensor * 2 for name, tensor in load_file(weights).items()}, weights)
+    else:
+        (folder / "config.json").write_text(json.dumps([]))
+    with pytest.raises(HostError, match="does not load as a reader"):
+        Tagger(folder).tag("Forget my address.")
