@@ -11,14 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
 from memos.errors import Busy, HostError
 from memos.interface.server.lanes import Gone, Lane
-from tests.interface.server.conftest import running
+from tests.interface.server.conftest import endless, refused, running, until
 
 MOST = 20_000  # tokens: minutes, if nobody ends it
 ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does Kim live?"}], "stream": True}
@@ -26,27 +24,12 @@ ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does K
 
 @pytest.fixture(scope="module")
 def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    """A kernel whose model, with random weights, goes on and on."""
     tokenizer = memory.kernel.host.tokenizer
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    torch.manual_seed(0)
-    end = tokenizer.eos_token_id
-    model = LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1 << 16, eos_token_id=end, **small)
-    ).eval()
-    model.lm_head.weight.data[end] = 0  # never the likeliest
-    parts = {"model": model, "tokenizer": tokenizer}
+    parts = {"model": endless(tokenizer), "tokenizer": tokenizer}
     config = Config(decode=DecodeConfig(max_new_tokens=MOST))
     with MemOS(config, vault=tmp_path_factory.mktemp("talkative"), **parts) as kernel:
         kernel.operator.refresh_soon()
         yield Memory(kernel=kernel)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def going(client: httpx.Client) -> int:
@@ -91,17 +74,10 @@ def test_a_server_that_stops_lets_an_answer_end_and_takes_no_other(talkative: Me
             lines = reply.iter_lines()
             next(lines)
             server.should_exit = True
-            until(lambda: _refused(url))
+            until(lambda: refused(url))
             rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
-
-
-def _refused(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz").status_code != 200
-    except httpx.ConnectError:
-        return True
 
 
 def test_a_model_without_a_chat_template_is_named(memory: Memory, tmp_path: Path) -> None:
