@@ -14,7 +14,7 @@ import pytest
 
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
-from memos.errors import Busy, HostError
+from memos.errors import Busy, HostError, TooLarge
 from memos.interface.server.lanes import Gone, Lane
 from tests.interface.server.conftest import endless, refused, running, until
 
@@ -116,6 +116,26 @@ def test_a_lane_takes_as_many_calls_as_it_says() -> None:
         third = asyncio.create_task(lane.run(lambda: "done"))
         hold.set()
         assert (await first, await third) == (True, "done")
+        lane.close()
+
+    asyncio.run(session())
+
+
+def test_a_call_that_does_the_work_of_several_takes_their_places() -> None:
+    async def session() -> None:
+        lane, hold = Lane("model", 1, 3), threading.Event()
+        first = asyncio.create_task(lane.run(lambda: hold.wait(30), 3))
+        await asyncio.sleep(0.05)
+        assert (lane.waiting, lane.full) == (2, False)
+        with pytest.raises(Busy, match="2 calls wait for the model already, and there is no room for 2 more"):
+            await lane.run(lambda: True, 2)
+        with pytest.raises(TooLarge, match=r"5 calls of the model are asked for at once, and 4 may .*serve.queue"):
+            await lane.run(lambda: True, 5)
+        second = asyncio.create_task(lane.run(lambda: "done"))
+        hold.set()
+        assert (await first, await second) == (True, "done")
+        await asyncio.to_thread(until, lambda: lane.waiting == 0 and not lane.full)
+        assert await lane.run(lambda: True, 4)
         lane.close()
 
     asyncio.run(session())
