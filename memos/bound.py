@@ -91,12 +91,20 @@ class Bound:
     ) -> None:
         """caller: raises Denied. files: those that the caller may name; None: all that the process can reach."""
         self._kernel, self._governance, self._who, self._files = kernel, governance, caller, files
-        caller()
 
     @property
     def caller(self) -> Caller:
         """Who acts. Raises Denied."""
         return self._who()
+
+    def within(self, user: str | None = None, agent: str = "", session: str = "") -> Bound:
+        """The same calls within a part of what the caller reaches; they raise Denied where it does not."""
+
+        def who() -> Caller:
+            held = self._who()
+            return Caller(_part(held.namespace, user, agent, session), held.purpose)
+
+        return Bound(self._kernel, self._governance, who, self._files)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in CALLS:
@@ -114,6 +122,15 @@ class Bound:
                 return call(*values, **named)
 
         return bound
+
+
+def _part(held: Namespace, user: str | None, agent: str, session: str) -> Namespace:
+    """Raises Denied."""
+    wanted = {"user_id": user or held.user_id, "agent_id": agent or held.agent_id}
+    part = Namespace(**wanted, session_id=session or held.session_id)
+    if not held.covers(part):
+        raise Denied(f"{held} does not reach {str(part)!r:.200}; name what lies within {held}, or use another key")
+    return part
 
 
 class Exchange:

@@ -7,6 +7,7 @@ is done.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +33,10 @@ def is_vault(folder: Path) -> bool:
     return vault_server.is_vault(folder)
 
 
-def claimed(folder: Path, name: str, by: str) -> AbstractContextManager[None]:
-    """Be the only process that is `name` for a vault that is open. by: who that is, told to others. Raises
-    VaultError."""
-    return folder_lock.claimed(folder, name, by)
+def claimed(folder: Path, name: str) -> AbstractContextManager[Callable[[str], None]]:
+    """Be the only process that is `name` for a vault that is open; what is entered takes who that is, told to others.
+    Raises VaultError."""
+    return folder_lock.claimed(folder, name)
 
 
 def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | None = None) -> list[str]:

@@ -5,8 +5,9 @@ Works on what governance has permitted. Must not know what a memory says, nor ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from memos.bound import Bound, Exchange
@@ -55,24 +56,11 @@ class Sharing:
             )
         return Namespace(user_id=user or self._config.user_id)
 
-    def narrowed(self, held: Namespace, user: str | None, agent: str, session: str) -> Namespace:
-        """A part of what a caller reaches. Raises Denied for what it does not."""
-        wanted = {"user_id": user or held.user_id, "agent_id": agent or held.agent_id}
-        part = Namespace(**wanted, session_id=session or held.session_id)
-        if not held.covers(part):
-            raise Denied(f"{held} does not reach {str(part)!r:.200}; name what lies within {held}, or use another key")
-        return part
-
-    def bound(self, kernel: Any, key: str, purpose: str, narrow: Callable[[Namespace], Namespace]) -> Bound:
-        """The public calls of a kernel as whoever a key stands for, as far as `narrow` has it. Raises Denied."""
+    def bound(self, kernel: Any, key: str, purpose: str) -> Bound:
+        """The public calls of a kernel as whoever a key stands for. Raises Denied."""
         self.authenticate(key, purpose)  # the first time is written down; later ones with what they do
         files = Exchange(self._config.governance.exchange_folder)
-
-        def who() -> Caller:
-            found = self.authenticate(key, purpose, audited=False)
-            return Caller(narrow(found.namespace), purpose)
-
-        return Bound(kernel, self._governance, who, files)
+        return Bound(kernel, self._governance, partial(self.authenticate, key, purpose, audited=False), files)
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
         """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from memos.bound import Bound
@@ -26,9 +25,7 @@ class Granting(Parts):
     def as_(self, key: str, purpose: str = "", *, user: str | None = None, agent: str = "", session: str = "") -> Bound:
         """The public calls as whoever the key stands for, or within an agent or a session of that one, and for a
         purpose; they take no user. Raises Denied."""
-        return self.sharing.bound(
-            self, key, purpose, partial(self.sharing.narrowed, user=user, agent=agent, session=session)
-        )
+        return _let_in(self.sharing.bound(self, key, purpose).within(user, agent, session))
 
     def purposed(self, purpose: str, *, user: str | None = None) -> Bound:
         """The public calls of a user for a purpose, which grants may ask for. Raises Denied."""
@@ -36,8 +33,8 @@ class Granting(Parts):
 
     def within(self, *, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Bound:
         """The public calls within one user, agent or session, and for a purpose. Raises Denied."""
-        narrow = partial(self.sharing.narrowed, user=user, agent=agent, session=session)
-        return Bound(self, self.governance, lambda: Caller(narrow(self._caller(user)), purpose))
+        own = Bound(self, self.governance, lambda: Caller(self._caller(user), purpose))
+        return _let_in(own.within(user, agent, session))
 
     def authenticate(self, key: str) -> Caller:
         """Who a key stands for. Raises Denied."""
@@ -117,3 +114,9 @@ class Granting(Parts):
             return self._visible(op, op.on, user)
         self.governance.permit(self._caller(user), op, over=op.on)
         return op.on
+
+
+def _let_in(calls: Bound) -> Bound:
+    """The calls of one who acts at all. Raises Denied at once, and not with the first call."""
+    calls.caller  # noqa: B018
+    return calls

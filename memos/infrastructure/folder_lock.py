@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,10 +61,10 @@ class FolderLock:
 
 
 @contextmanager
-def claimed(folder: Path, name: str, by: str) -> Iterator[None]:
+def claimed(folder: Path, name: str) -> Iterator[Callable[[str], None]]:
     """A part that one process at a time has of a vault that is open; a death gives it up.
 
-    by: in words, for who comes second. Raises VaultError for that one.
+    What is yielded takes words on who has it, for who comes second. Raises VaultError for that one.
     """
     (folder / "tmp").mkdir(exist_ok=True)  # what lies there is of no matter once nobody has the vault open
     path = folder / "tmp" / name
@@ -78,8 +78,11 @@ def claimed(folder: Path, name: str, by: str) -> Iterator[None]:
                 f"or name another vault with --vault"
             ) from None
         file.truncate(0)
-        file.write(by)
-        file.flush()
-        yield
+
+        def tell(by: str) -> None:
+            file.write(by)
+            file.flush()
+
+        yield tell
         with suppress(OSError):
             file.truncate(0)

@@ -210,9 +210,9 @@ class Memory:
 
             kernel = MemOS(config if isinstance(config, Config) else load_config(config and Path(config)), vault=vault)
         self.kernel = kernel
-        self._key, self._purpose = key, purpose
-        if key is not None:
-            kernel.authenticate(key)
+        self._purpose = purpose
+        # what is written down is that the key is let in; each call looks again whether it is in force
+        self._let_in = None if key is None else kernel.as_(key, purpose)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any], **parts: Any) -> Memory:
@@ -233,16 +233,16 @@ class Memory:
         self.close()
 
     def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Bound:
-        """The kernel's calls in this scope. Raises Denied."""
-        scope: dict[str, Any] = {"user": user_id, "agent": agent_id or "", "session": run_id or ""}
-        if self._key is not None:
-            return self.kernel.as_(self._key, self._purpose, **scope)
-        return self.kernel.within(purpose=self._purpose, **scope)
+        """The kernel's calls in this scope. Raises Denied; with a key, the calls do."""
+        agent, session = agent_id or "", run_id or ""
+        if self._let_in:
+            return self._let_in.within(user_id, agent, session)
+        return self.kernel.within(purpose=self._purpose, user=user_id, agent=agent, session=session)
 
     def holding(self, memory_id: str, who: Who) -> Bound:
         """The calls on one memory. As in mem0, an id will do: where neither a key nor the call says who acts, its owner
         does. Raises Denied."""
-        if self._key is None and not any(who.values()):
+        if not self._let_in and not any(who.values()):
             return self.within(self.kernel.owner(memory_id))
         return self.within(**who)
 

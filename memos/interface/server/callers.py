@@ -31,7 +31,7 @@ class Seat:
 
     @property
     def calls(self) -> Bound:
-        """The kernel's calls as that caller. Raises Unauthenticated."""
+        """The kernel's calls as that caller; each raises Unauthenticated once the key is none any more."""
         return self.memory.within()
 
 

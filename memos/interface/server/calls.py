@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import pydantic_core
 from starlette.responses import Response
 
-from memos.interface.server.lanes import Lane, Lanes, OnText
+from memos.interface.server.lanes import Lane, Lanes
 from memos.interface.server.telemetry import Telemetry
 
 _Done = TypeVar("_Done")
+_Piece = TypeVar("_Piece")
 
 
 class Calls:
@@ -26,10 +27,12 @@ class Calls:
         self._count(done)
         return done
 
-    async def told(self, name: str, call: Callable[[OnText], _Done]) -> AsyncGenerator[str | _Done, None]:
-        """An answer as it grows, and then what came of it; see `Lane.pieces`."""
+    async def told(
+        self, name: str, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1
+    ) -> AsyncGenerator[_Piece | _Done, None]:
+        """Answers as they grow, and then what came of them; see `Lane.pieces`."""
         with self._telemetry.call(name):
-            async with aclosing(self.lanes.model.pieces(call)) as pieces:
+            async with aclosing(self.lanes.model.pieces(call, places)) as pieces:
                 async for piece in pieces:
                     self._count(piece)
                     yield piece

@@ -68,7 +68,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         403: "governance said no",
         404: "no such memory, or none that the caller may see",
         409: "the life cycle has no such move, or something changed meanwhile",
-        413: "the body is longer than serve.body_bytes",
+        413: "the body is longer than serve.body_bytes, or asks for more answers than wait at once (serve.queue)",
         422: "the request is not of the form that the schema says",
         429: "more requests than are taken; Retry-After says when to ask again",
         500: "the server, its vault or its model failed",

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from memos.errors import Busy, MemosError
+from memos.errors import Busy, MemosError, TooLarge
 
 _Done = TypeVar("_Done")
-OnText = Callable[[str], None]
+_Piece = TypeVar("_Piece")
 
 
 class Gone(MemosError):
@@ -40,36 +40,47 @@ class Lane:
     def full(self) -> bool:
         return self._inside >= self._most
 
-    async def run(self, call: Callable[[], _Done]) -> _Done:
-        """In a thread of the lane, in its turn. A call that is cancelled while it waits is not made. Raises Busy."""
+    async def run(self, call: Callable[[], _Done], places: int = 1) -> _Done:
+        """In a thread of the lane, in its turn. A call that is cancelled while it waits is not made. places: that it
+        takes until it ends, as so many calls would. Raises Busy; TooLarge for more places than there are."""
+        if places > self._most:
+            raise TooLarge(
+                f"{places:,} calls of the {self.name} are asked for at once, and {self._most:,} may go on or wait "
+                f"(serve.queue); ask for fewer at once, or raise it"
+            )
         with self._lock:
-            if self.full:
+            if self._inside + places > self._most:
                 raise Busy(
-                    f"{self.waiting} calls wait for the {self.name} already (serve.queue); ask again in a second", 1.0
+                    f"{self.waiting} calls wait for the {self.name} already, and there is no room for {places} more "
+                    f"(serve.queue); ask again in a second",
+                    1.0,
                 )
-            self._inside += 1
+            self._inside += places
         future = self._threads.submit(contextvars.copy_context().run, call)
-        future.add_done_callback(self._left)  # once it has really ended: whoever asked may have left before
+        # once it has really ended: whoever asked may have left before
+        future.add_done_callback(partial(self._left, places))
         return await asyncio.wrap_future(future)
 
-    def _left(self, _: Future[Any]) -> None:
+    def _left(self, places: int, _: Future[Any]) -> None:
         with self._lock:
-            self._inside -= 1
+            self._inside -= places
 
-    async def pieces(self, call: Callable[[OnText], _Done]) -> AsyncGenerator[str | _Done, None]:
+    async def pieces(
+        self, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1
+    ) -> AsyncGenerator[_Piece | _Done, None]:
         """The pieces that a call tells as it goes on, and then its result. Closed before, the call ends with its next
-        piece, or is not made at all. Raises what the call does, Busy."""
-        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        piece, or is not made at all. Raises what the call and `run` do."""
+        heard: asyncio.Queue[_Piece | None] = asyncio.Queue()
         loop, gone = asyncio.get_running_loop(), threading.Event()
 
-        def tell(piece: str) -> None:
+        def tell(piece: _Piece) -> None:
             if gone.is_set():
                 raise Gone("nobody listens to this answer any more; what was remembered stays")
             if self.stopping.is_set():
                 raise Busy("this server is stopping; what was remembered stays, ask again when it is back", 10.0)
             loop.call_soon_threadsafe(heard.put_nowait, piece)
 
-        task = asyncio.ensure_future(self.run(partial(call, tell)))
+        task = asyncio.ensure_future(self.run(partial(call, tell), places))
         task.add_done_callback(lambda _: heard.put_nowait(None))
         try:
             while (piece := await heard.get()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.callers import Seat
 from memos.interface.server.calls import Calls, as_json
-from memos.interface.server.lanes import Gone, OnText
+from memos.interface.server.lanes import Gone
 from memos.interface.server.openai_wire import (
     ChatChoice,
     ChatCompletion,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from memos.kernel import MemOS, Reply
 
 Asked = ChatRequest | CompletionRequest
+Piece = tuple[int, str]  # which answer it is of, and what it adds
 
 
 def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
@@ -56,7 +57,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
 
     async def answered(request: Request, asked: Asked, form: type[_Chat] | type[_Text]) -> Response:
         decode = asked.decode(kernel.config.decode)
-        told = calls.told("chat", partial(_answer, request.scope["seat"], asked, decode))
+        told = calls.told("chat", partial(_answers, request.scope["seat"], asked, decode), len(asked.asks))
         shape = form(answering, decode.max_new_tokens)
         if not asked.stream:
             return as_json(shape.whole(await _whole(told, request)))
@@ -72,7 +73,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
 
     @router.post("/completions", response_model=Completion, response_description="or a stream of chunks")
     async def completions(request: Request, asked: CompletionRequest) -> Response:
-        """The same for one message without turns."""
+        """The same for messages without turns."""
         return await answered(request, asked, _Text)
 
     @router.post("/embeddings", response_model=Embeddings)
@@ -110,10 +111,16 @@ def _name(path: str) -> str:
     return Path(path).name if Path(path).is_absolute() or path.startswith(".") else path
 
 
-def _answer(seat: Seat, asked: Asked, decode: DecodeConfig, on_text: OnText) -> Reply:
-    """In a thread: the answer to the last message, told as it grows."""
-    message = asked.messages[-1].text if isinstance(asked, ChatRequest) else asked.prompt
-    said: dict[str, Any] = {"turns": asked.turns() if isinstance(asked, ChatRequest) else ()}
+def _answers(seat: Seat, asked: Asked, decode: DecodeConfig, tell: Callable[[Piece], None]) -> list[Reply]:
+    """In a thread: an answer to each message that is asked, one after the other, told as they grow."""
+    return [
+        _answer(seat, asked, message, decode, lambda text, n=n: tell((n, text)))  # type: ignore[misc]
+        for n, message in enumerate(asked.asks)
+    ]
+
+
+def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_text: Callable[[str], None]) -> Reply:
+    said: dict[str, Any] = {"turns": asked.turns()}
     if asked.session is not None:
         said["session"] = asked.session
     told = False
@@ -138,11 +145,11 @@ def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int
     return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
 
 
-async def _whole(told: AsyncGenerator[str | Reply, None], request: Request) -> Reply:
-    """The reply at the end. Whoever has left is not answered: the model ends with its next piece. Raises Gone."""
+async def _whole(told: AsyncGenerator[Piece | list[Reply], None], request: Request) -> list[Reply]:
+    """The replies at the end. Whoever has left is not answered: the model ends with its next piece. Raises Gone."""
     async with aclosing(told):
         async for piece in told:
-            if not isinstance(piece, str):
+            if isinstance(piece, list):
                 return piece
             if await request.is_disconnected():
                 break
@@ -168,58 +175,68 @@ class _Shape:
 class _Chat(_Shape):
     prefix, chunk = "chatcmpl", "chat.completion.chunk"
 
-    def whole(self, reply: Reply) -> ChatCompletion:
-        choice = ChatChoice(message=Said(content=reply.text), finish_reason=self.finish(reply))
-        return ChatCompletion(**self.head, choices=[choice], usage=_usage(reply), memos=_memories(reply))
+    def whole(self, replies: Sequence[Reply]) -> ChatCompletion:
+        choices = [
+            ChatChoice(index=n, message=Said(content=reply.text), finish_reason=self.finish(reply))
+            for n, reply in enumerate(replies)
+        ]
+        return ChatCompletion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
 
-    def choice(self, text: str | None, finish: str | None = None) -> dict[str, Any]:
+    def choice(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
         delta = {} if text is None else {"role": "assistant", "content": text}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
 
 
 class _Text(_Shape):
     prefix, chunk = "cmpl", "text_completion"
 
-    def whole(self, reply: Reply) -> Completion:
-        choice = TextChoice(text=reply.text, finish_reason=self.finish(reply))
-        return Completion(**self.head, choices=[choice], usage=_usage(reply), memos=_memories(reply))
+    def whole(self, replies: Sequence[Reply]) -> Completion:
+        choices = [
+            TextChoice(index=n, text=reply.text, finish_reason=self.finish(reply)) for n, reply in enumerate(replies)
+        ]
+        return Completion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
 
-    def choice(self, text: str | None, finish: str | None = None) -> dict[str, Any]:
-        return {"index": 0, "text": text or "", "logprobs": None, "finish_reason": finish}
+    def choice(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
+        return {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish}
 
 
-def _usage(reply: Reply) -> Usage:
-    read = reply.prompt_tokens + reply.past_tokens
+def _usage(replies: Sequence[Reply]) -> Usage:
+    cached, written = sum(r.past_tokens for r in replies), sum(r.answer_tokens for r in replies)
+    read = cached + sum(r.prompt_tokens for r in replies)
     return Usage(
         prompt_tokens=read,
-        completion_tokens=reply.answer_tokens,
-        total_tokens=read + reply.answer_tokens,
-        prompt_tokens_details={"cached_tokens": reply.past_tokens},
+        completion_tokens=written,
+        total_tokens=read + written,
+        prompt_tokens_details={"cached_tokens": cached},
     )
 
 
-def _memories(reply: Reply) -> Memories:
-    seen = reply.admission
+def _memories(replies: Sequence[Reply]) -> Memories:
+    used = (cube.id for reply in replies for cube in (*reply.admission.cubes, *reply.admission.internal))
     return Memories(
-        used=[cube.id for cube in (*seen.cubes, *seen.internal)],
-        remembered=[cube.id for cube in reply.remembered],
-        forgotten=list(reply.forgotten),
+        used=list(dict.fromkeys(used)),
+        remembered=[cube.id for reply in replies for cube in reply.remembered],
+        forgotten=[id for reply in replies for id in reply.forgotten],
     )
 
 
 async def _events(
-    piece: str | Reply, told: AsyncGenerator[str | Reply, None], shape: _Chat | _Text, with_usage: bool
+    piece: Piece | list[Reply],
+    told: AsyncGenerator[Piece | list[Reply], None],
+    shape: _Chat | _Text,
+    with_usage: bool,
 ) -> AsyncGenerator[bytes, None]:
-    """The stream of an answer whose first piece is there. An error within it is its last event but one."""
+    """The stream of answers of which the first piece is there. An error within it is its last event but one."""
 
     def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
         return _event({**shape.head, "object": shape.chunk, "choices": choices, **more})
 
     try:
-        while isinstance(piece, str):
-            yield event([shape.choice(piece)])
+        while isinstance(piece, tuple):
+            yield event([shape.choice(*piece)])
             piece = await anext(told)
-        yield event([shape.choice(None, shape.finish(piece))], memos=_memories(piece))
+        for n, reply in enumerate(piece):
+            yield event([shape.choice(n, None, shape.finish(reply))], memos=_memories([reply]))
         if with_usage:
             yield event([], usage=_usage(piece))
     except MemosError as error:

@@ -111,6 +111,10 @@ class ChatRequest(_Asked):
     def most(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
 
+    @property
+    def asks(self) -> list[str]:
+        return [self.messages[-1].text]
+
     def turns(self) -> list[dict[str, str]]:
         """The messages before the last one; all instructions as one, at the beginning, where templates take them."""
         told = [m for m in self.messages[:-1] if m.role in ("user", "assistant")]
@@ -120,7 +124,23 @@ class ChatRequest(_Asked):
 
 
 class CompletionRequest(_Asked):
-    prompt: str = Field(description="asked as one message of the user")
+    prompt: str | list[str] = Field(
+        description="asked as one message of the user; of several, each as one, in their order: one sees what those "
+        "before it have had remembered"
+    )
+
+    @property
+    def asks(self) -> list[str]:
+        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> CompletionRequest:
+        if not self.asks:
+            raise ValueError("prompt is an empty list; give a text, or a list of texts")
+        return self
+
+    def turns(self) -> list[dict[str, str]]:
+        return []
 
 
 class EmbeddingRequest(_Form):

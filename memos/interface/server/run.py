@@ -30,9 +30,10 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         loopback = is_loopback(config.host)
         _require_key(memory, config.host, loopback)
         host = f"[{config.host}]" if ":" in config.host else config.host
-        claim = claimed(memory.kernel.vault.path, "server", f"process {os.getpid()} at {host}:{config.port}")
-        with claim, listening(config.host, config.port) as listener:
-            url = f"http://{host}:{listener.getsockname()[1]}"
+        claim = claimed(memory.kernel.vault.path, "server")
+        with claim as tell, listening(config.host, config.port) as listener:
+            at = f"{host}:{listener.getsockname()[1]}"
+            tell(f"process {os.getpid()} at {at}")
             memory.kernel.host, memory.kernel.operator  # noqa: B018  loaded before the first request
             memory.kernel.operator.refresh_soon()
             server = _Server(
@@ -45,7 +46,7 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
                     timeout_keep_alive=75,  # clients think between two calls
                     lifespan="on",
                 ),
-                lambda: ready(url),
+                lambda: ready(f"http://{at}"),
             )
             # uvicorn raises the signal that it was stopped by again; by then all is done
             for name in (signal.SIGTERM, signal.SIGINT):

@@ -40,6 +40,36 @@ def keyless(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield memory
 
 
+def endless(tokenizer: Any) -> Any:
+    """A model with random weights, which goes on and on."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    end = tokenizer.eos_token_id
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1 << 16, eos_token_id=end, **small)
+    ).eval()
+    model.lm_head.weight.data[end] = 0  # never the likeliest
+    return model
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def refused(url: str) -> bool:
+    """True once nothing is listening there any more."""
+    try:
+        return httpx.get(f"{url}/healthz").status_code != 200
+    except httpx.ConnectError:
+        return True
+
+
 @contextmanager
 def running(memory: Memory, *, loopback: bool = True, **config: Any) -> Iterator[tuple[str, uvicorn.Server]]:
     """A server on a free port, in a thread: its address, and what can stop it."""

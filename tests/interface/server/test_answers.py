@@ -11,14 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
-from memos.errors import Busy, HostError
+from memos.errors import Busy, HostError, TooLarge
 from memos.interface.server.lanes import Gone, Lane
-from tests.interface.server.conftest import running
+from tests.interface.server.conftest import endless, refused, running, until
 
 MOST = 20_000  # tokens: minutes, if nobody ends it
 ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does Kim live?"}], "stream": True}
@@ -26,27 +24,12 @@ ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does K
 
 @pytest.fixture(scope="module")
 def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-    """A kernel whose model, with random weights, goes on and on."""
     tokenizer = memory.kernel.host.tokenizer
-    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    torch.manual_seed(0)
-    end = tokenizer.eos_token_id
-    model = LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=1 << 16, eos_token_id=end, **small)
-    ).eval()
-    model.lm_head.weight.data[end] = 0  # never the likeliest
-    parts = {"model": model, "tokenizer": tokenizer}
+    parts = {"model": endless(tokenizer), "tokenizer": tokenizer}
     config = Config(decode=DecodeConfig(max_new_tokens=MOST))
     with MemOS(config, vault=tmp_path_factory.mktemp("talkative"), **parts) as kernel:
         kernel.operator.refresh_soon()
         yield Memory(kernel=kernel)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def going(client: httpx.Client) -> int:
@@ -91,17 +74,10 @@ def test_a_server_that_stops_lets_an_answer_end_and_takes_no_other(talkative: Me
             lines = reply.iter_lines()
             next(lines)
             server.should_exit = True
-            until(lambda: _refused(url))
+            until(lambda: refused(url))
             rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
-
-
-def _refused(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz").status_code != 200
-    except httpx.ConnectError:
-        return True
 
 
 def test_a_model_without_a_chat_template_is_named(memory: Memory, tmp_path: Path) -> None:
@@ -140,6 +116,26 @@ def test_a_lane_takes_as_many_calls_as_it_says() -> None:
         third = asyncio.create_task(lane.run(lambda: "done"))
         hold.set()
         assert (await first, await third) == (True, "done")
+        lane.close()
+
+    asyncio.run(session())
+
+
+def test_a_call_that_does_the_work_of_several_takes_their_places() -> None:
+    async def session() -> None:
+        lane, hold = Lane("model", 1, 3), threading.Event()
+        first = asyncio.create_task(lane.run(lambda: hold.wait(30), 3))
+        await asyncio.sleep(0.05)
+        assert (lane.waiting, lane.full) == (2, False)
+        with pytest.raises(Busy, match="2 calls wait for the model already, and there is no room for 2 more"):
+            await lane.run(lambda: True, 2)
+        with pytest.raises(TooLarge, match=r"5 calls of the model are asked for at once, and 4 may .*serve.queue"):
+            await lane.run(lambda: True, 5)
+        second = asyncio.create_task(lane.run(lambda: "done"))
+        hold.set()
+        assert (await first, await second) == (True, "done")
+        await asyncio.to_thread(until, lambda: lane.waiting == 0 and not lane.full)
+        assert await lane.run(lambda: True, 4)
         lane.close()
 
     asyncio.run(session())

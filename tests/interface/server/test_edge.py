@@ -12,7 +12,7 @@ import pytest
 
 from memos import Memory
 from memos.config import KeyLimits, ServeConfig
-from memos.errors import Busy, Denied, MemosError, NotFound
+from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
 from memos.interface.mem_api import API
 from memos.interface.server import failures
 from memos.interface.server.callers import Meter
@@ -111,7 +111,7 @@ def test_without_a_key_that_is_in_force_nothing_is_opened(url: str, given: dict)
 
 def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, memory: Memory, ada: str) -> None:
     key, made = memory.kernel.add_key(ada)
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         assert client.post("/v1/memory/get_all").status_code == 200
         memory.kernel.revoke_key(made.id)
         assert client.post("/v1/memory/get_all").status_code == 401
@@ -120,10 +120,42 @@ def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, mem
         assert client.post("/v1/chat/completions", json=chat).status_code == 401
 
 
+def test_a_key_is_let_in_once_and_looked_up_once_a_request(
+    url: str, memory: Memory, ada: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, made = memory.kernel.add_key(ada)
+    looked, match = list[str](), memory.kernel.vault.match_key
+    monkeypatch.setattr(memory.kernel.vault, "match_key", lambda given: looked.append(given) or match(given))
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
+        [told] = client.post("/v1/memory/add", json={"messages": "I live in Oslo."}).json()["results"]
+        for path, given in (
+            ("memory/get", {"memory_id": told["id"]}),
+            ("memory/update", {"memory_id": told["id"], "data": "I live in Rome."}),
+            ("memory/search", {"query": "home"}),
+            ("memory/get_all", {"run_id": "monday"}),
+            ("memory/log", {}),
+            ("embeddings", {"input": "tea"}),
+            ("chat/completions", {"messages": [{"role": "user", "content": "I like tea."}]}),
+        ):
+            looked.clear()
+            assert client.post(f"/v1/{path}", json=given).status_code == 200
+            assert looked == [key]
+        other = client.post("/v1/memory/get_all", json={"user_id": "somebody-else"})
+        assert (other.status_code, "does not reach" in error(other)["message"]) == (403, True)
+        kept = memory.as_(key).within(run_id="monday")  # lets the key in a second time
+        memory.kernel.revoke_key(made.id)
+        assert client.post("/v1/memory/get_all").status_code == 401
+        with pytest.raises(Unauthenticated):
+            kept.memories()
+    rows = [row for row in memory.kernel.vault.audit_rows() if row.action == "authenticate"]
+    assert [row.allowed for row in rows if row.target == f"key {made.id}"] == [True, True]
+    assert [(row.target, row.allowed) for row in rows[-2:]] == [("a key", False)] * 2
+
+
 def test_each_key_sees_its_own_namespace(url: str, memory: Memory, ada: str, bob: str) -> None:
     for user in (ada, bob):
         key = memory.kernel.add_key(user)[0]
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
             assert client.post("/v1/memory/get_all").json()["results"] == []
             client.post("/v1/memory/add", json={"messages": f"I am {user}."})
 
@@ -160,7 +192,7 @@ def test_a_key_has_its_requests_a_minute() -> None:
 
 
 def test_beyond_its_limits_a_key_is_told_when_to_ask_again(memory: Memory, key: str) -> None:
-    with running(memory, requests_a_minute=3) as (url, _), httpx.Client(base_url=url) as client:
+    with running(memory, requests_a_minute=3) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
         replies = [client.get("/v1/models", headers={"Authorization": f"Bearer {key}"}) for _ in range(5)]
         assert [reply.status_code for reply in replies] == [200, 200, 200, 429, 429]
         assert 1 <= int(replies[-1].headers["retry-after"]) <= 20

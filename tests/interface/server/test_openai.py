@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from memos import Memory
+from tests.interface.server.conftest import running
 
 
 @pytest.fixture
@@ -99,6 +100,40 @@ def test_a_prompt_is_a_message_without_turns(ai: openai.OpenAI) -> None:
     assert ai.completions.create(model="memos-small", prompt="Where does Kim live?").choices[0].text == "Rome"
     pieces = ai.completions.create(model="memos-small", prompt="Where does Kim live?", stream=True)
     assert "".join(piece.choices[0].text for piece in pieces) == "Rome"
+
+
+def test_each_prompt_of_a_list_has_a_choice_by_its_index(ai: openai.OpenAI, memory: Memory, ada: str) -> None:
+    ask: dict = {"model": "memos-small", "prompt": ["Kim lives in Rome.", "Where does Kim live?", "Tom likes tea."]}
+    alone = ai.completions.create(model="memos-small", prompt="Where does Tom live?")
+    done = ai.completions.create(**ask)
+    assert [choice.index for choice in done.choices] == [0, 1, 2]
+    noted, answer, noted_too = (choice.text for choice in done.choices)
+    assert "Rome" in noted and answer == "Rome" and "tea" in noted_too  # what was said before is remembered
+    kept = memory.kernel.memories(user=ada)
+    assert [cube.text for cube in kept] == ["Kim lives in Rome.", "Tom likes tea."]
+    told = done.model_extra["memos"]
+    assert (told["remembered"], told["used"]) == ([cube.id for cube in kept], [kept[0].id])
+    again = ai.completions.create(model="memos-small", prompt=["Where does Kim live?"] * 2)
+    assert again.usage.completion_tokens == 2 * done.usage.completion_tokens
+    assert again.usage.prompt_tokens > alone.usage.prompt_tokens
+
+    texts, ends = dict.fromkeys(range(3), ""), {}
+    for chunk in ai.completions.create(**ask, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            ends |= {choice.index: choice.finish_reason} if choice.finish_reason else {}
+    assert texts[1] == "Rome" and "tea" in texts[2]
+    assert ends == dict.fromkeys(range(3), "stop")
+
+
+def test_a_list_of_prompts_takes_as_many_places_in_the_queue(memory: Memory, key: str) -> None:
+    with running(memory, queue=2) as (url, _), openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as ai:
+        assert len(ai.completions.create(model="any", prompt=["Where is Kim?"] * 3).choices) == 3
+        with pytest.raises(openai.APIStatusError, match="4 calls of the model are asked for at once, and 3 may") as met:
+            ai.completions.create(model="any", prompt=["Where is Kim?"] * 4)
+        assert (met.value.status_code, met.value.code) == (413, "TooLarge")
+        with pytest.raises(openai.UnprocessableEntityError, match="prompt is an empty list"):
+            ai.completions.create(model="any", prompt=[])
 
 
 def test_embeddings_are_those_that_memories_are_found_by(ai: openai.OpenAI, memory: Memory) -> None:
