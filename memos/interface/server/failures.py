@@ -111,8 +111,6 @@ def install(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        if isinstance(error.__cause__, MemosError):  # met while the body was read
-            return response(error.__cause__)
         told = response(InputError(_told(error, request)), error.status_code)
         told.headers.update(error.headers or {})
         return told

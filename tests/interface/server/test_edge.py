@@ -82,6 +82,24 @@ def test_bad_input_is_named_with_the_way_out(client: httpx.Client, body: bytes, 
     assert told in error(reply)["message"]
 
 
+@pytest.mark.parametrize(
+    "kind, body, status",
+    [
+        ("application/json; charset=utf-8", b'{"query": "tea"}', 200),
+        ("application/vnd.memos+json", b'{"query": "tea"}', 200),
+        ("text/plain", b'{"query": "tea"}', 422),
+        ("", b'{"query": "tea"}', 422),
+        ("application/json", b"", 422),
+    ],
+)
+def test_a_body_is_read_where_it_says_that_it_is_json(
+    client: httpx.Client, kind: str, body: bytes, status: int
+) -> None:
+    reply = client.post("/v1/memory/search", content=body, headers={"Content-Type": kind} if kind else {})
+    assert reply.status_code == status
+    assert status == 200 or "the body: " in error(reply)["message"]
+
+
 def test_what_is_not_there_is_told(client: httpx.Client) -> None:
     assert error(client.get("/v1/nothing"))["message"].startswith("there is nothing at /v1/nothing")
     wrong = client.get("/v1/memory/search")
