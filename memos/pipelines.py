@@ -240,7 +240,7 @@ class Pipelines:
         """Name what could be meant, and wait for the answer. Nothing is done."""
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
-            return Done(f"Nothing was done: {intent} needs one memory, and none fits {unclear.asked.what!r}.")
+            return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
         self._doubts[str(caller)] = _Doubt(asked, meant, at, tuple(cube.id for cube in unclear.candidates[:_NAMED]))
         while len(self._doubts) > _KEPT:
             self._doubts.popitem(last=False)

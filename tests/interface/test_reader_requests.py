@@ -143,6 +143,15 @@ def test_requests_that_the_tagger_was_not_trained_with_are_read() -> None:
     assert found["destructive_guesses"] == 0
 
 
+def test_a_long_text_asks_for_nothing() -> None:
+    assert asked("Forget my address. " * 40) == [("talk", {})]
+    assert [intent for intent, _ in asked("Forget my address. " * 40 + "Why?")] == ["recall"]
+
+
+def test_a_request_made_twice_is_not_lost() -> None:
+    assert {intent for intent, _ in asked("Delete it. Please delete it.")} == {"ask_back"}
+
+
 def test_a_reader_without_a_tagger_reads_no_requests() -> None:
     with pytest.raises(TypeError, match="give MemReader a tagger"):
         MemReader().asked("Forget my address.")

@@ -20,6 +20,7 @@ from memos.ops import Asked, Intent
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
 _ABOUT_SOMEBODY = ("remember", "recall", "correct", "forget")
+_LONGEST = 600  # characters of a request; what is longer is a text
 _SURE = 0.8  # of the labels of a destructive part; what is less sure is asked back
 _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
@@ -87,24 +88,32 @@ class _Said:
 
 def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: Tagger) -> list[Asked]:
     """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
+    if len(text) > _LONGEST:
+        return [
+            Asked(intent="recall", what=text.strip()) if text.rstrip().endswith(("?", "？")) else Asked(intent="talk")
+        ]
     tagged = tagger.tag(text, " ".join(str(turn.get("content", "")) for turn in turns))
     said = _said(turns, tagged.pointed)
     out: list[Asked] = []
     for part in tagged.parts:
-        slots = [slot for slot in tagged.slots if part.begin <= slot.begin and slot.end <= part.end]
-        if not slots and part.label in [other.label for other in tagged.parts if other != part]:
-            continue  # goes with the part beside it that says what
+        slots = _within(part, tagged.slots)
+        if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in tagged.parts):
+            continue  # goes with the part that says what
         asked = _asked(text, part, slots, said, out, today)
         if asked.intent != "talk":
             out.append(asked)
     clear = {asked.intent for asked in out}
     # what is said twice, once with what is meant, is one thing
-    out = [asked for asked in out if not (asked.intent == "ask_back" and asked.doubted in clear)]
+    out = [asked for asked in out if asked.intent != "ask_back" or asked.what or asked.doubted not in clear]
     if out:
         return out
     if text.rstrip().endswith(("?", "？")) and not tagged.parts:
         return [_dated(Asked(intent="recall", what=text.strip(), who=_who(text)), today)]
     return [Asked(intent="talk")]
+
+
+def _within(part: Span, slots: Iterable[Span]) -> list[Span]:
+    return [slot for slot in slots if part.begin <= slot.begin and slot.end <= part.end]
 
 
 def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Said:

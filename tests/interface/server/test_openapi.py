@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import schemathesis
+import schemathesis.specs.openapi.schemas  # now, as pytest rewrites it: CPython 3.11 fails at that beside threads
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 from schemathesis.specs.openapi.checks import status_code_conformance
