@@ -26,7 +26,7 @@ from torch import nn
 from torch.nn import functional
 
 from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder
-from memos.infrastructure.host.tagger import BEFORE, HEADS, Span, Tagger, bio
+from memos.infrastructure.host.tagger import BEFORE, HEADS, Span, Tagger, bio, changed
 
 DATA = Path(__file__).parent / "reader"
 KINDS = ("plain", "time", "context", "several", "ambiguous", "nearmiss")
@@ -245,12 +245,8 @@ class Network(nn.Module):
     def load(self, folder: Path) -> None:
         """Go on from weights that were saved; characters that are new stay as they are."""
         own = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
+        changed(self.encoder, own)
         with torch.no_grad():
-            for name, parameter in self.encoder.named_parameters():
-                if f"{name}.up" in own:
-                    parameter += own[f"{name}.up"] @ own[f"{name}.down"]
-                elif name in own:
-                    parameter.copy_(own[name])
             self.characters.weight[: len(own["characters"])] = own["characters"]
             for head in HEADS:
                 self.heads[head].get_parameter("weight").copy_(own[f"{head}.weight"])

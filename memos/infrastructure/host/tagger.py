@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -90,13 +90,7 @@ class _Network:
         self._special = words.index("[CLS]"), words.index("[SEP]")
         self.heads = {head: bio(heads[head]) for head in HEADS}
         model = encoder(base, published=True)
-        parameters = dict(model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                if f"{name}.up" in own:
-                    parameter += own[f"{name}.up"] @ own[f"{name}.down"]
-                elif name in own:
-                    parameter.copy_(own[name])
+        changed(model, own)
         table = model.get_input_embeddings()
         table.weight = torch.nn.Parameter(torch.cat([table.weight.data, own["characters"]]), requires_grad=False)
         self._model = model
@@ -119,6 +113,18 @@ class _Network:
         types = torch.tensor([[0] * len(first) + [1] * len(second)])
         hidden = self._model(input_ids=ids, token_type_ids=types).last_hidden_state[0]
         return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
+
+
+def changed(model: Any, own: Mapping[str, Any]) -> None:
+    """Put trained tensors on an encoder, in place: of a matrix the change NAME.up @ NAME.down, all else as it is."""
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f"{name}.up" in own:
+                parameter += own[f"{name}.up"] @ own[f"{name}.down"]
+            elif name in own:
+                parameter.copy_(own[name])
 
 
 def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, Any], list[str]]:

@@ -309,14 +309,13 @@ def person_of(pronoun: str, about: Known) -> list[str]:
     return sure or fits
 
 
-def resolved(text: str, about: Known) -> tuple[str, bool]:
-    """(the text with names for "she" and "his", True if a pronoun could be several people)."""
+def resolved(text: str, about: Known) -> str:
+    """The text with names for "she" and "his", as far as the conversation tells whom they mean."""
     if language(text) == "zh":
         return _zh_resolved(text, about)
-    own, unsure = names_in(text), False
+    own = names_in(text)
 
     def named(match: re.Match[str]) -> str:
-        nonlocal unsure
         word = match[0].lower()
         base = {"him": "he", "his": "he", "himself": "he", "her": "she", "hers": "she", "herself": "she"}.get(
             word, word
@@ -329,7 +328,6 @@ def resolved(text: str, about: Known) -> tuple[str, bool]:
         who = person_of(base, about)
         if not who:
             return match[0]
-        unsure = unsure or len(who) > 1
         name = who[-1]
         possessive = word in ("his", "hers") or (
             word == "her" and not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", match.string[match.end() :])
@@ -338,24 +336,20 @@ def resolved(text: str, about: Known) -> tuple[str, bool]:
 
     out = re.sub(r"\b(?:she|he|her|hers|his|him)\b(?!['’])", named, text, flags=re.IGNORECASE)
     out = re.sub(r"\b(?:she|he)(?=['’](?:s|ll|d)\b)", named, out, flags=re.IGNORECASE)
-    return out, unsure
+    return out
 
 
-def _zh_resolved(text: str, about: Known) -> tuple[str, bool]:
-    unsure = False
-
+def _zh_resolved(text: str, about: Known) -> str:
     def named(match: re.Match[str]) -> str:
-        nonlocal unsure
         before = [name for name in _zh_names(text) if text.find(name) < match.start()]
         if before:
             return match[0]
         who = list(about.people)
         if not who:
             return match[0]
-        unsure = unsure or len(who) > 1
         return who[-1] if len(who) == 1 or not about.said else _speaker(who, about)
 
-    return re.sub(r"[她他](?!们)", named, text), unsure
+    return re.sub(r"[她他](?!们)", named, text)
 
 
 def _speaker(who: list[str], about: Known) -> str:

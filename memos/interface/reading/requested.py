@@ -146,12 +146,10 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
     words = text[part.begin : part.end]
     refs = [slot for slot in slots if slot.label == "ref"]
     what, sure = _what(intent, text, part, first["what"], refs, said, before)
-    if intent == "ask_back":
-        vague = what if first["what"] is not None and not _POINTS.fullmatch(_cut(text, first["what"])) else ""
-        return Asked(intent="ask_back", doubted=detail, what=_cut(text, first["what"]) if vague else "")
-    if intent in _DESTRUCTIVE and (not sure or part.sure < _SURE or not what):
+    doubted = detail if intent == "ask_back" else intent
+    if intent == "ask_back" or (intent in _DESTRUCTIVE and (not sure or part.sure < _SURE or not what)):
         told = _cut(text, first["what"])
-        return Asked(intent="ask_back", doubted=intent, what="" if _POINTS.fullmatch(told) else told)
+        return Asked(intent="ask_back", doubted=doubted, what="" if _POINTS.fullmatch(told) else told)
     asked = Asked(intent=intent, what=what, who=_who(what) if intent in _ABOUT_SOMEBODY else "")
     if intent in _STATED:
         return _dated(asked, today)
@@ -222,7 +220,7 @@ def _resolved(text: str, begin: int, end: int, refs: Sequence[Span], said: _Said
         at = ref.end
     out = (out + text[at:end]).strip(" \t,，;；")
     out = re.sub(r"[.。!！]+$", "", out)
-    return out if at > begin else references.resolved(out, said.known)[0]
+    return out if at > begin else references.resolved(out, said.known)
 
 
 def _named(word: str, before: str, said: _Said) -> str:
