@@ -15,8 +15,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import assert_never
-
 from memos.bound import handing_over
 from memos.calls.current import Current
 from memos.calls.granting import Granting
@@ -46,7 +44,6 @@ from memos.operation.mem_scheduler import (
 )
 from memos.operation.policies.policy import Policy
 from memos.ops import (
-    Add,
     Asked,
     Forget,
     Recall,
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.decode import Completion
     from memos.insight import Explanation
 
-_ANSWERED = frozenset(("remember", "correct", "recall", "talk"))  # by the main path
+_ALONE = frozenset(("remember", "correct", "forget", "recall", "talk"))  # need nothing looked up and permitted before
 # why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 
@@ -136,37 +133,23 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
         caller = self._caller(user)
         waiting = self.pipelines.answered(message, caller)
         asked, meant = waiting or (self.reader.asked(message, turns, self.vault.now().date()), {})
-        direct = not waiting and {one.intent for one in asked} <= _ANSWERED
-        if not direct and (waiting or len(asked) > 1 or asked[0].intent != "forget"):
+        first, last = asked[0], asked[-1]
+        if waiting or len(asked) > 1 or first.intent not in _ALONE:
             done = self.pipelines.run(asked, caller, meant, user)
-            last = asked[-1]
-            if last.intent != "recall":
-                told = "\n".join(part for part in (done.text, *self._about(asked, caller, user)) if part)
-                return Reply(
-                    told, remembered=done.remembered, forgotten=done.forgotten, operations=asked, pipeline=done.id
-                )
-            reply = self._ask(last.what, via, turns, session, user, on_text, decode, done.remembered)
+            if last.intent == "recall":
+                reply = self._ask(last.what, via, turns, session, user, on_text, decode, done.remembered)
+            else:
+                reply = Reply("\n".join(part for part in (done.text, *self._about(asked, caller, user)) if part))
             noted, gone = done.remembered, done.forgotten
             return replace(reply, operations=asked, remembered=noted, forgotten=gone, pipeline=done.id)
-        op = self.reader.request(message)
-        if asked[0].intent == "forget":
-            op = self.reader.forget(asked[0].what)
-        elif isinstance(op, (Forget, Recall)) and asked[-1].intent in ("remember", "correct"):
-            op = self.reader.told(asked[-1])
-        elif isinstance(op, Forget):
-            op = self.reader.recall(message)
-        match op:
-            case Add():  # and Correct, which is one
-                return replace(self._noted(self._remember([op], caller)), operations=asked)
-            case Forget():
-                return replace(self._forget(op, caller), operations=asked)
-            case Recall():
-                said = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # beside the question
-                kept = each_once(self._remember(said, self._caller(user)))
-                reply = self._ask(op.question, via, turns, session, user, on_text, decode, kept)
-                return replace(reply, remembered=tuple(kept), operations=asked)
-            case _:
-                assert_never(op)
+        if first.intent == "forget":
+            return replace(self._forget(self.reader.forget(first.what), caller), operations=asked)
+        if first.intent in ("remember", "correct"):
+            return replace(self._noted(self._remember([self.reader.told(first)], caller)), operations=asked)
+        beside = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # what a question tells
+        kept = each_once(self._remember(beside, caller))
+        reply = self._ask(message, via, turns, session, user, on_text, decode, kept)
+        return replace(reply, remembered=tuple(kept), operations=asked)
 
     def ask(
         self,

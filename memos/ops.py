@@ -6,7 +6,7 @@ Each names its arguments only; the caller travels beside it. Knows the cube; kno
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import assert_never
 
@@ -296,6 +296,9 @@ Operation = (
     | GiveRight | TakeRight | ListRights | Join | ListGroups
     | SetTrust | Quarantined | Holds | Release | Hold | EndHold | ForgetUser
 )  # fmt: skip
+
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]  # of the kernel: name, values, named values; all of JSON
 
 
 def action(op: Operation) -> Action:

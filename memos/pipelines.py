@@ -1,8 +1,8 @@
 """What a message asks of the memory, carried out: looked up, authorised as a whole, done, and undone.
 
 Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
-where several could be, they are named with their ids, and the next message may say which. A deletion is final, and the
-pipeline says so beforehand; all else that a pipeline has done can be undone in this process.
+where several could be, they are named with their ids, and the next message to this process may say which. A deletion
+is final, and the pipeline says so beforehand; all else that a pipeline has done can be undone, in any process.
 """
 
 # ruff: noqa: E501  (a regular expression is read as one line)
@@ -23,6 +23,7 @@ from memos.operation.mem_lifecycle import ANSWERING
 from memos.ops import (
     Add,
     Asked,
+    Call,
     ChangeState,
     Correct,
     Delete,
@@ -33,9 +34,9 @@ from memos.ops import (
     Rollback,
     TakeRight,
 )
-from memos.rights import object_of, relation_of
+from memos.rights import Subject, object_of, relation_of
 
-_KEPT = 1000  # pipelines that can be undone, and open questions
+_KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names
 _ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
 _NTH = {
@@ -91,10 +92,9 @@ class _Log:
     """What a pipeline has done, and the calls that undo it, in their order."""
 
     lines: list[str] = field(default_factory=list)
-    undo: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    undo: list[Call] = field(default_factory=list)
     remembered: list[MemCube] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
-    final: int = 0
 
 
 class Unclear(Exception):
@@ -110,7 +110,6 @@ class Pipelines:
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._undo: OrderedDict[str, tuple[str, _Log]] = OrderedDict()
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()
 
     def answered(self, message: str, caller: Namespace) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
@@ -139,31 +138,30 @@ class Pipelines:
             for step in steps:
                 self._do(step, log, user)
         except Exception:
-            self._reverse(log, user)  # whatever went wrong: half a pipeline is none
+            self._reverse(log.undo, user)  # whatever went wrong: half a pipeline is none
             raise
         gone = [id for id in before - self._in_force(caller) if id not in log.forgotten]
         for id in gone:
             cube = self._kernel.vault.get(id)
             if cube.state is State.MERGED or any(step.asked.intent == "correct" for step in steps):
                 log.undo.insert(0, ("reinstate", (id,), {}))
-        if not log.undo and not log.final:
+        if not log.undo:
             return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
         id = uuid4().hex[:12]
-        self._undo[id] = (caller.user_id, log)
-        while len(self._undo) > _KEPT:
-            self._undo.popitem(last=False)
+        with self._kernel.vault.transaction():
+            self._kernel.vault.pipelines.put(id, caller.user_id, log.undo)
         return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, id: str, caller: Namespace, user: str | None) -> list[str]:
         """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
-        owner, log = self._undo.get(id, ("", None))
-        if log is None or owner != caller.user_id:
+        with self._kernel.vault.transaction():
+            calls = self._kernel.vault.pipelines.take(id, caller.user_id)
+        if calls is None:
             raise NotFound(
-                f"there is no pipeline {id!r} of yours to undo: it was undone, or another process has done it; look at "
+                f"there is no pipeline {id!r} of yours to undo: it was undone, or it is long ago; look at "
                 f"`memos history ID` of its memories and roll them back"
             )
-        del self._undo[id]
-        return self._reverse(log, user)
+        return self._reverse(calls, user)
 
     # -- looking up ----------------------------------------------------------------------------------------
 
@@ -261,7 +259,6 @@ class Pipelines:
                 log.undo += [("delete", (c.id,), {}) for c in kept if c.id not in known]
                 log.lines.append("Noted: " + " ".join(c.text for c in kept))
             case Delete() if cube:
-                log.final += 1
                 log.forgotten += [id for root in kernel._behind(cube) for id in kernel.delete(root.id, user=user)]
                 log.lines.append(f"Forgotten: {cube.text}")
             case GiveRight() as give if cube:
@@ -274,7 +271,11 @@ class Pipelines:
                 taken = kernel.revoke(cube.id, asked.with_, user=user)
                 left = set(kernel.grants(cube.id, user=user))
                 log.undo += [
-                    ("grant", (g.on, g.to, str(g.relation)), {"purpose": g.purpose or None, "until": g.until})
+                    (
+                        "grant",
+                        (g.on, _words(g.to), str(g.relation)),
+                        {"purpose": g.purpose or None, "until": _iso(g.until)},
+                    )
                     for g in had
                     if g not in left
                 ]
@@ -313,9 +314,11 @@ class Pipelines:
             case _:
                 pass
 
-    def _reverse(self, log: _Log, user: str | None) -> list[str]:
+    def _reverse(self, calls: Sequence[Call], user: str | None) -> list[str]:
         done = []
-        for name, values, named in reversed(log.undo):
+        for name, values, named in reversed(calls):
+            if until := named.get("until"):
+                named = named | {"until": datetime.fromisoformat(until)}
             getattr(self._kernel, name)(*values, user=user, **named)
             done.append(f"{name} {values[0]}")
         return done
@@ -353,6 +356,17 @@ def _looked_at(asked: Asked, id: str) -> Operation:
             from memos.ops import Get
 
             return Get(id=id)
+
+
+def _words(subject: Subject) -> str:
+    """As `memos.rights.subject_of` reads it."""
+    if isinstance(subject, Namespace):
+        return f"namespace:{subject}" if subject.agent_id else f"user:{subject.user_id}"
+    return str(subject)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
 
 
 def _end_of(day: str) -> datetime | None:

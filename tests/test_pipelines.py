@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
-from memos.cube import State
+from memos.cube import Namespace, State
 from memos.errors import Denied, NotFound
 from memos.kernel import MemOS
+from memos.ops import Asked
+
+UNTIL = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,21 @@ def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: 
     assert kernel.memories(user=bob) == []
     with pytest.raises(NotFound, match="no pipeline"):
         kernel.undo(reply.pipeline, user=ada)
+
+
+def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        [cube] = kernel.add("I live in Oslo.", user="ada")
+        kernel.join("crew", "eve", user="ada")
+        kernel.grant(cube.id, "bob", "reader", until=UNTIL, user="ada")
+        kernel.grant(cube.id, "group:crew", "editor", user="ada")
+        given = set(kernel.grants(cube.id, user="ada"))
+        asked = [Asked(intent="unshare", what="where I live", with_=who) for who in ("bob", "group:crew")]
+        done = kernel.pipelines.run(asked, Namespace(user_id="ada"), {}, "ada")
+        assert not kernel.grants(cube.id, user="ada")
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        kernel.undo(done.id, user="ada")
+        assert set(kernel.grants(cube.id, user="ada")) == given
 
 
 def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:

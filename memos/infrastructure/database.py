@@ -263,6 +263,12 @@ UPGRADES = (
     ),
     # how much a memory has helped
     ("ALTER TABLE usage ADD COLUMN utility REAL NOT NULL DEFAULT 0",),
+    # what messages have done, and the calls that take it back
+    (
+        """CREATE TABLE pipelines (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, user_id TEXT NOT NULL,
+           at TEXT NOT NULL, undo TEXT NOT NULL)""",
+        "CREATE INDEX pipelines_of ON pipelines (user_id, n)",
+    ),
 )
 SCHEMA_VERSION = 1 + len(UPGRADES)
 PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file

@@ -58,6 +58,7 @@ from memos.infrastructure.server_shelf import ServerShelf
 from memos.infrastructure.snapshot_table import Snapshot, SnapshotTable
 from memos.infrastructure.store import Store
 from memos.infrastructure.traces import Searched, search
+from memos.infrastructure.undo_table import UndoTable
 from memos.infrastructure.vault_files import files_of
 from memos.infrastructure.vault_key import unlock
 from memos.infrastructure.vault_stats import VaultStats
@@ -83,7 +84,7 @@ _AT_ONCE = 1 << 25  # bytes of vault.db that are vacuumed while an opening waits
 _NAMES = (  # where a user stands beside cubes and snapshots
     *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),
     *(("group_members", "owner"), ("group_members", "user_id"), ("packs", "user_id"), ("arrivals", "user_id")),
-    *(("uses", "user_id"), ("newcomers", "user_id")),
+    *(("uses", "user_id"), ("newcomers", "user_id"), ("pipelines", "user_id")),
 )
 _FORGOTTEN = "one that was forgotten"  # in place of a name
 _PAUSE_S = 0.05  # between tries to leave nothing of what was deleted
@@ -138,6 +139,7 @@ class MemVault:
                 self.packs = PackTable(self._db)
                 self._grants, self._credentials = GrantTable(self._db), CredentialTable(self._db)
                 self.quarantine = QuarantineTable(self._db)
+                self.pipelines = UndoTable(self._db)
                 self.holds = HoldTable(self._db, self.guard.as_written)
                 self._ledger = ForgottenLedger(self._db)
                 self._stats = VaultStats(path, self._db, quota)
@@ -736,6 +738,7 @@ class MemVault:
             counts["keys"] = self._credentials.forget(user_id)
             counts["packs"] = self.packs.forget(user_id)
             self.quarantine.forget(user_id)
+            self.pipelines.forget(user_id)
             self._ledger.add("user", [user_id])
             self._ledger.add("cube", known)
             counts["audit_rows"] = self.audit_log.pseudonymise(user_id, known)

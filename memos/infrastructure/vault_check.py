@@ -47,6 +47,7 @@ _TIMES = {  # of rows that have no checksum of their own
     "superseded": ("since", "at", "undone"),
     "jobs": ("started", "ended"),
     "snapshots": ("at",),
+    "pipelines": ("at",),
     "cards": ("at",),
     "packs": ("at",),
     "publisher_keys": ("at",),

@@ -165,6 +165,8 @@ def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str
         return
     answered = bool(reply.prompt_tokens)  # and so streamed already
     print("" if answered else reply.text)
+    if reply.pipeline:
+        print(f"to undo this: memos undo {reply.pipeline} --vault {kernel.vault.path}")
     print(_used(reply))
     if answered:
         turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]

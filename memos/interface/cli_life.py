@@ -1,4 +1,4 @@
-"""`memos history`, `rollback`, `freeze`, `thaw`, `archive`, `unarchive`, `snapshot`, `snapshots`, `restore`,
+"""`memos history`, `rollback`, `undo`, `freeze`, `thaw`, `archive`, `unarchive`, `snapshot`, `snapshots`, `restore`,
 `delete-snapshot`: the life of memories, and the way back. Doors; know no states."""
 
 from __future__ import annotations
@@ -112,6 +112,18 @@ def restore(kernel: MemOS, name: Name, user: User = None) -> None:
     if done.missing:
         print(f"{done.missing} deleted since; a deletion is final")
     print(f"to undo this: memos restore {done.undo!r}")
+
+
+@life.command()
+@over_vault
+def undo(
+    kernel: MemOS,
+    pipeline: Annotated[str, typer.Argument(help="of what a message asked for, as `memos chat` tells it")],
+    user: User = None,
+) -> None:
+    """Take back what a message has asked for, all of it but what it has deleted."""
+    for call in kernel.undo(pipeline, user=user):
+        print(f"done: {call}")
 
 
 @life.command("delete-snapshot")

@@ -34,6 +34,12 @@ TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 USER = "User"  # who "I" is where nobody is named
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
 _SAME_SUBJECT = re.compile(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
+_CHANGED = re.compile(  # a thing, with no verb in it, and what it is to be
+    rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
+    r"(?:(?!(?:\w+ed|\w+ing|is|are|was|were|has|had|have|goes|went|came|comes|got|flew|drove|belongs|used|said|gave|took|sent"
+    r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to (.+)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -68,28 +74,6 @@ class MemReader:
         """One operation per statement of written text, all of which is worth keeping."""
         return self._written(Passage(text, heading), origin)
 
-    def request(self, text: str, speaker: str = USER) -> Add | Correct | Recall | Forget:
-        """The one operation that a message asks for; a message that asks for none is a Recall: talk goes on.
-
-        A message that ends with a question is a Recall whatever it states before; `read_turns` keeps that part.
-        """
-        if not text.strip():
-            raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
-        require_text(text, "the message")
-        intent, words = requests.intent(text, speaker)
-        match intent:
-            case Intent.FORGET:
-                return self.forget(words, speaker)
-            case Intent.REMEMBER:
-                kept = requests.sentences(words)
-            case Intent.CORRECT | Intent.TALK:
-                kept = [part for part in requests.sentences(words) if requests.is_worth_keeping(part, speaker)]
-            case Intent.ASK:
-                kept = []
-        if not kept:
-            return self.recall(text.strip(), speaker)
-        return _statement(" ".join(kept), _Origin("chat", speaker), corrects=intent is Intent.CORRECT)
-
     def asked(
         self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
     ) -> tuple[Asked, ...]:
@@ -109,7 +93,9 @@ class MemReader:
 
     def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement."""
-        words = asked.what if asked.what[:1].isupper() else asked.what[:1].upper() + asked.what[1:]
+        words = asked.what[:1].upper() + asked.what[1:]
+        if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
+            words = f"{changed[1]} is now {changed[2]}"
         return _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
 
     def forget(self, words: str, speaker: str = USER) -> Forget:

@@ -224,6 +224,7 @@ UNCHECKED = {
     "cards",
     "snapshots",
     "snapshot_cubes",
+    "pipelines",
     "clock",
     "changes",
 }

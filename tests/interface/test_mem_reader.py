@@ -6,15 +6,18 @@ import json
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 import small_world
 
 from memos.cube import Fact
 from memos.errors import EmptyMemory, InputError
+from memos.infrastructure.host.tagger import Tagger
 from memos.interface.mem_reader import MemReader
 from memos.interface.phrasebook import phrasebook
-from memos.ops import Add, Correct, Forget, Recall
+from memos.interface.requests import Intent, intent
+from memos.ops import Add, Asked, Correct, Forget
 
 reader = MemReader()
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -27,83 +30,79 @@ def texts(turns: list[dict[str, object]]) -> list[str]:
 @pytest.mark.parametrize(
     "text, kind, words",
     [
-        ("Remember that I live in Oslo", Add, "User: I live in Oslo."),
-        ("Please don't forget that my locker code is 4711!", Add, "User: My locker code is 4711!"),
-        ("Could you remember that I live in Oslo?", Add, "User: I live in Oslo."),
-        ("I want you to remember that I live in Oslo.", Add, "User: I live in Oslo."),
-        ("Could you remember my birthday?", Recall, "Could you remember my birthday?"),
-        ("I no longer ski, I do golf now", Correct, "User: I no longer ski, I do golf now."),
-        ("Could you please forget my birthday?", Forget, "my birthday"),
-        ("Will you forget me?", Recall, "Will you forget me?"),
-        ("Remove my birthday from your memory.", Forget, "my birthday"),
-        ("I forget where I live", Recall, "I forget where I live"),
-        ("Note: the key is under the mat", Add, "User: The key is under the mat."),
-        ("I work as a nurse. My pet is a grey cat.", Add, "User: I work as a nurse. My pet is a grey cat."),
-        ("Hello! I live in Oslo.", Add, "User: I live in Oslo."),
-        ("I met Julia at the station", Add, "User: I met Julia at the station."),
-        ("I have moved to Bergen", Correct, "User: I have moved to Bergen."),
-        ("Actually, I live in Bergen", Correct, "User: I live in Bergen."),
-        ("That's wrong. I live in Bergen.", Correct, "User: I live in Bergen."),
-        ("change my home city to Bergen", Correct, "User: My home city is now Bergen."),
-        ("Where do I live?", Recall, "Where do I live?"),
-        ("where do i live", Recall, "where do i live"),
-        ("Tell me Mira's job.", Recall, "Tell me Mira's job."),
-        ("Do you remember where I live?", Recall, "Do you remember where I live?"),
-        ("Actually, where do I live?", Recall, "Actually, where do I live?"),
-        ("I live in Oslo. What is my job?", Recall, "I live in Oslo. What is my job?"),
-        ("No, thanks", Recall, "No, thanks"),
-        ("Hello there!", Recall, "Hello there!"),
-        ("Forget it.", Recall, "Forget it."),
-        ("Forget where I live", Forget, "where I live"),
-        ("Please forget that I live in Oslo.", Forget, "I live in Oslo"),
-        ("Forget what I told you about Nadia", Forget, "Nadia"),
-        ("记住我住在里斯本", Add, "User: 我住在里斯本。"),
-        ("别忘了我对花生过敏。", Add, "User: 我对花生过敏。"),
-        ("我喜欢喝茶", Add, "User: 我喜欢喝茶。"),
-        ("不对，我现在住在波尔图", Correct, "User: 我现在住在波尔图。"),
-        ("我搬到了北京。", Correct, "User: 我搬到了北京。"),
-        ("我住在哪里？", Recall, "我住在哪里？"),
-        ("你记得我住在哪里吗", Recall, "你记得我住在哪里吗"),
-        ("今天天气不错", Recall, "今天天气不错"),
-        ("忘记我住在哪里", Forget, "我住在哪里"),
+        ("Remember that I live in Oslo", Intent.REMEMBER, "I live in Oslo"),
+        ("Please don't forget that my locker code is 4711!", Intent.REMEMBER, "My locker code is 4711!"),
+        ("Could you remember that I live in Oslo?", Intent.REMEMBER, "I live in Oslo"),
+        ("Could you remember my birthday?", Intent.ASK, "Could you remember my birthday?"),
+        ("Could you please forget my birthday?", Intent.FORGET, "my birthday"),
+        ("Will you forget me?", Intent.ASK, "Will you forget me?"),
+        ("Remove my birthday from your memory.", Intent.FORGET, "my birthday"),
+        ("I forget where I live", Intent.TALK, "I forget where I live"),
+        ("Note: the key is under the mat", Intent.REMEMBER, "The key is under the mat"),
+        ("Actually, I live in Bergen", Intent.CORRECT, "I live in Bergen"),
+        ("That's wrong. I live in Bergen.", Intent.CORRECT, "I live in Bergen."),
+        ("change my home city to Bergen", Intent.CORRECT, "My home city is now Bergen"),
+        ("where do i live", Intent.ASK, "where do i live"),
+        ("Tell me Mira's job.", Intent.ASK, "Tell me Mira's job."),
+        ("Actually, where do I live?", Intent.ASK, "Actually, where do I live?"),
+        ("No, thanks", Intent.CORRECT, "Thanks"),
+        ("Hello there!", Intent.TALK, "Hello there!"),
+        ("Forget it.", Intent.TALK, "Forget it."),
+        ("别忘了我对花生过敏。", Intent.REMEMBER, "我对花生过敏。"),
+        ("不对，我现在住在波尔图", Intent.CORRECT, "我现在住在波尔图"),
+        ("你记得我住在哪里吗", Intent.ASK, "你记得我住在哪里吗"),
+        ("忘记我住在哪里", Intent.FORGET, "我住在哪里"),
     ],
 )
-def test_a_request_becomes_one_operation(text: str, kind: type, words: str) -> None:
-    op = reader.request(text)
-    assert type(op) is kind
-    assert words == (op.question if isinstance(op, Recall) else op.query if isinstance(op, Forget) else op.text)
+def test_a_sentence_has_an_intent(text: str, kind: Intent, words: str) -> None:
+    assert intent(text, "User") == (kind, words)
 
 
-def test_a_request_carries_its_facts_and_subject() -> None:
-    op = reader.request("Remember that I live in Oslo", "Tom")
-    assert isinstance(op, Add)
+@pytest.mark.parametrize(
+    "told, what, kind, text",
+    [
+        ("remember", "I live in Oslo", Add, "User: I live in Oslo."),
+        ("remember", "my job is baker", Add, "User: My job is baker."),
+        ("remember", "I no longer ski, I do golf now", Correct, "User: I no longer ski, I do golf now."),
+        ("remember", "我搬到了北京", Correct, "User: 我搬到了北京。"),
+        ("correct", "I live in Bergen", Correct, "User: I live in Bergen."),
+        ("correct", "my home city to Bergen", Correct, "User: My home city is now Bergen."),
+        ("correct", "Mira's first name to Mara", Correct, "User: Mira's first name is now Mara."),
+        ("correct", "my sister moved to Bergen", Correct, "User: My sister moved to Bergen."),
+    ],
+)
+def test_what_was_asked_to_be_kept_becomes_a_statement(told: Any, what: str, kind: type, text: str) -> None:
+    op = reader.told(Asked(intent=told, what=what))
+    assert (type(op), op.text) == (kind, text)
+
+
+def test_a_statement_carries_its_facts_and_subject() -> None:
+    op = reader.told(Asked(intent="remember", what="I live in Oslo"), "Tom")
     assert op.facts == (Fact(subject="Tom", relation="city", object="Oslo", sole=True),)
     assert (op.speaker, op.segment, op.kind) == ("Tom", "Tom", "fact")
 
 
 @pytest.mark.parametrize(
-    "text, subject, relation, obj",
+    "words, subject, relation, obj",
     [
-        ("Forget where I live", "Tom", "city", ""),
-        ("Forget where Mira lives", "Mira", "city", ""),
-        ("Forget which city I live in", "Tom", "city", ""),
-        ("Please forget that I live in Oslo.", "Tom", "city", "Oslo"),
-        ("Forget my job.", "Tom", "job", ""),
+        ("where I live", "Tom", "city", ""),
+        ("where Mira lives", "Mira", "city", ""),
+        ("which city I live in", "Tom", "city", ""),
+        ("I live in Oslo.", "Tom", "city", "Oslo"),
+        ("my job.", "Tom", "job", ""),
     ],
 )
-def test_what_is_to_be_forgotten_is_a_fact_with_blanks(text: str, subject: str, relation: str, obj: str) -> None:
-    op = reader.request(text, "Tom")
-    assert isinstance(op, Forget)
-    assert op.facts == (Fact(subject=subject, relation=relation, object=obj),)
+def test_what_is_to_be_forgotten_is_a_fact_with_blanks(words: str, subject: str, relation: str, obj: str) -> None:
+    assert reader.forget(words, "Tom").facts == (Fact(subject=subject, relation=relation, object=obj),)
 
 
 def test_what_is_no_fact_is_forgotten_by_its_words() -> None:
-    assert reader.request("Forget the zorb.", "Tom") == Forget(query="the zorb")
+    assert reader.forget("the zorb", "Tom") == Forget(query="the zorb")
 
 
 def test_an_empty_request_is_refused() -> None:
     with pytest.raises(InputError, match="the message is empty"):
-        reader.request("  ")
+        MemReader(Tagger()).asked("  ")
 
 
 @pytest.mark.parametrize(
