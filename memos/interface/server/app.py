@@ -17,6 +17,7 @@ from memos.interface.server import failures
 from memos.interface.server.callers import Callers
 from memos.interface.server.calls import Calls
 from memos.interface.server.edge import Edge
+from memos.interface.server.heap import given_back
 from memos.interface.server.lanes import Lanes
 from memos.interface.server.memory_routes import memory_router
 from memos.interface.server.openai_routes import openai_router
@@ -30,7 +31,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        async with mcp_runs():
+        async with given_back(), mcp_runs():
             yield
         lanes.close()
         telemetry.close()
