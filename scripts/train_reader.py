@@ -39,7 +39,9 @@ PARTS = (
 DETAIL = {"share": "relation", "promote": "to", "about": "ask", "ask_back": "intent"}
 SLOTS = ("what", "with", "to")
 REFS = ("ref",)
-LABELS = {"parts": PARTS, "slots": SLOTS, "refs": REFS}
+MARKS = ("past", "ahead", "until", "person", "me")  # days behind the day of the message, and others; ends; people
+LABELS = {"parts": PARTS, "slots": SLOTS, "refs": REFS, "marks": MARKS}
+UNKNOWN = "?"  # words that were put in, in which nobody marked anything
 ON_MEMORIES = ("forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback")
 BATCH, RATE, NEW_RATE, RANK = 32, 2e-4, 1e-3, 48
 JOINS = {
@@ -47,7 +49,14 @@ JOINS = {
     "zh": ("。", "。", "，", "，然后", "；", "，另外", "，顺便"),
 }
 TAG = re.compile(r'<(/?)(\w+)((?:\s+\w+="[^"]*")*)\s*>')
+HAN = r"[\u3400-\u9fff，。！？、；：（）“”‘’《》…～]"  # also where the encoder has a word for it: seldom read there
 MY = re.compile(r"^(?:the|my|our|his|her|their|your|我的|你的|您的)\s*", re.IGNORECASE)
+NOT_THEN = re.compile(  # what stands before a day that is none
+    r"(?:\b(?:not|no|never|from|instead of|than|was|were|said)|n['’]t)(?: (?:on|the|for|until|till|by|in|be))*\s*$"
+    r"|(?:不是|而非|并非|不在|没在|别在|不|非|从|由|原定|原本|本来|以为|当成)(?:是|在|于)?$",
+    re.IGNORECASE,
+)
+ME = re.compile(r"\b(?:I|me|my|mine|myself|we|us|our|ours)\b|[我咱俺]", re.IGNORECASE)
 Place = tuple[int, int, str]  # [begin, end) and label
 
 
@@ -80,13 +89,14 @@ def messages(folder: Path) -> list[Message]:
 
 def parse(line: str) -> Message:
     """One line: language | kind | date | turns | marked message."""
-    language, kind, _, turns, marked = (field.strip() for field in re.split(r"\s*\|\s?", line.strip(), maxsplit=4))
+    language, kind, day, turns, marked = (field.strip() for field in re.split(r"\s*\|\s?", line.strip(), maxsplit=4))
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind")
     before = " ".join(re.sub(r"^(?:user|assistant):\s*", "", turn.strip()) for turn in turns.split("##"))[-BEFORE:]
     text, at = "", 0
     parts, slots, free, meant = list[Place](), list[Place](), set[Place](), list[tuple[str, str]]()
     stack: list[tuple[str, dict[str, str], int]] = []
+    of = dict[str, Place]()  # what is meant, and the words that point to it
     for tag in TAG.finditer(marked):
         text += marked[at : tag.start()]
         at = tag.end()
@@ -95,20 +105,46 @@ def parse(line: str) -> Message:
             continue
         name, told, begin = stack.pop()
         place: Place = (begin, len(text), name)
-        if name in (*SLOTS, *REFS):
+        if name == "when":
+            slots.append((begin, len(text), "past" if told["is"].split("/")[-1] < day else "ahead"))
+        elif name in (*SLOTS, *REFS, "until"):
             slots.append(place)
-            if "is" in told and name != "to":
+            if "is" in told and name in ("what", "with", "ref"):
                 meant.append((name, told["is"]))
+                of |= {told["is"]: place}
             elif name in ("what", "with") and stack[0][0] in ON_MEMORIES:
                 free.add(place)
         elif not stack:
             detail = told.get(DETAIL.get(name, ""), "")
             label = f"{name}:{detail}" if detail and detail != "reader" else name
             parts.append((begin, len(text), PARTS[PARTS.index(label)]))
+            days = [one for one in slots if one[2] in ("past", "ahead") and one[0] >= begin]
+            for one in days if len(days) > 1 and name == "correct" else ():
+                if NOT_THEN.search(text[: one[0]]) and sum(other in slots for other in days) > 1:
+                    slots.remove(one)
+            if about := _about(text, begin, told.get("who", ""), slots, of):
+                slots.append(about)
+                if about[2] == "person" and not before and text[slice(*about[:2])] == told["who"]:
+                    free.add(about)
+            of = {}
             meant += [(slot, told[slot]) for slot in ("what", "with") if slot in told]
     text += marked[at:]
     pointed = [said for slot, words in meant if (said := _found(before, words, slot))]
     return Message(language, before, text, tuple(parts), tuple(slots), tuple(pointed), frozenset(free))
+
+
+def _about(text: str, begin: int, who: str, slots: list[Place], of: dict[str, Place]) -> Place | None:
+    """Whom a part that begins there is about: the words that say so."""
+    within = [place for place in slots if place[2] == "what" and place[0] >= begin] or [(begin, len(text), "")]
+    for start, end, _ in (within[-1], (begin, len(text), "")) if who else ():
+        if who == "user":
+            if first := ME.search(text, start, end):
+                return (*first.span(), "me")
+        elif (at := text.lower().find(who.lower(), start, end)) >= 0:
+            return (at, at + len(who), "person")
+        elif pointer := next((of[name] for name in of if who in name and of[name][2] == "ref"), None):
+            return (*pointer[:2], "person")
+    return None
 
 
 def _found(before: str, words: str, slot: str) -> Place | None:
@@ -153,12 +189,14 @@ def _put(message: Message, place: Place, words: str) -> Message:
     def moved(one: Place) -> Place:
         return (one[0] if one[0] <= begin else one[0] + more, one[1] if one[1] <= begin else one[1] + more, one[2])
 
+    slots = [one for one in message.slots if one == place or not (begin <= one[0] and one[1] <= end)]
+    unknown = [(begin, begin + len(words), UNKNOWN)] if place[2] == "what" else []
     return replace(
         message,
         text=message.text[:begin] + words + message.text[end:],
         parts=tuple(map(moved, message.parts)),
-        slots=tuple(map(moved, message.slots)),
-        free=frozenset(map(moved, message.free)),
+        slots=(*map(moved, slots), *unknown),
+        free=frozenset(map(moved, message.free.intersection(slots))),
     )
 
 
@@ -217,14 +255,19 @@ class Network(nn.Module):
 
     def forward(self, ids: torch.Tensor, types: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
         """ids, types, mask: [messages, tokens]. Returns the scores of each head, [messages, tokens, labels]."""
+        hidden = self.drop(self.hidden(ids, types, mask))
+        return [self.heads[head](hidden) for head in HEADS]
+
+    def hidden(self, ids: torch.Tensor, types: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The last hidden states, [messages, tokens, width]."""
         new = ids >= self.known
         of_encoder = self.encoder.get_input_embeddings()(ids.masked_fill(new, 0))
         own = self.characters((ids - self.known).clamp(min=0))
-        hidden = self.encoder(
-            inputs_embeds=torch.where(new.unsqueeze(-1), own, of_encoder), token_type_ids=types, attention_mask=mask
+        told = torch.where(new.unsqueeze(-1), own, of_encoder)
+        out: torch.Tensor = self.encoder(
+            inputs_embeds=told, token_type_ids=types, attention_mask=mask
         ).last_hidden_state
-        hidden = self.drop(hidden)
-        return [self.heads[head](hidden) for head in HEADS]
+        return out
 
     def row(self, message: Message) -> list[list[int]]:
         """ids, types, and of each head the labels of a message's tokens; -100 is not judged."""
@@ -237,7 +280,7 @@ class Network(nn.Module):
         for head in HEADS:
             labels = [-100] * len(ids)
             labels[late:-1] = _labels(asked, message.parts if head == "parts" else message.slots, LABELS[head])
-            if head != "parts":
+            if head in ("slots", "refs"):
                 labels[1 : 1 + len(said)] = _labels(said, message.pointed, LABELS[head])
             out.append(labels)
         return out
@@ -278,10 +321,10 @@ class Network(nn.Module):
 def _labels(tokens: list[tuple[int, int]], places: Sequence[Place], labels: Sequence[str]) -> list[int]:
     out, ids = [0] * len(tokens), bio(labels)
     for begin, end, label in places:
-        if label in labels:
+        if label in labels or (label == UNKNOWN and labels == MARKS):
             inside = [n for n, (first, last) in enumerate(tokens) if first < end and last > begin]
             for n in inside:
-                out[n] = ids.index(f"{'B' if n == inside[0] else 'I'}-{label}")
+                out[n] = -100 if label == UNKNOWN else ids.index(f"{'B' if n == inside[0] else 'I'}-{label}")
     return out
 
 
@@ -325,7 +368,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with the marked messages")
-    parser.add_argument("--begin", type=Path, help="folder with weights to go on from, at a fifth of the rate")
+    parser.add_argument("--begin", type=Path, help="folder with weights to go on from")
+    parser.add_argument("--rate", type=float, default=1.0, help="of learning, a share of the usual one")
     parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--validate", type=int, default=0, help="hold back each so-manieth message")
     parser.add_argument("--seed", type=int, default=0)
@@ -333,11 +377,7 @@ def main() -> None:
     told = messages(given.data)
     held = told[:: given.validate] if given.validate else []
     told = [message for message in told if message not in held]
-    base = set((encoder_folder(DEFAULT) / "vocab.txt").read_text("utf-8").splitlines())
-    characters = sorted(
-        {c for m in told for c in m.before + m.text if re.match(r"[\u3400-\u9fff，。！？、；：（）“”‘’《》…～]", c)}
-        - base
-    )
+    characters = sorted({c for m in told for c in m.before + m.text if re.match(HAN, c)})
     pools: dict[tuple[str, str], list[str]] = {}
     for message in told:
         for begin, end, slot in message.free:
@@ -352,7 +392,7 @@ def main() -> None:
     encoder = [p for p in network.encoder.parameters() if p.requires_grad]
     new = [*network.characters.parameters(), *network.heads.parameters()]
     optimizer = torch.optim.AdamW([{"params": encoder}, {"params": new}], weight_decay=0.01)
-    rates = [rate / (5 if given.begin else 1) for rate in (RATE, NEW_RATE)]
+    rates = [given.rate * RATE, given.rate * NEW_RATE]
     steps = given.epochs * (len(told) // BATCH + 1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=steps + 1, pct_start=0.1)
     begun, at = given.out / "begun.safetensors", 0

@@ -34,6 +34,7 @@ from memos.ops import Asked
 _NEAR = 0.75  # token F1 from which descriptions say the same
 _DESTROYS = ("forget", "rollback", "unshare")
 _ASIDE = re.compile(r"\b(?:an?|the|please|pls|kindly|thanks|thank you)\b")
+_ARTICLE = re.compile(r"^(?:the|our|my) ", re.IGNORECASE)
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
 
@@ -108,9 +109,14 @@ def _case(entry: Mapping[str, Any]) -> Case:
 
 
 def alike(name: str, wanted: Any, told: Any) -> bool:
-    """True if two values of an argument say the same: descriptions by their words, all else by the letter."""
+    """True if two values of an argument say the same: descriptions by their words, people but for an article, all else
+    by the letter."""
     if name != "what":
-        return str(wanted).casefold() == str(told).casefold()
+        plain = (
+            _ARTICLE.sub("", str(value)).casefold() if name == "with" else str(value).casefold()
+            for value in (wanted, told)
+        )
+        return len(set(plain)) == 1
     a, b = Counter(_tokens(str(wanted))), Counter(_tokens(str(told)))
     shared = sum((a & b).values())
     return 2 * shared >= _NEAR * (sum(a.values()) + sum(b.values()))

@@ -200,3 +200,44 @@ def test_a_state_is_a_version_a_day_or_the_one_before(words: str, state: str | i
 def test_a_time_is_resolved_against_the_day_of_its_turn(text: str, when: str) -> None:
     found = times.find(text, WEDNESDAY)
     assert found and found.when == when
+
+
+@pytest.mark.parametrize(
+    "words, past, when",
+    [
+        ("on Monday", True, "2026-03-09"),
+        ("on Monday", False, "2026-03-16"),
+        ("Christmas", True, "2025-12-25"),
+        ("十五号", True, "2026-02-15"),
+        ("十五号", False, "2026-03-15"),
+        ("周末", True, "2026-03-07/2026-03-08"),
+        ("the 31st", False, "2026-03-31"),
+        ("the first of June", False, "2026-06-01"),
+        ("until December 18th", False, "2026-12-18"),
+        ("9 to 13 April", False, "2026-04-09/2026-04-13"),
+        ("from the 20th to the 24th", False, "2026-03-20/2026-03-24"),
+        ("tomorrow to the 27th", False, "2026-03-12/2026-03-27"),
+        ("Friday of next week", False, "2026-03-20"),
+        ("until Friday week", False, "2026-03-20"),
+        ("Tuesday the 17th", False, "2026-03-17"),
+        ("the last day of May", False, "2026-05-31"),
+        ("the week of 13 April", False, "2026-04-13/2026-04-19"),
+        ("Thanksgiving", False, "2026-11-26"),
+        ("all of August", True, "2025-08-01/2025-08-31"),
+        ("国庆七天", False, "2026-10-01/2026-10-07"),
+        ("去年国庆", True, "2025-10-01"),
+        ("清明那天", False, "2026-04-05"),
+        ("一季度", False, "2026-01-01/2026-03-31"),
+        ("下个季度", False, "2026-04-01/2026-06-30"),
+        ("去年下半年", True, "2025-07-01/2025-12-31"),
+        ("八月最后一天", False, "2026-08-31"),
+        ("下禮拜三", False, "2026-03-18"),
+        ("11月8日到12日", False, "2026-11-08/2026-11-12"),
+        ("28号到3号", False, "2026-03-28/2026-04-03"),
+        ("整个11月", False, "2026-11-01/2026-11-30"),
+        ("7/4", True, "2025-07-04"),
+    ],
+)
+def test_words_of_which_one_knows_the_side_are_resolved(words: str, past: bool, when: str) -> None:
+    found = times.find(words, WEDNESDAY, past)
+    assert found and found.when == when

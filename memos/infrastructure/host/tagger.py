@@ -2,8 +2,9 @@
 weights; knows no operations.
 
 The default encoder (Embedder) with weights of our own on top: a low-rank change of its layers, an embedding for each
-Chinese character that it lacks, and three heads over the tokens, for parts, slots and references, decoded so that each
-is one run of tokens (Viterbi over BIO labels). A reference may lie within a slot. Trained by scripts/train_reader.py.
+Chinese character, and heads over the tokens, for parts, slots, references, and marks (times and people), decoded so
+that each is one run of tokens (Viterbi over BIO labels). A reference or a mark may lie within a slot. Trained by
+scripts/train_reader.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder
 
 _MODEL = "reader_model"  # the folder with our weights, beside this file
 _MOST = 200  # tokens of a message that are read; what is longer is a text, not a request
-HEADS = ("parts", "slots", "refs")
+HEADS = ("parts", "slots", "refs", "marks")
 BEFORE = 400  # characters of what was said before
 
 

@@ -19,7 +19,8 @@ from memos.ops import Asked, Intent
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
-_ABOUT_SOMEBODY = ("remember", "recall", "correct", "forget")
+_ABOUT_SOMEBODY = (*_STATED, "forget")
+_DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
 _LONGEST = 600  # characters of a request; what is longer is a text
 _SURE = 0.8  # of the labels of a destructive part; what is less sure is asked back
 _FIRST = re.compile(
@@ -34,6 +35,7 @@ _POINTS = re.compile(
 )
 _DEFINITE = re.compile(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 _PERSON = re.compile(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
+_MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
 _OPENS = re.compile(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
 _AFTER = re.compile(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
 _NEXT = re.compile(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
@@ -108,7 +110,7 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     if out:
         return out
     if text.rstrip().endswith(("?", "？")) and not tagged.parts:
-        return [_dated(Asked(intent="recall", what=text.strip(), who=_who(text)), today)]
+        return [Asked(intent="recall", what=text.strip(), who=_who(text))]
     return [Asked(intent="talk")]
 
 
@@ -144,15 +146,17 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         return Asked(intent="talk")
     first = {label: next((slot for slot in slots if slot.label == label), None) for label in ("what", "with", "to")}
     words = text[part.begin : part.end]
-    refs = [slot for slot in slots if slot.label == "ref"]
+    refs, marks = ([slot for slot in slots if slot.label in labels] for labels in (("ref",), (*_DAYS, *_PEOPLE)))
     what, sure = _what(intent, text, part, first["what"], refs, said, before)
     doubted = detail if intent == "ask_back" else intent
     if intent == "ask_back" or (intent in _DESTRUCTIVE and (not sure or part.sure < _SURE or not what)):
         told = _cut(text, first["what"])
         return Asked(intent="ask_back", doubted=doubted, what="" if _POINTS.fullmatch(told) else told)
-    asked = Asked(intent=intent, what=what, who=_who(what) if intent in _ABOUT_SOMEBODY else "")
-    if intent in _STATED:
-        return _dated(asked, today)
+    days = [_when(_cut(text, mark), mark.label, today) for mark in marks if mark.label in _DAYS]
+    if intent in _ABOUT_SOMEBODY:
+        when = days[-1] if days and intent in _STATED else ""
+        return Asked(intent=intent, what=what, who=_about(text, first["what"], marks, what, said), when=when)
+    asked = Asked(intent=intent, what=what)
     if intent == "about":
         if detail == "why" and not what:
             what = next(
@@ -165,7 +169,7 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
             with_ = after["with"]  # a name that is none to the tagger: "with user12"
         if not with_ and intent == "unshare" and not said.known.shared:
             return Asked(intent="ask_back", doubted="unshare", what=what)
-        until = times.until(words, today)[0] if intent == "share" else ""
+        until = days[-1].split("/")[-1] if days and intent == "share" else ""
         return asked.model_copy(update={"with_": with_, "relation": detail, "until": until})
     if intent == "rollback":
         # "that one": the version that the message names elsewhere, or that was spoken of last
@@ -189,17 +193,17 @@ def _what(
         return _resolved(text, (slot or part).begin, end, refs, said), True
     if intent == "about" and (slot is None or _POINTS.fullmatch(words)) and not said.things:
         return "", True
-    if _PERSON.fullmatch(words) and slot is not None:
+    earlier = [one.what for one in before if one.what]
+    if _PERSON.fullmatch(words) and slot is not None and not (_MANY.fullmatch(words) and (said.things or earlier)):
         named = " ".join(one.what for one in before)
         return _named(words, named, said) or (references.person_of(words.lower(), said.known) or [words])[-1], True
     if slot is None or _POINTS.fullmatch(words):
-        earlier = [one.what for one in before if one.what]
         if said.things and not earlier:
             return said.things[-1], len(said.things) == 1
         if earlier:
             return earlier[-1], True
         things = said.known.things
-        return (things[-1], len(things) == 1) if things and slot is None else (words, False)
+        return (things[-1], len(things) == 1) if things else (words, False)
     if said.things and _DEFINITE.match(words) and len(words) <= 24 and not any(t in words for t in said.things):
         return said.things[-1], len(said.things) == 1
     what = _resolved(text, slot.begin, slot.end, refs, said)
@@ -263,11 +267,22 @@ def _who(text: str) -> str:
     return "user" if first and first.start() <= at else name
 
 
-def _dated(asked: Asked, today: date) -> Asked:
-    """With the time that its words name: of "not on Thursday, on Friday", Friday."""
-    text = asked.what
-    turned = re.search(r"(?:\bnot\b|n['’]?t\b).*?(?:[,;]|\bbut\b)|不是.*?[，,]是?", text)
-    if asked.intent == "correct" and turned and times.find(text[turned.end() :], today):
-        text = text[turned.end() :]
-    found = times.find(text, today)
-    return asked.model_copy(update={"when": found.when}) if found else asked
+def _about(text: str, slot: Span | None, marks: Sequence[Span], what: str, said: _Said) -> str:
+    """Whom a part is about; "user": who speaks."""
+    mark = next((mark for mark in marks if mark.label in _PEOPLE), None)
+    if mark is None:
+        if slot is None or _POINTS.fullmatch(_cut(text, slot)):  # words from before the message
+            return _who(what)
+        return next((name for name in references.names_in(what) if name not in text), "")  # put in for a pointer
+    words = re.sub(r"['’]s?$", "", _cut(text, mark))
+    pointed = _PERSON.fullmatch(words) or _POINTS.fullmatch(words)
+    return "user" if mark.label == "me" else _named(words, text[: mark.begin], said) if pointed else words
+
+
+def _when(words: str, which: str, today: date) -> str:
+    """The day or days that the words stand for; "" where no rule knows them. which: of _DAYS."""
+    past = which == "past"
+    found = times.find(words, today, past) or times.find(f"on {words}", today, past)
+    if found or which != "until":
+        return found.when if found else ""
+    return times.until(words, today)[0]
