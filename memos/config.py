@@ -63,11 +63,16 @@ class DecodeConfig(Section):
     seed: int = 0
     beams: int = Field(1, ge=1, description="above 1: beam search, which is deterministic and costs as many rows")
     stop: tuple[str, ...] = Field((), description="strings that end an answer")
+    json_schema: dict[str, Any] | None = Field(
+        None, description="what an answer must be: JSON of this schema, as far as max_new_tokens reach; with one beam"
+    )
 
     @model_validator(mode="after")
     def _beams_do_not_sample(self) -> DecodeConfig:
         if self.beams > 1 and self.temperature > 0:
             raise ValueError("beams > 1 needs temperature 0, as beam search does not sample; set beams to 1 to sample")
+        if self.beams > 1 and self.json_schema is not None:
+            raise ValueError("beams > 1 cannot be held to json_schema; set beams to 1, or leave json_schema out")
         return self
 
 

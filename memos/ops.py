@@ -100,8 +100,10 @@ class Get(Frozen):
 
 
 class Update(Frozen):
+    """Change what a memory says (None: nothing), or the metadata that is kept with it."""
+
     id: str
-    text: str
+    text: str | None = None
 
 
 class Tag(Frozen):

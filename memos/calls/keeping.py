@@ -85,14 +85,31 @@ class Keeping(Parts):
         """Raises NotFound."""
         return self._visible(Get(id=id), id, user)
 
-    def update(self, id: str, text: str, *, user: str | None = None) -> MemCube:
-        """A new version of a plaintext cube; what was derived from it is stale at once."""
+    def update(
+        self,
+        id: str,
+        text: str | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        user: str | None = None,
+    ) -> MemCube:
+        """A new version of a plaintext cube; what was derived from it is stale at once.
+
+        metadata: set beside what is there; a name with the value None is taken out. Raises InputError where neither
+        changes, BadTransition.
+        """
+        if text is None and metadata is None:
+            raise InputError(f"update changes nothing of cube {id}; give a text, metadata, or both")
         cube = self._visible(Update(id=id, text=text), id, user)
-        statement = self.reader.statement(text, speaker=cube.header.speaker)
-        payload = Text(text=statement.text, facts=statement.facts, more=statement.more, probes=text_of(cube).probes)
+        payload, segment, probes = None, None, text_of(cube).probes
+        if text is not None:
+            said = self.reader.statement(text, speaker=cube.header.speaker)
+            payload, segment = Text(text=said.text, facts=said.facts, more=said.more, probes=probes), said.segment
         with self.vault.transaction():
-            new = self.lifecycle.edit(cube.id, payload, segment=statement.segment)
-            self.knowledge.examine(new)
+            now = _as_json(_merged(self.vault.get(cube.id).header.metadata, metadata or {}))
+            new = self.lifecycle.edit(cube.id, payload, segment, metadata=now)
+            if payload:
+                self.knowledge.examine(new)
         return self._changed(self.vault.get(new.id))
 
     def delete(self, id: str, *, user: str | None = None) -> list[str]:
@@ -111,6 +128,12 @@ class Keeping(Parts):
         own = self.governance.may(caller, "manage", cube)
         events = events if own else [event | ({"why": ""} if "why" in event else {}) for event in events]
         return events if cube.rights.owner == caller.user_id else [self.vault.guard.shown(event) for event in events]
+
+
+def _merged(kept: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata with more of it."""
+    every = {**(json.loads(kept) if kept else {}), **more}
+    return {name: value for name, value in every.items() if name not in more or value is not None}
 
 
 def _as_json(metadata: Mapping[str, Any] | None) -> str:

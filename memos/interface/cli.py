@@ -19,6 +19,7 @@ from memos.interface.cli_config import config as config_group
 from memos.interface.cli_forms import forms
 from memos.interface.cli_governance import governance
 from memos.interface.cli_import import imports
+from memos.interface.cli_insight import insight
 from memos.interface.cli_knowledge import knowledge
 from memos.interface.cli_life import life
 from memos.interface.cli_mcp import mcp
@@ -71,6 +72,7 @@ app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)
 app.add_typer(knowledge)
+app.add_typer(insight)
 app.add_typer(imports)
 app.add_typer(packs)
 app.add_typer(store, name="store")

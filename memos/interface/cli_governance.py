@@ -1,5 +1,5 @@
-"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `forget`: what was decided, what is believed, what must
-stay and what must go. Doors; know no rules.
+"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `holds`, `forget`: what was decided, what is believed, what
+must stay and what must go. Doors; know no rules.
 
 `memos audit` looks at the log of decisions; `memos audit-memory` looks at what memories say.
 """
@@ -183,6 +183,20 @@ def end_hold(kernel: MemOS, id: Id, user: User = None) -> None:
     """Take a legal hold off a memory."""
     cube = kernel.end_hold(id, user=user)
     print(f"{cube.id} is {cube.state}")
+
+
+@governance.command()
+@over_vault
+def holds(kernel: MemOS, user: User = None, as_json: AsJson = False) -> None:
+    """Memories under a legal hold: who holds each, and why."""
+    found = kernel.holds(user=user)
+    if as_json:
+        print(json.dumps([{"id": cube.id, "holder": hold.holder, "why": hold.why} for cube, hold in found]))
+        return
+    for cube, hold in found:
+        print(f"{cube.id}  held by {hold.holder}: {hold.why}\n    {cube.text}")
+    if not found:
+        print("nothing is held")
 
 
 @governance.command()

@@ -1,15 +1,16 @@
-"""`memos add`, `ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know no ranking."""
+"""`memos add`, `update`, `delete`, `ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know
+no ranking."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.errors import EmptyMemory
+from memos.errors import EmptyMemory, InputError
 from memos.interface.cli_life import event_line
 from memos.interface.cli_shared import AsJson, Id, User, over_new_vault, over_vault
 
@@ -41,14 +42,53 @@ def add(
             print(f"{one}: nothing in it is worth keeping; a statement that is given as text is always kept")
 
 
+@memories.command()
+@over_vault
+def update(
+    kernel: MemOS,
+    id: Id,
+    text: Annotated[str | None, typer.Argument(help="what it should say; without: as now")] = None,
+    metadata: Annotated[
+        str | None, typer.Option(help="a JSON object, set beside what is there; a name that is null is taken out")
+    ] = None,
+    user: User = None,
+    as_json: AsJson = False,
+) -> None:
+    """A new version of a memory: what it says, its metadata, or both; KV and adapters made of it are out of use."""
+    cube = kernel.update(id, text, metadata=None if metadata is None else _object(metadata), user=user)
+    print(_as_json(cube) if as_json else f"{cube.id} version {cube.version}: {cube.text}")
+
+
+@memories.command()
+@over_vault
+def delete(
+    kernel: MemOS,
+    ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
+    user: User = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
+    meant = [kernel.get(id, user=user) for id in ids]
+    if not yes and not typer.confirm("\n".join(cube.text for cube in meant) + "\ndelete for good?"):
+        raise InputError("nothing was deleted; answer y, or give --yes")
+    gone = list[str]()
+    for cube in meant:
+        gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
+    print(json.dumps(gone) if as_json else "\n".join(f"{id} is deleted" for id in gone))
+
+
 @memories.command("ls")
 @over_vault
-def list_cubes(kernel: MemOS, user: User = None) -> None:
+def list_cubes(kernel: MemOS, user: User = None, as_json: AsJson = False) -> None:
     """List the memories of a vault."""
     from rich.console import Console
     from rich.table import Table
 
     cubes = kernel.cubes(user=user)
+    if as_json:
+        print(f"[{', '.join(map(_as_json, cubes))}]")
+        return
     if not cubes:
         raise EmptyMemory(
             f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}; "
@@ -115,6 +155,23 @@ def _content(cube: MemCube) -> str:
             return f"{question} | {answer}"
         case _:
             return cube.text
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Raises InputError."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"--metadata {text!r:.80} is no JSON object; give one, as '{{\"page\": 3}}'")
+    return found
+
+
+def _as_json(cube: MemCube) -> str:
+    from memos.interface.mem_api import item
+
+    return json.dumps(item(cube), ensure_ascii=False)
 
 
 def _is_path(path: Path) -> bool:

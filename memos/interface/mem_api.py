@@ -53,6 +53,12 @@ class Spent(TypedDict):
     seconds: float
 
 
+class Costed(TypedDict):
+    """What every reply says beside the rest: `_call` adds it."""
+
+    cost: NotRequired[Spent]
+
+
 class Item(TypedDict):
     """A memory. bytes: of KV or of an adapter. sources: ids of what it was made of."""
 
@@ -86,22 +92,23 @@ class Item(TypedDict):
     note: NotRequired[str]  # why it is in quarantine, or held
 
 
-class Items(TypedDict):
+class One(Item, Costed):
+    """The memory that was asked for."""
+
+
+class Items(Costed):
     results: list[Item]
-    cost: NotRequired[Spent]
 
 
-class Rows(TypedDict):
+class Rows(Costed):
     """Of what is no memory."""
 
     results: list[dict[str, Any]]
-    cost: NotRequired[Spent]
 
 
-class Done(TypedDict):
+class Done(Costed):
     message: str
     results: list[dict[str, Any]]
-    cost: NotRequired[Spent]
 
 
 class Seen(TypedDict):
@@ -112,7 +119,7 @@ class Seen(TypedDict):
     form: str
 
 
-class Answer(TypedDict):
+class Answer(Costed):
     """operations: what was understood of the message, in order. pipeline: names what was done, for `undo`; "" where
     there is nothing to take back."""
 
@@ -125,10 +132,9 @@ class Answer(TypedDict):
     ttft_ms: float
     operations: list[dict[str, Any]]
     pipeline: str
-    cost: NotRequired[Spent]
 
 
-class Why(TypedDict):
+class Why(Costed):
     """An answer and what it rests on; see `memos.insight.Explanation`."""
 
     question: str
@@ -139,10 +145,9 @@ class Why(TypedDict):
     prompt_tokens: int
     past_tokens: int
     ttft_ms: float
-    cost: NotRequired[Spent]
 
 
-class Overviewed(TypedDict):
+class Overviewed(Costed):
     """See `memos.overview.Overview`."""
 
     cubes: dict[str, int]
@@ -157,15 +162,13 @@ class Overviewed(TypedDict):
     jobs: dict[str, int]
     model: str
     policy: str
-    cost: NotRequired[Spent]
 
 
-class Traced(TypedDict):
+class Traced(Costed):
     memory: Item
     sources: list[Item]
     derived: list[Item]
     origins: list[dict[str, Any]]
-    cost: NotRequired[Spent]
 
 
 API: list[str] = []  # the calls that doors open, in the order of their writing
@@ -281,9 +284,9 @@ class Memory:
         return {"results": [{**item(cube), "event": event} for cube, event in zip(kept, new, strict=True)]}
 
     @_call
-    def get(self, memory_id: str, **who: Unpack[Who]) -> Item:
+    def get(self, memory_id: str, **who: Unpack[Who]) -> One:
         """One memory."""
-        return item(self.holding(memory_id, who).get(memory_id))
+        return One(**item(self.holding(memory_id, who).get(memory_id)))
 
     @_call
     def get_all(
@@ -311,9 +314,23 @@ class Memory:
         return {"results": [told for told in map(item, fit) if _fits(told, wanted)][: _limit(limit)]}
 
     @_call
-    def update(self, memory_id: str, data: str, **who: Unpack[Who]) -> Items:
-        """A new version of a memory, with this text; what was made of it is stale at once."""
-        return {"results": [item(self.holding(memory_id, who).update(memory_id, data))]}
+    def update(
+        self,
+        memory_id: str,
+        data: str | None = None,
+        *,
+        text: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **who: Unpack[Who],
+    ) -> Items:
+        """A new version of a memory, with this text, this metadata, or both; what was made of it is stale at once.
+
+        text: another name of data. metadata: set beside what is there; a name with the value null is taken out.
+        """
+        if None not in (data, text) and data != text:
+            raise InputError("data and text are two names of what the memory should say; give one of them")
+        said = text if data is None else data
+        return {"results": [item(self.holding(memory_id, who).update(memory_id, said, metadata=metadata))]}
 
     @_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Done:

@@ -129,9 +129,9 @@ class MemLifecycle:
                 cube = self.move(cube.id, step, why)
             return cube
 
-    def edit(self, id: str, payload: Text, segment: str | None = None, **header: Any) -> MemCube:
-        """A new version with this payload, in `segment` if given; derived cubes are archived. header: what else of it
-        changes.
+    def edit(self, id: str, payload: Text | None, segment: str | None = None, **header: Any) -> MemCube:
+        """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
+        header: what else of it changes.
 
         Raises BadTransition when frozen or expired, Held.
         """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memos import AsyncMemory, Memory
-from memos.errors import NotFound
+from memos.errors import InputError, NotFound
 from memos.interface.server.callers import OwnMemory
 
 TALK = [
@@ -57,8 +57,20 @@ def test_a_memory_is_read_changed_and_deleted_by_its_id_alone(m: Memory) -> None
     assert got["id"] == id and got["created_at"] and got["metadata"] == {} and got["user_id"] == "carol"
     m.update(memory_id=id, data="I live in Oslo.")
     assert "Oslo" in m.get(memory_id=id)["memory"]
+    m.update(id, data="I live in Oslo.", metadata={"category": "home", "page": 3})
+    m.update(id, metadata={"page": None, "seen": True})
+    assert (m.get(id)["memory"], m.get(id)["metadata"]) == ("I live in Oslo.", {"category": "home", "seen": True})
+    m.update(id, text="I live in Rome.")
+    assert (m.get(id)["memory"], m.get(id)["metadata"]["category"]) == ("I live in Rome.", "home")
     versions = [one for one in m.history(memory_id=id)["results"] if one["event"] == "version"]
-    assert [one["version"] for one in versions] == [1, 2]
+    assert [one["version"] for one in versions] == [1, 2, 3, 4, 5]
+    for wrong, told in (
+        ({}, "changes nothing"),
+        ({"data": "a", "text": "b"}, "two names"),
+        ({"metadata": {"a": {1}}}, "no JSON"),
+    ):
+        with pytest.raises(InputError, match=told):
+            m.update(id, **wrong)
     assert m.delete(memory_id=id)["message"] == "Memory deleted successfully!"
     assert m.get_all(user_id="carol")["results"] == []
 
@@ -113,6 +125,8 @@ def test_the_asynchronous_one_is_the_same(tmp_path: Path) -> None:
             assert texts(await m.search("pets", filters={"user_id": "alice"})) == [kept["memory"]]
             await m.update(kept["id"], "I have a dog called Rex.")
             assert "Rex" in (await m.get(kept["id"]))["memory"]
+            await m.update(kept["id"], metadata={"category": "pets"})
+            assert (await m.get(kept["id"]))["metadata"] == {"category": "pets"}
             await m.history(kept["id"])
             await m.delete(kept["id"])
             await m.delete_all(user_id="alice")

@@ -7,12 +7,14 @@ import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import get_type_hints
 
 from memos import AsyncMemory, Memory
 from memos.bound import CALLS
-from memos.errors import ConfigError, Denied, InputError, NotFound
+from memos.errors import ConfigError, Denied, InputError, MemosError, NotFound
 from memos.interface.mem_api import API
 
 
@@ -151,6 +153,46 @@ def test_settings_may_be_a_mapping(tmp_path: Path) -> None:
         assert memory.add("I like figs.")["results"][0]["user_id"] == "mira"
     with pytest.raises(ConfigError, match="unknown key"):
         Memory.from_config({"usr_id": "mira"})
+
+
+def test_every_call_says_what_it_cost_and_that_it_does(memory: Memory, ada: str) -> None:
+    """All public calls, in an order in which each has something to do."""
+    mine = {"user_id": ada}
+    one, other, more = (
+        ids(memory.add(f"I own a {what}.", **mine))[0] for what in ("bicycle", "tent. I own a boat", "dog")
+    )
+    grant = {"on": one, "to": "bob"}
+    replies: dict[str, Any] = {}
+
+    def made(name: str, *values: Any, **named: Any) -> Any:
+        replies[name] = getattr(memory, name)(*values, **named, **mine)
+        return replies[name]
+
+    made("add", "I own a kite.")
+    made("get", one), made("get_all"), made("history", one), made("provenance", one), made("overview"), made("log")
+    made("update", one, metadata={"a": 1}), made("tag", one, ["mine"]), made("search", "what do I own")
+    done = made("chat", "I live in Oslo and remember that I like tea.")
+    made("explain", "Where do I live?"), made("feedback", one, 1.0)
+    made("freeze", one), made("thaw", one), made("archive", one), made("unarchive", one), made("rollback", one, 1)
+    [kv] = ids(made("promote", [more]))
+    made("demote", kv)
+    [fused] = ids(made("fuse", [one, other]))
+    made("split", fused), made("consolidate"), made("jobs")
+    made("snapshot", "monday"), made("snapshots"), made("restore", "monday"), made("delete_snapshot", "monday")
+    made("grant", **grant), made("grants"), made("revoke", **grant)
+    made("join", "team", "bob"), made("groups"), made("leave", "team", "bob")
+    made("trust", one, "user"), made("hold", one, "a case"), made("holds"), made("end_hold", one)
+    made("quarantined"), made("tick"), made("delete", more), made("delete_all"), made("forget", user=True)
+    # what needs something that is not there says so, and costs nobody anything
+    for name, values in {"undo": ["none"], "cancel": ["none"], "release": ["none"], "reinstate": ["none"]}.items():
+        with pytest.raises(MemosError):
+            made(name, *values)
+        replies[name] = None
+    assert set(replies) == set(API) and done["operations"]
+    for name, reply in replies.items():
+        assert "cost" in get_type_hints(inspect.signature(getattr(Memory, name)).return_annotation), name
+        assert reply is None or set(reply["cost"]) == {"model_calls", "tokens", "seconds"}, name
+    assert replies["explain"]["cost"]["model_calls"] >= 2 and replies["promote"]["cost"]["tokens"] > 0
 
 
 @pytest.mark.parametrize("name", API)

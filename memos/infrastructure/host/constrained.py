@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from memos.errors import HostError, Unsupported
+from memos.errors import HostError, InputError, Unsupported
 
 Schema = Mapping[str, Any]
 _BYTES = 4  # of one character at most, each of which may be a token of its own
@@ -28,10 +28,10 @@ class Constraint:
         self._matcher = matcher
 
     def allowed(self, logits: torch.Tensor) -> torch.Tensor:
-        """The logits, [vocabulary] on the CPU, with -inf for whatever may not come next. Raises HostError."""
+        """The logits, [vocabulary] on the CPU, with -inf for whatever may not come next. Raises InputError."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise HostError(f"the schema cannot be followed: {self._matcher.get_error()}; make it simpler")
+            raise InputError(f"the schema cannot be followed: {self._matcher.get_error()}; make it simpler")
         mask = torch.from_numpy(np.unpackbits(bits, bitorder="little")[: len(logits)].astype(bool))
         # a model may give no number, or -inf, to all that may come: one of it is taken all the same
         return torch.nan_to_num(logits).masked_fill(~mask, -torch.inf)
@@ -50,26 +50,27 @@ class Grammars:
             from llguidance import LLTokenizer
         except ImportError:
             raise Unsupported(
-                "answers by a schema need llguidance: pip install 'memos[reader]', or set reader.model to never"
+                "answers by a schema need llguidance: pip install 'memos[reader]', ask for none (response_format, "
+                "decode.json_schema), or set reader.model to never"
             ) from None
         if not isinstance(tokenizer, PreTrainedTokenizerFast) or not ends:
             raise Unsupported(
                 f"{type(tokenizer).__name__} has no end token or no fast form, so its answers cannot be held to a "
-                f"schema; set reader.model to never"
+                f"schema; ask for none (response_format, decode.json_schema), or set reader.model to never"
             )
         self._tokens = LLTokenizer(
             tokenizer.backend_tokenizer.to_str(), n_vocab=max(vocabulary, len(tokenizer)), eos_token=sorted(ends)
         )
 
     def constraint(self, schema: Schema) -> Constraint:
-        """Raises HostError for a schema that is none."""
+        """Raises InputError for a schema that is none, or asks for what cannot be told token by token."""
         from llguidance import LLMatcher
 
         matcher = LLMatcher(
             self._tokens, LLMatcher.grammar_from_json_schema(json.dumps({**schema, "x-guidance": _COMPACT}))
         )
         if matcher.is_error():
-            raise HostError(f"no schema that can be followed: {matcher.get_error()}")
+            raise InputError(f"no schema that can be followed: {matcher.get_error()}; see https://json-schema.org")
         return Constraint(matcher)
 
 

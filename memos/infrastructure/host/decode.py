@@ -112,15 +112,17 @@ class Decoder:
         streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
         loop = self._search if config.beams > 1 else self._loop
         first = 0.0
-        for _ in loop(model, rows, config, streams):
-            first = first or now(model) - began
-            for n, stream in enumerate(streams):
-                text = self._text(stream.ids)
-                stream.done = stream.done or any(stop in text for stop in stops)
-                if piece := stream.advance(text, stops):
-                    yield n, piece
+        try:
+            for _ in loop(model, rows, config, streams):
+                first = first or now(model) - began
+                for n, stream in enumerate(streams):
+                    text = self._text(stream.ids)
+                    stream.done = stream.done or any(stop in text for stop in stops)
+                    if piece := stream.advance(text, stops):
+                        yield n, piece
+        finally:  # an answer that is broken off has cost what there is of it
+            spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         seconds = now(model) - began
-        spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         return [
             Completion(
                 _cut(self._text(s.ids), stops).strip(),

@@ -170,7 +170,7 @@ class Host:
         out: dict[int, Completion] = {}
         began = time.perf_counter()
         with self._machine():
-            rows = {n: self._row(request, decode) for n, request in enumerate(requests)}
+            rows = {n: self._held(self._row(request, decode), decode) for n, request in enumerate(requests)}
             for batch in self._batches(rows, [r.adapters for r in requests], decode):
                 model = self._model_of([requests[n].adapters for n in batch])
                 done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
@@ -196,7 +196,7 @@ class Host:
         began = time.perf_counter()
         with self._machine():
             released = self.released if request.released is None else request.released
-            row = self._row(request, decode, alone=True)
+            row = self._held(self._row(request, decode, alone=True), decode)
             pieces = self.decoder.stream(self._model_of([request.adapters]), [row], decode, began)
             while True:
                 try:
@@ -259,6 +259,11 @@ class Host:
         held = self._exact(request.pasts, request.fidelity, alone) if exact else self._together(request)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
         return Row(rest, held, self._renewed(request, held, rest), keep=keep or (exact and alone))
+
+    def _held(self, row: Row, decode: DecodeConfig) -> Row:
+        """The row, its answer held to the schema where there is one. Raises InputError, Unsupported."""
+        schema = decode.json_schema
+        return row if schema is None else replace(row, constraint=self._grammars.constraint(schema))
 
     def _reusable(self, tokens: int) -> bool:
         """True if KV of so many tokens stays exact for a longer text."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeVar
 
 import pydantic_core
 from starlette.responses import Response
 
+from memos.cost import metered
 from memos.interface.server.lanes import Lane, Lanes
 from memos.interface.server.telemetry import Telemetry
 
@@ -23,23 +25,24 @@ class Calls:
     async def make(self, name: str, lane: Lane, call: Callable[[], _Done]) -> _Done:
         """Raises what the call does, Busy."""
         with self._telemetry.call(name):
-            done = await lane.run(call)
-        self._count(done)
-        return done
+            return await lane.run(partial(self._counted, call))
 
     async def told(
         self, name: str, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1
     ) -> AsyncGenerator[_Piece | _Done, None]:
         """Answers as they grow, and then what came of them; see `Lane.pieces`."""
         with self._telemetry.call(name):
-            async with aclosing(self.lanes.model.pieces(call, places)) as pieces:
+            async with aclosing(self.lanes.model.pieces(partial(self._counted, call), places)) as pieces:
                 async for piece in pieces:
-                    self._count(piece)
                     yield piece
 
-    def _count(self, done: object) -> None:
-        if isinstance(done, dict) and "cost" in done:
-            self._telemetry.spent(done["cost"])
+    def _counted(self, call: Callable[..., _Done], *values: object) -> _Done:
+        """In the thread of the call, so that what it took is counted however it ends, and whoever still listens."""
+        with metered() as cost:
+            try:
+                return call(*values)
+            finally:
+                self._telemetry.spent(cost)
 
 
 def as_json(value: Any, status: int = 200) -> Response:

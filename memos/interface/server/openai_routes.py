@@ -131,10 +131,11 @@ def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_tex
             told = True
             on_text(piece)
 
-    if asked.memory:
+    if asked.memory and asked.schema_of_answer is None:
         reply: Reply = seat.calls.chat(message, **said, on_text=tell, decode=decode)
     else:
-        reply = seat.calls.ask(message, via="none", **said, on_text=tell, decode=decode)
+        via = "auto" if asked.memory else "none"
+        reply = seat.calls.ask(message, via=via, **said, on_text=tell, decode=decode)
     if not told:  # it was done without the model
         on_text(reply.text)
     return reply
@@ -165,7 +166,7 @@ class _Shape:
     prefix, chunk = "", ""
 
     def __init__(self, model: str, most: int) -> None:
-        self._most = most
+        self._most, self._begun = most, set[int]()
         self.head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def finish(self, reply: Reply) -> Literal["stop", "length"]:
@@ -183,7 +184,10 @@ class _Chat(_Shape):
         return ChatCompletion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
 
     def choice(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
-        delta = {} if text is None else {"role": "assistant", "content": text}
+        delta = {} if text is None else {"content": text}
+        if index not in self._begun:  # clients put what the pieces say one behind the other, also who says it
+            self._begun.add(index)
+            delta = {"role": "assistant", **delta}
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
 
 
@@ -229,7 +233,8 @@ async def _events(
     """The stream of answers of which the first piece is there. An error within it is its last event but one."""
 
     def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return _event({**shape.head, "object": shape.chunk, "choices": choices, **more})
+        usage = {"usage": None} if with_usage else {}
+        return _event({**shape.head, "object": shape.chunk, "choices": choices, **usage, **more})
 
     try:
         while isinstance(piece, tuple):

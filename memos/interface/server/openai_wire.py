@@ -1,15 +1,21 @@
 """The forms of OpenAI's API, as far as memos can honour them. What changes an answer and cannot be honoured is refused
-by name; what does not is passed over.
+by name, as is what nobody knows; what changes none is passed over.
 """
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memos.config import DecodeConfig
 
+# about the answer's way, its price and its whereabouts, not about the answer
+_PASSED_OVER = frozenset(
+    """user metadata safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options service_tier
+    prediction parallel_tool_calls""".split()
+)
 # values that ask for nothing; any other of these would change the answer
 _REFUSED: dict[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -21,11 +27,16 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
     "tools": ([],),
     "functions": ([],),
     "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
+    "audio": (),
+    "web_search_options": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "store": (False,),
 }
 
 
@@ -35,6 +46,39 @@ class _Form(BaseModel):
 
 class StreamOptions(_Form):
     include_usage: bool = False
+
+
+class PlainText(_Form):
+    type: Literal["text"]
+
+    @property
+    def schema_of(self) -> None:
+        return None
+
+
+class JsonObject(_Form):
+    type: Literal["json_object"]
+
+    @property
+    def schema_of(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+
+class NamedSchema(_Form):
+    """strict: an answer follows the schema in any case."""
+
+    name: str
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class JsonSchema(_Form):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+    @property
+    def schema_of(self) -> dict[str, Any]:
+        return self.json_schema.schema_
 
 
 class _Asked(_Form):
@@ -48,14 +92,26 @@ class _Asked(_Form):
     top_p: float | None = Field(None, gt=0, le=1)
     seed: int | None = Field(None, ge=-(1 << 63), lt=1 << 63)
     stop: str | list[str] | None = None
+    response_format: PlainText | JsonObject | JsonSchema | None = Field(
+        None,
+        discriminator="type",
+        description="JSON: the last message is answered in it, and nothing else is done about it: it is not remembered",
+    )
     memory: bool = Field(True, description="false: nothing that is remembered is used, and nothing is remembered")
     session: str | None = Field(None, description="name of a conversation that memos keeps, in place of earlier turns")
 
     @model_validator(mode="after")
     def _can_be_honoured(self) -> _Asked:
         for name, value in (self.model_extra or {}).items():
-            if value is not None and name in _REFUSED and value not in _REFUSED[name]:
+            if value is None or name in _PASSED_OVER:
+                continue
+            if name not in _REFUSED:
+                near = difflib.get_close_matches(name, type(self).model_fields, n=1, cutoff=0.5)
+                raise ValueError(f"{name:.60} is unknown; " + (f"did you mean {near[0]}?" if near else "leave it out"))
+            if value not in _REFUSED[name]:
                 raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
+        if self.stream_options and not self.stream:
+            raise ValueError("stream_options are for a stream; leave them out, or set stream to true")
         if "" in self.stops:
             raise ValueError("stop has an empty text, which every answer begins with; leave it out")
         return self
@@ -63,6 +119,10 @@ class _Asked(_Form):
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def schema_of_answer(self) -> dict[str, Any] | None:
+        return self.response_format.schema_of if self.response_format else None
 
     @property
     def most(self) -> int | None:
@@ -76,7 +136,8 @@ class _Asked(_Form):
             "top_p": self.top_p,
             "seed": self.seed,
             "stop": self.stops or None,
-            "beams": 1 if self.temperature else None,
+            "json_schema": self.schema_of_answer,
+            "beams": 1 if self.temperature or self.schema_of_answer else None,
         }
         return default.model_copy(update={name: value for name, value in asked.items() if value is not None})
 
@@ -89,6 +150,12 @@ class Part(_Form):
 class Message(_Form):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Part]
+
+    @model_validator(mode="after")
+    def _calls_nothing(self) -> Message:
+        if called := [name for name in ("tool_calls", "function_call") if (self.model_extra or {}).get(name)]:
+            raise ValueError(f"{called[0]} of a message is nothing that this server reads; leave {called[0]} out")
+        return self
 
     @property
     def text(self) -> str:

@@ -20,6 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import Scope
 
+from memos.cost import Cost
 from memos.interface.server.lanes import Lanes
 
 access = logging.getLogger("memos.access")
@@ -41,7 +42,7 @@ class Telemetry:
         self._requests = Counter("memos_requests", "requests answered", ["route", "status"], registry=of)
         self._seconds = Histogram("memos_request_seconds", "until the end", ["route"], registry=of, buckets=_SECONDS)
         self._going = Gauge("memos_requests_going", "requests that go on", registry=of)
-        self._model_calls = Counter("memos_model_calls", "forwards of the model for requests", registry=of)
+        self._model_calls = Counter("memos_model_calls", "questions put to the model for requests", registry=of)
         self._model_tokens = Counter("memos_model_tokens", "tokens that went through it for them", registry=of)
         waiting = Gauge("memos_waiting", "calls that wait", ["lane"], registry=of)
         for lane in lanes:
@@ -92,10 +93,9 @@ class Telemetry:
         finally:
             span.end()
 
-    def spent(self, cost: Mapping[str, Any]) -> None:
-        """cost: as the Memory API tells it."""
-        self._model_calls.inc(cost["model_calls"])
-        self._model_tokens.inc(cost["tokens"])
+    def spent(self, cost: Cost) -> None:
+        self._model_calls.inc(cost.model_calls)
+        self._model_tokens.inc(cost.tokens)
 
     def exposed(self) -> bytes:
         return generate_latest(self._registry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator
 
@@ -12,10 +13,12 @@ import pytest
 
 from memos import Memory
 from memos.config import KeyLimits, ServeConfig
+from memos.cost import metered
 from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
 from memos.interface.mem_api import API
 from memos.interface.server import failures
 from memos.interface.server.callers import Meter
+from memos.interface.server.lanes import Gone
 from tests.interface.server.conftest import running
 
 
@@ -48,6 +51,9 @@ def test_a_call_over_http_is_the_call_in_python(client: httpx.Client, memory: Me
     [told] = added["results"]
     assert (told["user_id"], told["metadata"], told["event"]) == (ada, {"page": 3}, "ADD")
     assert set(added["cost"]) == {"model_calls", "tokens", "seconds"}
+    told = client.post("/v1/memory/update", json={"memory_id": told["id"], "metadata": {"page": None, "a": 1}}).json()
+    assert [(one["memory"], one["metadata"]) for one in told["results"]] == [("I live in Oslo.", {"a": 1})]
+    [told] = told["results"]
     mine = memory.as_(key)
     for name, given in (("get", {"memory_id": told["id"]}), ("get_all", {}), ("history", {"memory_id": told["id"]})):
         there, here = client.post(f"/v1/memory/{name}", json=given).json(), getattr(mine, name)(**given)
@@ -257,6 +263,42 @@ def test_health_and_figures_need_no_key(url: str, client: httpx.Client) -> None:
     figures = httpx.get(f"{url}/metrics").text
     assert 'memos_requests_total{route="/v1/memory/get_all",status="200"}' in figures
     assert "process_resident_memory_bytes" in figures
+
+
+def test_the_figures_count_what_the_model_did_for_every_door(client: httpx.Client, memory: Memory, key: str) -> None:
+    def counted() -> tuple[float, float]:
+        figures = client.get("/metrics").text
+        return tuple(  # type: ignore[return-value]
+            float(re.search(rf"^memos_model_{name}_total (\S+)", figures, re.MULTILINE)[1])  # type: ignore[index]
+            for name in ("calls", "tokens")
+        )
+
+    ask: dict = {"messages": [{"role": "user", "content": "Where does Kim live?"}]}
+    tool = {"name": "chat", "arguments": {"messages": "Where does Kim live?"}}
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool}
+    mcp = {"Accept": "application/json, text/event-stream"}
+    with metered() as cost:
+        memory.as_(key).chat("Where does Kim live?")
+    for path, body, calls in (
+        ("memory/chat", {"messages": "Where does Kim live?"}, 1),
+        ("chat/completions", ask, 1),
+        ("chat/completions", ask | {"stream": True}, 1),
+        ("completions", {"prompt": ["Where does Kim live?"] * 2}, 2),
+        ("mcp", rpc, 1),
+        ("memory/get_all", {}, 0),
+    ):
+        before = counted()
+        assert client.post(f"/v1/{path}", json=body, headers=mcp).status_code == 200
+        assert tuple(map(float.__sub__, counted(), before)) == (calls, calls * cost.tokens), path
+
+
+def test_an_answer_that_nobody_waits_for_is_counted(memory: Memory) -> None:
+    def tell(piece: str) -> None:
+        raise Gone("left")
+
+    with metered() as cost, pytest.raises(Gone):
+        memory.kernel.ask("Where does Kim live?", via="none", on_text=tell)
+    assert cost.model_calls == 1 and cost.tokens > 5
 
 
 def test_the_access_log_tells_nothing_of_what_was_said(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:

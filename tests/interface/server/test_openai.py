@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Literal
 
 import httpx
 import numpy as np
 import openai
 import pytest
+from pydantic import BaseModel
 
 from memos import Memory
 from tests.interface.server.conftest import running
@@ -54,6 +57,11 @@ def test_a_stream_brings_the_same_answer_in_pieces(ai: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == whole != ""
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage.completion_tokens >= 1
+    assert all(chunk.usage is None and "usage" in chunk.model_fields_set for chunk in chunks[:-1])
+    ask = {"model": "memos-small", "messages": [{"role": "user", "content": "Where does Kim live?"}]}
+    with ai.chat.completions.stream(**ask) as events:  # puts the pieces together as it finds them
+        message = events.get_final_completion().choices[0].message
+    assert (message.role, message.content) == ("assistant", whole)
     noted = ai.chat.completions.create(
         model="memos-small", messages=[{"role": "user", "content": "Kim likes tea."}], stream=True
     )
@@ -161,6 +169,12 @@ def test_the_models_are_those_that_are_loaded(ai: openai.OpenAI) -> None:
         ({"n": 2}, "leave n out"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "leave tools out"),
         ({"stop": [""]}, "stop has an empty text"),
+        ({"reasoning_effort": "high"}, "leave reasoning_effort out"),
+        ({"store": True}, "leave store out"),
+        ({"stream_options": {"include_usage": True}}, "stream_options are for a stream"),
+        ({"extra_body": {"temprature": 1}}, "temprature is unknown; did you mean temperature?"),
+        ({"extra_body": {"top_k": 5}}, "top_k is unknown"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"messages": [{"role": "assistant", "content": "Hello"}]}, "end with one of the user"),
         ({"messages": []}, "messages"),
     ],
@@ -169,6 +183,33 @@ def test_what_cannot_be_honoured_is_refused_by_name(ai: openai.OpenAI, more: dic
     ask = {"model": "memos-small", "messages": [{"role": "user", "content": "Where is Kim?"}]}
     with pytest.raises(openai.UnprocessableEntityError, match=told):
         ai.chat.completions.create(**(ask | more))
+
+
+def test_what_changes_no_answer_is_passed_over(ai: openai.OpenAI) -> None:
+    assert said(ai, "Where is Kim?", user="kim", metadata={"a": "b"}, n=1, store=False, parallel_tool_calls=True)
+
+
+class Home(BaseModel):
+    person: Literal["Kim", "Tom"]
+    city: Literal["Rome", "Oslo"]
+
+
+def test_an_answer_is_of_the_form_that_is_asked_for(ai: openai.OpenAI, memory: Memory, ada: str) -> None:
+    pytest.importorskip("llguidance")
+    said(ai, "Kim lives in Rome.")
+    ask: dict = {"model": "memos-small", "messages": [{"role": "user", "content": "Where does Kim live?"}]}
+    home = ai.chat.completions.parse(**ask, response_format=Home).choices[0]
+    assert isinstance(home.message.parsed, Home) and home.finish_reason == "stop"
+    any_ = ai.chat.completions.create(**ask, response_format={"type": "json_object"}, max_tokens=8)
+    assert any_.choices[0].message.content.startswith("{")
+    note = {"type": "json_schema", "json_schema": {"name": "ok", "schema": {"enum": ["yes", "no"]}}}
+    answer = said(ai, "Tom likes tea.", response_format=note)  # answered, not carried out
+    assert json.loads(answer) in ("yes", "no") and len(memory.kernel.memories(user=ada)) == 1
+    pieces = ai.chat.completions.create(**ask, response_format=note, stream=True)
+    assert json.loads("".join(piece.choices[0].delta.content or "" for piece in pieces)) in ("yes", "no")
+    note["json_schema"]["schema"] = {"type": "nothing"}
+    with pytest.raises(openai.BadRequestError, match="no schema that can be followed"):
+        ai.chat.completions.create(**ask, response_format=note)
 
 
 def test_an_answer_that_does_not_fit_the_model_is_refused(ai: openai.OpenAI) -> None:
