@@ -49,7 +49,7 @@ class View:
     kinds: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
-    owner: str = ""
+    owner: str = field(default="", kw_only=True)
 
 
 class Codes:
