@@ -235,7 +235,7 @@ class Parts:
 
     def _view(self, caller: Namespace, *limits: Any) -> View:
         """What the caller may see. limits: see `View`."""
-        return View(*self.governance.sight(caller), *limits)
+        return View(*self.governance.sight(caller), *limits, owner=caller.user_id)
 
     def _segments(self, texts: Sequence[MemCube]) -> list[Segment]:
         return self.scheduler.segments(texts, self._tokens)

@@ -34,6 +34,9 @@ class Guard:
         self._patterns = [_compiled(n, pattern) for n, pattern in enumerate(config.quarantine.patterns)]
         self._masked = lru_cache(maxsize=65_536)(self._shown)
         self._found = lru_cache(maxsize=4_096)(self._found_in)
+        # names the rules by which is masked what is shown
+        self.masks = f"masks/{sha256(config.redaction.model_dump_json().encode()).hexdigest()[:16]}"
+        self._marks = tuple(f"[{kind}]" for kind in self._use)
         self._rules = sha256(f"{config.trust!r}{config.quarantine!r}".encode()).hexdigest()
 
     # -- identifiers ---------------------------------------------------------------------------------------
@@ -84,6 +87,10 @@ class Guard:
                 return {key: self.shown(one) for key, one in value.items()}
             case _:
                 return value
+
+    def masked_by(self, shown: str) -> list[str]:
+        """What names the rules by which something in a text was masked; nothing where all of it was shown."""
+        return [self.masks] if any(mark in shown for mark in self._marks) else []
 
     def as_written(self, words: str) -> str:
         """Words beside a memory, as a reason, as they may be kept."""

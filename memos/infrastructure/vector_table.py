@@ -26,7 +26,8 @@ _ALL = "FROM vectors JOIN readings USING (n)"
 class VectorRow:
     """What an embedder read in a version of a text.
 
-    around: "id:version id:version" of what else it was made of. vector: [width]. tokens: [tokens, width] int8.
+    around: "id:version id:version" of what else it was made of, and a name without ":" of rules by which it was masked.
+    vector: [width]. tokens: [tokens, width] int8.
     """
 
     id: str
@@ -57,7 +58,7 @@ class VectorTable:
                         f"the vectors of cube {row.id} have shapes {row.vector.shape} and {row.tokens.shape}, those of "
                         f"{embedder} have width {width}; name each embedder by what it is"
                     )
-                others = json.dumps([name.split(":")[0] for name in row.around.split()])
+                others = json.dumps([name.split(":")[0] for name in row.around.split() if ":" in name])
                 content = row.vector.astype("<f4").tobytes(), row.tokens.astype("i1").tobytes()
                 kept = self._db.write(
                     """INSERT OR REPLACE INTO vectors (id, version, embedder, around, digest)

@@ -28,6 +28,7 @@ Mask = npt.NDArray[np.bool_]
 AROUND = 2  # turns before and after one that belong to its context
 _GROUP, _NEAR = 512, 32  # rows of the largest group that is told whole; else how many on either side
 _COLUMNS = ("version", "asks", "scope", "kind", "speaker", "subject", "said", "thread", "before", "after")
+_NAMELESS = "\0"  # before the name of a topic group that is not shown
 _VIEWS = 256  # callers whose verdicts are remembered
 
 
@@ -38,7 +39,7 @@ class View:
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is told before which ids these are
     altogether. since, until: by when it was said. kinds: None for all. single: ids of memories that may be seen
-    whatever their sort.
+    whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
     """
 
     key: Hashable
@@ -48,6 +49,7 @@ class View:
     kinds: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
+    owner: str = field(default="", kw_only=True)
 
 
 class Codes:
@@ -149,23 +151,25 @@ class Catalog:
         """[rows]: its topic group, casefolded."""
         return self._subject.all
 
-    def add(self, cube: MemCube) -> int:
-        """A row for this version; the row of an earlier one is gone."""
+    def add(self, cube: MemCube, shown: MemCube | None = None) -> int:
+        """A row for this version; the row of an earlier one is gone. shown: what of it may be told by a search; left
+        out, all."""
         self.drop(cube.id)
-        row, header = len(self.ids), cube.header
+        row, header, shown = len(self.ids), cube.header, shown or cube
+        subject = header.segment if shown.header.segment == header.segment else f"{_NAMELESS}{header.segment}"
         scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.sources)))
         self.ids.append(cube.id)
         self._row[cube.id] = row
         self._version.append(cube.version)
         self._alive.append(True)
-        self._asks.append(asks(cube.text))
+        self._asks.append(asks(shown.text))
         self._scope.append(scope)
         self._kind.append(self.kinds.of(header.kind))
-        self._speaker.append(self.speakers.of(header.speaker.casefold()))
-        self._subject.append(subject := self.subjects.of(header.segment.casefold()))
-        if subject == len(self._groups):
+        self._speaker.append(self.speakers.of(shown.header.speaker.casefold()))
+        self._subject.append(group := self.subjects.of(subject.casefold()))
+        if group == len(self._groups):
             self._groups.append([])
-        self._groups[subject].append(row)
+        self._groups[group].append(row)
         self._said.append((header.said or header.created).timestamp())
         self._enter(row, (scope, header.thread) if header.thread else None)
         return row
@@ -286,6 +290,10 @@ class Catalog:
             mask &= self._said.all <= view.until.timestamp()
         return mask
 
+    def owned(self, user: str) -> Mask:
+        """[rows]: those of this owner."""
+        return np.array([rights.owner == user for _, rights, *_ in self.scopes.values] or [False])[self._scope.all]
+
     def named(self, text: str) -> list[int]:
         """The speakers whose names stand in a text."""
         words = re.findall(r"\w+", text.casefold())
@@ -297,9 +305,13 @@ class Catalog:
         """The rows that these lead to; -1 stays -1."""
         return np.where(rows >= 0, to[rows], -1)
 
+    def group(self, name: str) -> int:
+        """The code of the topic group that is called so; -1 where none is, or none that shows its name."""
+        return -1 if name.startswith(_NAMELESS) else self.subjects.find(name.casefold())
+
     def of_group(self, name: str, mask: Mask) -> list[int]:
         """The rows of a topic group that may be seen, in the order of their adding."""
-        code = self.subjects.find(name.casefold())
+        code = self.group(name)
         return [row for row in self._groups[code] if mask[row]] if code >= 0 else []
 
     def in_groups(self, rows: Iterable[int], mask: Mask) -> Rows:

@@ -35,6 +35,22 @@ class Matches:
     rows: Sequence[Rows]
     counts: Sequence[Floats]
 
+    def beside(self, more: Matches) -> Matches:
+        """These, and those of further terms."""
+        return Matches([*self.rows, *more.rows], [*self.counts, *more.counts])
+
+    def first(self, terms: int) -> Matches:
+        """Those of the first terms, and of the others that occur at all."""
+        pairs = list(zip(self.rows, self.counts, strict=True))
+        kept = [*pairs[:terms], *(pair for pair in pairs[terms:] if len(pair[0]))]
+        return Matches([rows for rows, _ in kept], [counts for _, counts in kept])
+
+    def joined(self, more: Matches) -> Matches:
+        """These with other matches of the same terms; a row that is in both has as many as in both together."""
+        mine, others = zip(self.rows, self.counts, strict=True), zip(more.rows, more.counts, strict=True)
+        both = [_together(*one, *other) if len(other[0]) else one for one, other in zip(mine, others, strict=True)]
+        return Matches([rows for rows, _ in both], [counts for _, counts in both])
+
     def score(self, lengths: Floats, total: int, mean: float, groups: Rows | None = None) -> Floats:
         """[groups]: BM25 of each, as a share of the most that a text could reach.
 
@@ -54,6 +70,11 @@ class Matches:
             most += weight
         scores /= np.float32(max(most, 1e-9))
         return scores
+
+
+def _together(rows: Rows, counts: Floats, others: Rows, of_others: Floats) -> tuple[Rows, Floats]:
+    every, which = np.unique(np.concatenate([rows, others]), return_inverse=True)
+    return every, np.bincount(which, np.concatenate([counts, of_others])).astype(np.float32)
 
 
 class _Numbers(dict[str, int]):

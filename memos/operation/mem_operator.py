@@ -4,7 +4,8 @@
 
 Who may see what arrives as a `View` and narrows every index before anything is ranked. The vault is the truth: what it
 changed since the last call is read before each search, in this process or another. Vectors are kept there under the
-embedder's name, so that a restart embeds nothing.
+embedder's name, so that a restart embeds nothing. A memory is ranked by what is shown of it, so that no score tells
+what is masked; its owner's searches compare the words of that, too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from memos.infrastructure.vector_table import VectorRow
 from memos.operation.catalog import AROUND, Catalog, Mask, Rows, View
 from memos.operation.column import Column
 from memos.operation.entity_graph import EntityGraph
+from memos.operation.hidden_words import HiddenWords
 from memos.operation.keyword_index import KeywordIndex, Matches
 from memos.operation.packing import Parts, at, beneath, pack, unpack
 from memos.operation.policies.baselines import PLAIN_RAG
@@ -110,6 +112,7 @@ class _Seen:
     """What a view looks at, counted once for all its searches between two changes."""
 
     mask: Mask
+    own: Mask | None  # of these, those that are the caller's own; None where nothing is masked for anybody
     rows: Rows
     told: _Told | None  # of all rows, where they are few
     speakers: frozenset[int]
@@ -151,11 +154,13 @@ class MemOperator:
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
         self._closing, self._is_loaded = threading.Event(), False
-        self._layout = " ".join([_LAYOUT, *self._states])
+        self._guard = vault.guard
+        self._layout = " ".join([_LAYOUT, *self._states, *([self._guard.masks] if self._guard.hides else [])])
         self._clear()
 
     def _clear(self) -> None:
         self._catalog, self._words, self._graph = Catalog(), KeywordIndex(), EntityGraph()
+        self._hidden = HiddenWords()
         self._vectors = VectorIndex(self._embedder.dim, self._exact_ms)
         self._tokens = TokenIndex(self._embedder.dim, self._read_tokens)
         self._texts: list[str] = []  # of each row, for its neighbours' contexts
@@ -247,9 +252,11 @@ class MemOperator:
                 self._catch_up(lapsed, now)
 
     def _catch_up(self, lapsed: Sequence[str], now: datetime) -> None:
-        """lapsed: ids of what has expired by `now`."""
+        """lapsed: ids of what has expired by `now`. Raises InputError for a text that cannot be masked in time."""
         read = self._vault.last_change()
         changed, gone = self._vault.changed_since(self._read, self._states)
+        # before anything is changed, as a pattern that takes too long raises
+        shown = {cube.id: self._guard.as_shown(cube) for cube in changed if cube.text}
         self._seen.clear()
         self._versions.clear()
         self._unkept += len(changed) + len(gone)
@@ -259,8 +266,8 @@ class MemOperator:
             new = [cube for cube in changed if cube.text and self._catalog.version(cube.id) < cube.version]
             new.sort(key=lambda cube: cube.order)
             for cube in new:
-                self._unread |= self._drop(cube.id) | self._add(cube)
-            words = ([*terms(cube.header.speaker), *terms(cube.text)] for cube in new)
+                self._unread |= self._drop(cube.id) | self._add(cube, shown[cube.id])
+            words = (_words(shown[cube.id]) for cube in new)
             if len(new) > max(_MANY, len(self._words.lengths)):
                 self._words.extend(words)
             else:
@@ -279,13 +286,15 @@ class MemOperator:
             if id in self._catalog:
                 self._used.all[self._catalog.row(id)] = when.timestamp()
 
-    def _add(self, cube: MemCube) -> set[int]:
+    def _add(self, cube: MemCube, shown: MemCube) -> set[int]:
         """A row in every index but that of words; the rows whose context it changes, and its own."""
-        row = self._catalog.add(cube)
+        row = self._catalog.add(cube, shown)
         self._vectors.append(np.zeros(self._embedder.dim, np.float32))
-        self._texts.append(cube.text)
+        self._texts.append(shown.text)
         self._used.append((cube.usage.last_recalled or cube.header.created).timestamp())
-        self._graph.add(row, cube.payload.facts if isinstance(cube.payload, Text) else ())
+        self._graph.add(row, _facts(cube, shown))
+        if shown is not cube:
+            self._hidden.add(row, _words(cube), _words(shown))
         return {row, *chain.from_iterable(self._catalog.around(row))}
 
     def _drop(self, id: str) -> set[int]:
@@ -352,8 +361,9 @@ class MemOperator:
         start = sum(map(len, earlier))
         later = [" " + self._texts[r] for r in after if r in near]
         ids = sorted(self._catalog.ids[r] for r in near)  # not by row: rows are numbered anew where a vault is opened
-        around = " ".join(f"{id}:{self._catalog.version(id)}" for id in ids)
-        return _Context("".join([*earlier, own, *later]), (start, start + len(own)), around)
+        around = [f"{id}:{self._catalog.version(id)}" for id in ids]
+        whole = "".join([*earlier, own, *later])
+        return _Context(whole, (start, start + len(own)), " ".join([*around, *self._guard.masked_by(whole)]))
 
     # what is kept
 
@@ -395,6 +405,7 @@ class MemOperator:
             **beneath("words", self._words.packed(rows, place)),
             **beneath("vectors", self._vectors.packed(rows, place)),
             **beneath("graph", self._graph.packed(place)),
+            **beneath("hidden", self._hidden.packed(place)),
             **beneath("texts", pack([self._texts[row] for row in rows.tolist()])),
         }
 
@@ -402,6 +413,7 @@ class MemOperator:
         self._seen.clear()
         self._catalog, self._texts = Catalog.unpacked(at("catalog", parts)), unpack(at("texts", parts))
         self._words, self._graph = KeywordIndex.unpacked(at("words", parts)), EntityGraph.unpacked(at("graph", parts))
+        self._hidden = HiddenWords.unpacked(at("hidden", parts))
         self._vectors = VectorIndex.unpacked(at("vectors", parts), self._exact_ms)
         self._tokens = TokenIndex(self._embedder.dim, self._read_tokens)
         self._unread = set(parts["unread"].tolist()) - {-1}
@@ -429,9 +441,10 @@ class MemOperator:
             seen = self._look(view)
             if k < 1 or not len(seen.rows):
                 return []
+            whole, query = query, self._guard.shown(query)
             speakers, rest = self._speakers(query, seen)
             [(vector, tokens)] = self._embedder.read([rest])
-            matches = self._words.matches(terms(query, query=True), seen.mask)
+            matches = self._matches(query, whole, seen)
             stating = self._graph.stating(asks, seen.mask)
             rows, signals = self._signals(vector, matches, speakers, about, stating, seen)
             best = _best(score(signals), rows, max(k, COMPARED if self._rerank else self._compared))
@@ -480,7 +493,7 @@ class MemOperator:
     def read_query(self, query: str) -> tuple[Floats, frozenset[str]]:
         """A query as vector and terms. Raises InputError."""
         query = _readable(query)
-        [(vector, _)] = self._embedder.read([query])
+        [(vector, _)] = self._embedder.read([self._guard.shown(query)])
         return vector, frozenset(terms(query, query=True))
 
     def group_of(self, ids: Iterable[str], view: View) -> list[str]:
@@ -492,6 +505,7 @@ class MemOperator:
     def _look(self, view: View) -> _Seen:
         if view not in self._seen:
             mask = self._catalog.allowed(view)
+            own = mask & self._catalog.owned(view.owner) if self._guard.hides else None
             rows, lengths = np.flatnonzero(mask), self._words.lengths
             by_thread = np.bincount(self._catalog.thread[rows], lengths[rows], minlength=1).astype(np.float32)
             threads = max(1, int(np.count_nonzero(by_thread)))
@@ -503,8 +517,18 @@ class MemOperator:
             told = self._told(rows) if len(rows) <= _ALL else None
             speakers = frozenset(np.unique(self._catalog.speaker[rows]).tolist())
             thread_mean = float(by_thread.sum()) / threads
-            self._seen[view] = _Seen(mask, rows, told, speakers, latest, mean, by_thread, threads, thread_mean)
+            self._seen[view] = _Seen(mask, own, rows, told, speakers, latest, mean, by_thread, threads, thread_mean)
         return self._seen[view]
+
+    def _matches(self, query: str, whole: str, seen: _Seen) -> Matches:
+        """Rows with the words of a query, and the caller's own by those, too, that are masked in either."""
+        said = list(dict.fromkeys(terms(query, query=True)))
+        found = self._words.matches(said, seen.mask)
+        if seen.own is None:
+            return found
+        more = [word for word in dict.fromkeys(terms(whole, query=True)) if word not in said]
+        found = found.beside(self._words.matches(more, seen.own))
+        return found.joined(self._hidden.matches([*said, *more], seen.own)).first(len(said))
 
     def _speakers(self, query: str, seen: _Seen) -> tuple[list[int], str]:
         """Who of those in view is named, and the query without their names: they say little of what is looked for."""
@@ -533,7 +557,7 @@ class MemOperator:
         beside = np.append(words, np.float32(0))[told.around]  # -1 is the last one
         around = sum(weight * of for weight, of in zip(_NEIGHBOURS, beside, strict=True))
         threads = matches.score(seen.thread_lengths, seen.threads, seen.thread_mean, catalog.thread)
-        subjects = np.array([catalog.subjects.find(name.casefold()) for name in about], np.int32)
+        subjects = np.array([catalog.group(name) for name in about], np.int32)
         near = told.vectors @ vector
         now, speaker = time.time(), speakers[0] if len(speakers) == 1 else -1
         return told.rows, Signals(
@@ -607,6 +631,21 @@ def _readable(query: str) -> str:
     if not query.strip():
         raise InputError("the query is empty, and a search needs words to compare; say what to look for")
     return query[:LONGEST]
+
+
+def _words(cube: MemCube) -> list[str]:
+    return [*terms(cube.header.speaker), *terms(cube.text)]
+
+
+def _facts(cube: MemCube, shown: MemCube) -> Sequence[Fact]:
+    """Those that are shown. A name that is masked is left blank: "[phone]" is not one that two could have in common."""
+    if not (isinstance(cube.payload, Text) and isinstance(shown.payload, Text)):
+        return ()
+    if shown is cube:
+        return cube.payload.facts
+    pairs = zip(cube.payload.facts, shown.payload.facts, strict=True)
+    blank = [{name: "" for name in ("subject", "object") if getattr(a, name) != getattr(b, name)} for a, b in pairs]
+    return [fact.model_copy(update=gone) for fact, gone in zip(cube.payload.facts, blank, strict=True)]
 
 
 def _best(scores: npt.NDArray[Any], rows: Rows, k: int) -> Rows:

@@ -3,7 +3,8 @@
     memories in view and their uses, in the order in which they came -> keep, use, keep, ... -> tiers -> recall
 
 What came since the last time is replayed on top. Where something earlier is gone, or is not what it was, all is
-replayed anew, so that nothing stays of it. Knows no ranking and no rights: who may see what arrives as a `View`.
+replayed anew, so that nothing stays of it. Knows no ranking and no rights: who may see what arrives as a `View`, whose
+owner's memories are replayed whole, and all others as they are shown.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class Replay:
             now = self._operator.versions(view)
             change = self._operator.read
             vectors = kept.vectors if change == kept.change else self._operator.vectors(now)
-        if not (self._holds(kept, now, vectors) and self._append(kept, now, vectors)):
+        if not (self._holds(kept, now, vectors) and self._append(kept, view, now, vectors)):
             kept = _Kept(self._policy.tiers())
-            self._append(kept, now, vectors)
+            self._append(kept, view, now, vectors)
         kept.change = change
         while len(self._kept) >= _VIEWS:
             del self._kept[next(iter(self._kept))]
@@ -85,11 +86,13 @@ class Replay:
             for id, version in kept.versions.items()
         )
 
-    def _append(self, kept: _Kept, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
+    def _as_read(self, cube: MemCube, view: View) -> MemCube:
+        return cube if cube.rights.owner == view.owner else self._vault.guard.as_shown(cube)
+
+    def _append(self, kept: _Kept, view: View, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
         """Replay what is new. False, and nothing is done, where some of it came before what was replayed last."""
-        new = {
-            c.id: c for c in self._vault.at(id for id in now if id not in kept.versions) if isinstance(c.payload, Text)
-        }
+        read = (self._as_read(c, view) for c in self._vault.at(id for id in now if id not in kept.versions))
+        new = {c.id: c for c in read if isinstance(c.payload, Text)}
         uses = self._vault.uses(kept.uses)
         events: list[tuple[Came, list[str]]] = [((c.header.created, 0, c.id), [c.id]) for c in new.values()]
         events += [((at, 1, ""), [id for _, id, _ in of]) for at, of in groupby(uses, key=lambda use: use[2])]
