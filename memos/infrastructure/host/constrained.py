@@ -50,12 +50,12 @@ class Grammars:
             from llguidance import LLTokenizer
         except ImportError:
             raise Unsupported(
-                "answers by a schema need llguidance: pip install 'memos[reader]', or set reader.model to never"
+                "answers by a schema need llguidance: pip install 'memos[reader]', or set reader.model to false"
             ) from None
         if not isinstance(tokenizer, PreTrainedTokenizerFast) or not ends:
             raise Unsupported(
                 f"{type(tokenizer).__name__} has no end token or no fast form, so its answers cannot be held to a "
-                f"schema; set reader.model to never"
+                f"schema; set reader.model to false"
             )
         self._tokens = LLTokenizer(
             tokenizer.backend_tokenizer.to_str(), n_vocab=max(vocabulary, len(tokenizer)), eos_token=sorted(ends)
