@@ -77,12 +77,12 @@ class Unread:
             return [self._lifecycle.create(cube) for cube in cubes]
 
     def begin(self, caller: Namespace) -> None:
-        """Have read in the background what has gathered.
+        """Have read in the background what has gathered, and what another process has left queued.
 
         The model is loaded here, the first time: large libraries that two threads import at once meet each other's
         half-made modules. Where there is none, the turns wait.
         """
-        if not self._queue(self._batches(caller, timedelta.max)):
+        if not (self._queue(self._batches(caller, timedelta.max)) or self._vault.jobs("queued", READ_TURNS)):
             return
         try:
             self._host()
