@@ -111,7 +111,9 @@ def test_what_the_model_finds_is_a_memory_if_it_rests_on_its_turn(tmp_path: Path
         assert (found.header.origin, found.header.trust) == (f"model:{before[TURNS[0]]}", Trust.MODEL)
         assert (found.header.speaker, found.header.metadata) == ("Mira", '{"talk": 7}')
         assert [c.id for c in memos.lineage(found.id).derived] == [before[TURNS[0]]]
-        assert memos.search("terrier")[0].cube.id == found.id
+        assert memos.search("terrier")[0].cube.id == found.id and memos.vault.check() == []
+        memos.grant(found.id, "bob", "reader")  # and not what else was said in the turn
+        assert [c.id for c in memos.cubes(user="bob")] == [found.id]
 
 
 def test_a_deletion_leaves_no_byte_of_the_turn_and_the_turns_other_memories_stay(
