@@ -285,6 +285,22 @@ class MemoryOSConfig(Section):
     top_knowledge: int = Field(10, ge=1, description="statements taken of knowledge and of traits each")
 
 
+class ReaderConfig(Section):
+    """How conversations become memories: by rules, and what these leave by the model."""
+
+    model: bool = Field(
+        False,
+        description="turns given to `add` of which the rules make no memory are kept, and read by the local model "
+        "beside the requests; needs memos[reader]",
+    )
+    every_turns: int = Field(
+        8, ge=4, le=9, description="turns of one conversation that it reads at once, when so many have gathered"
+    )
+    after_s: float = Field(
+        3600.0, ge=0, description="seconds after the last of fewer turns from which `tick` has them read, too"
+    )
+
+
 class AgeingConfig(Section):
     """When texts age by themselves; every rule is off unless it is set. Days count from the last time that a memory was
     told, edited, moved or recalled. A frozen memory does not age, and a clock that went back ages nothing."""
@@ -595,6 +611,7 @@ class Config(Section):
     scheduler: SchedulerConfig = SchedulerConfig()
     memoryos: MemoryOSConfig = MemoryOSConfig()
     limits: LimitsConfig = LimitsConfig()
+    reader: ReaderConfig = ReaderConfig()
     lifecycle: LifecycleConfig = LifecycleConfig()
     serve: ServeConfig = ServeConfig()
     distil: DistilConfig = DistilConfig()

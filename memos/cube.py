@@ -188,13 +188,19 @@ class Text(Frozen):
 
 
 class Turn(Frozen):
-    """Payload of a plaintext cube: one question of a conversation and its answer."""
+    """Payload of a plaintext cube: one question of a conversation and its answer; without an answer, what somebody said
+    that no rule reads (memos/unread.py)."""
 
     type: Literal["turn"] = "turn"
     question: str
     answer: str
     shown: tuple[str, ...] = ()  # memories that came into the conversation with the question
     since: str  # when the first turn was made that its prompt showed, as ids begin: that turn may be gone, or secret
+
+    @property
+    def said(self) -> str:
+        """In one line."""
+        return f"{self.question} | {self.answer}" if self.answer else self.question
 
 
 class Blob(Frozen):

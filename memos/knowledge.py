@@ -31,7 +31,15 @@ from memos.cube import (
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
-from memos.operation.currency import HELD, contradicts, facts_out_of_force, is_outdated, modes_against, stated
+from memos.operation.currency import (
+    HELD,
+    contradicts,
+    facts_out_of_force,
+    is_outdated,
+    modes_against,
+    replaces,
+    stated,
+)
 from memos.operation.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
 from memos.ops import Add, Correct
 
@@ -110,6 +118,17 @@ class Knowledge:
                 self.require_room(caller)
             now = {cube.id: cube for cube in self._vault.at(set(kept))}
             return [now[id] for id in kept]
+
+    def disputes(self, op: Add, caller: Namespace) -> bool:
+        """True if a fact of a statement would replace what is known, or cannot be true beside it."""
+        user = caller.user_id
+        return any(
+            replaces(fact, known) or contradicts(fact, known)
+            for fact in op.facts
+            for cube in self._vault.stating(fact, modes_against(fact), user, ANSWERING)
+            for known in stated(cube)
+            if cube.namespace == caller
+        )
 
     def examine(self, cube: MemCube, new: bool = True) -> bool:
         """Put a text in quarantine where there is something against it, unless somebody let just this out before; True

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 from memos.errors import MemosError
@@ -29,11 +31,16 @@ class Upkeep:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def work(self, progress: Progress | None = None, told: Callable[[Job], bool] = lambda job: True) -> list[Done]:
+    def work(
+        self,
+        progress: Progress | None = None,
+        told: Callable[[Job], bool] = lambda job: True,
+        kind: str | None = None,
+    ) -> list[Done]:
         """Carry out all that is queued, oldest first. What fails is reported, and the others go on. told: of which jobs
-        to report."""
+        to report. kind: of this kind alone."""
         done, tried = list[Done](), list[str]()
-        while not self._closing.is_set() and (job := self._vault.take_job(tried)) is not None:
+        while not self._closing.is_set() and (job := self._vault.take_job(tried, kind)) is not None:
             tried.append(job.id)
             is_told = told(job)  # before its memories are gone
             outcome = self._do(job, progress or (lambda *_: None))
@@ -65,9 +72,29 @@ class Upkeep:
         self._thread = threading.Thread(target=self._go_on, args=(every_s,), name="memos-upkeep", daemon=True)
         self._thread.start()
 
+    def soon(self, kind: str) -> None:
+        """Carry out what is queued of a kind in a thread beside the caller's, which does not wait for it."""
+        if not self._closing.is_set():
+            self._beside.submit(self._quietly, kind)
+
+    @cached_property
+    def _beside(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "memos-soon")
+
+    def _quietly(self, kind: str) -> None:
+        try:
+            for done in self.work(kind=kind):
+                if "failed" in done:
+                    log.warning("%s failed: %s", done["move"], done["failed"])
+        except Exception:  # nobody waits for this thread, so nobody else would tell
+            log.exception("%s failed", kind)
+
     def stop(self) -> None:
-        """What is being done is interrupted, and taken up again when the vault is opened the next time."""
+        """What is being done is interrupted, and taken up again when the vault is opened the next time; what `soon` has
+        begun is done to its end."""
         self._closing.set()
+        if "_beside" in self.__dict__:
+            self._beside.shutdown(cancel_futures=True)
         if self._thread:
             self._thread.join()
 

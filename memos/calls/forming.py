@@ -33,6 +33,7 @@ from memos.ops import (
     Promote,
 )
 from memos.rights import Caller
+from memos.unread import READ_TURNS
 from memos.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -229,7 +230,8 @@ class Forming(Keeping):
         return [m for m in aged if m["cube"] in told] + self.upkeep.work(progress, partial(self._sees, caller))
 
     def plan(self, *, user: str | None = None) -> list[str]:
-        """Let the scheduler plan moves of the user's cubes, and queue them as jobs, whose ids are returned."""
+        """Let the scheduler plan moves of the user's cubes, and queue them as jobs, whose ids are returned; so is the
+        reading of turns that the rules left."""
         caller = self._caller(user)
         own = self.governance.readable(caller, self.vault.owned(caller))
         shown = self.vault.guard.as_shown
@@ -238,7 +240,7 @@ class Forming(Keeping):
         now, pays = self.vault.now(), lambda segment: self.serving.pays(segment, self._tokens)
         scheduler = self._scheduling(caller)
         moves = scheduler.plan(self._segments(texts), derived, now, pays, self._budgets(caller), self._is_ours)
-        return [self._queue(move) for move in moves if not self._refused(move)]
+        return [self._queue(move) for move in moves if not self._refused(move)] + self.unread.plan(caller)
 
     def _budgets(self, caller: Namespace) -> Budgets:
         held = {
@@ -299,6 +301,8 @@ class Forming(Keeping):
 
     def _acted(self, job: Job, ids: list[str], first: MemCube, progress: Progress) -> dict[str, Any]:
         done = {"move": job.kind, "why": job.payload.get("why", "")}
+        if job.kind == READ_TURNS:
+            return self.unread.act(job)
         if job.kind == "give up":
             give_up = self.demote if first.state is State.ACTIVATED else self.delete  # stale: of no use again
             give_up(first.id)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memos.calls.parts import Parts, _tags, each_once
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
@@ -22,13 +23,16 @@ from memos.ops import (
     History,
     Update,
 )
-
-if TYPE_CHECKING:
-    pass
+from memos.unread import Unread
 
 
 class Keeping(Parts):
     """add, keep, get, update, delete, history."""
+
+    @cached_property
+    def unread(self) -> Unread:
+        parts = (self.vault, self.governance, self.lifecycle, self.knowledge, self.reader)
+        return Unread(self.config.reader, *parts, lambda: self.host, self._changed)
 
     def add(
         self,
@@ -44,20 +48,21 @@ class Keeping(Parts):
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 
         What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
-        later one holds. tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers,
-        in any form. metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
+        later one holds. Turns in which the rules find nothing are read by the model later, if `reader.model` is set.
+        tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers, in any form.
+        metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
         """
-        until = _until(ttl, in_zone(expires), self.vault.now())
-        match content:
-            case str():
-                statement = self.reader.statement(content)
-                ops = [statement.model_copy(update={"probes": tuple(probes)})]
-            case Path():
-                ops = self.reader.read_file(content)
-            case _:
-                ops = self.reader.read_turns(content, "turns")
+        until, caller = _until(ttl, in_zone(expires), self.vault.now()), self._caller(user)
+        if not isinstance(content, str):
+            ops, left = self.reader.heard(content)
+        else:
+            ops, left = [self.reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
         given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
-        return each_once(self._remember([op.model_copy(update=given) for op in ops], self._caller(user)))
+        kept = each_once(self._remember([op.model_copy(update=given) for op in ops], caller))
+        if left and self.config.reader.model:
+            self.unread.keep(left, str(content) if isinstance(content, Path) else "turns", caller, **given)
+            self.unread.begin(caller)
+        return kept
 
     def keep(self, ops: Sequence[Add | Correct], *, fold: bool = False, user: str | None = None) -> list[MemCube]:
         """Remember statements as they are, unread by the reader; a cube for each, in their order, once durable.

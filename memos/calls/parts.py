@@ -180,6 +180,8 @@ class Parts:
         """What goes on in the background is interrupted, and taken up again by the next who opens the vault."""
         if upkeep := self.__dict__.get("upkeep"):
             upkeep.stop()
+        if unread := self.__dict__.get("unread"):
+            unread.stop()
         if "serving" in self.__dict__:
             self.serving.close()
         if "operator" in self.__dict__:

@@ -194,6 +194,7 @@ def _rewritten(cube: MemCube, mask: Callable[[str], str]) -> MemCube:
             shown = tuple(map(mask, turn.shown))
             said = {"question": mask(turn.question), "answer": mask(turn.answer), "shown": shown}
             new = turn.model_copy(update=said)
+            header = _masked(header, mask).model_copy(update={"segment": header.segment})
         case Blob() as new:
             header = header if header.kind == "turn" else _masked(header, mask)
     same = (header, new) == (cube.header, cube.payload)

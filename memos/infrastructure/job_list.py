@@ -19,7 +19,8 @@ from memos.infrastructure.database import IN, moment
 from memos.infrastructure.store import Store
 
 Ending = Literal["done", "undone", "interrupted"]
-OPEN = ("queued", "running", "interrupted")
+Open = Literal["queued", "running", "interrupted"]
+OPEN: tuple[Open, ...] = ("queued", "running", "interrupted")
 _TRIES = 3  # after which a job that takes its process along is begun no more
 
 
@@ -60,14 +61,14 @@ class JobList:
             )
         return id
 
-    def take(self, passed: Collection[str] = ()) -> Job | None:
-        """Begin the oldest job that nobody waits for and that is not among those passed over; None where none is left.
-        Of several who ask at once, each gets another."""
+    def take(self, passed: Collection[str] = (), kind: str | None = None) -> Job | None:
+        """Begin the oldest job that nobody waits for, of this kind or of every kind, and that is not among those passed
+        over; None where none is left. Of several who ask at once, each gets another."""
         with self._db.transaction():
             rows = self._db.rows(
                 f"SELECT id FROM jobs WHERE tries IS NOT NULL AND state IN ('queued', 'interrupted') "
-                f"AND id NOT {IN} ORDER BY started, id LIMIT 1",
-                json.dumps(list(passed)),
+                f"AND id NOT {IN} AND kind = ifnull(?, kind) ORDER BY started, id LIMIT 1",
+                *(json.dumps(list(passed)), kind),
             )
             if not rows:
                 return None

@@ -352,8 +352,8 @@ class MemVault:
         return self._in_order(self._db.rows(_CURRENT + f"AND h.words {IN} AND h.user_id = ?", digests, user_id))
 
     def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
-        """The cubes of a user in one of these states that have a tag, in canonical order."""
-        sql = _CURRENT + f"AND h.tags != '' AND h.user_id = ? AND {_STATE} {IN}"
+        """The texts of a user in one of these states that have a tag, in canonical order."""
+        sql = _CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {_STATE} {IN}"
         cubes = self._in_order(self._db.rows(sql, user_id, self._at(), json.dumps(list(states))))
         return [cube for cube in cubes if tag in cube.header.tags]
 
@@ -927,9 +927,10 @@ class MemVault:
         """Write down work that nobody waits for; its id, or that of the same work where that is open already."""
         return self._jobs.queue(kind, payload)
 
-    def take_job(self, passed: Collection[str] = ()) -> Job | None:
-        """Begin the oldest job that nobody waits for and that is not among those passed over."""
-        return self._jobs.take(passed)
+    def take_job(self, passed: Collection[str] = (), kind: str | None = None) -> Job | None:
+        """Begin the oldest job that nobody waits for, of this kind or of every kind, and that is not among those passed
+        over."""
+        return self._jobs.take(passed, kind)
 
     def describe_job(self, id: str, payload: dict[str, Any]) -> None:
         """Say more closely what a running job does."""

@@ -151,8 +151,8 @@ def _content(cube: MemCube) -> str:
     match cube.payload:
         case Blob(bytes=n):
             return f"{size(n)} from {len(cube.sources)} memories"
-        case Turn(question=question, answer=answer):
-            return f"{question} | {answer}"
+        case Turn(said=said):
+            return said
         case _:
             return cube.text
 

@@ -7,10 +7,13 @@ what names no statement of the turn is no memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memos.interface.documents.parts import Turn
+from memos.interface.documents.parts import Turn, one_line
+
+FEW = 3  # facts of an answer that a context of 2,048 tokens has room for
+_LONGEST = 1_000  # characters of a turn that are read
 
 _ASK = (
     "Which facts worth remembering do these turns state? Think in a few words, then give for each fact the number of "
@@ -18,7 +21,7 @@ _ASK = (
 )
 
 
-def schema(facts: int = 3, characters: int = 60) -> dict[str, Any]:
+def schema(facts: int = FEW, characters: int = 60) -> dict[str, Any]:
     """Of one extraction: a short reasoning first. facts: at most; characters: of each text, at most."""
     text = {"type": "string", "maxLength": characters}
     fact = {
@@ -41,7 +44,9 @@ def schema(facts: int = 3, characters: int = 60) -> dict[str, Any]:
 
 def prompt(turns: Sequence[Turn]) -> list[dict[str, str]]:
     """Up to nine turns as one question."""
-    lines = "\n".join(f"{n}. {turn.speaker}: {turn.content}" for n, turn in enumerate(turns[:9], start=1))
+    lines = "\n".join(
+        f"{n}. {turn.speaker}: {one_line(turn.content, _LONGEST)}" for n, turn in enumerate(turns[:9], start=1)
+    )
     return [{"role": "user", "content": _ASK.format(turns=lines)}]
 
 
@@ -59,3 +64,10 @@ def parsed(answer: str) -> Mapping[str, Any] | None:
         for fact in facts
     )
     return told if known else None
+
+
+def statements(told: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """(number of the turn from 0, statement) of each fact of an answer as `parsed` gives it."""
+    for fact in told["facts"]:
+        if fact["statement"].strip():
+            yield fact["turn"] - 1, fact["statement"].strip()

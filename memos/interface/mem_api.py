@@ -708,7 +708,7 @@ def item(cube: MemCube) -> Item:
         case Text(text=text):
             said = text
         case _:
-            said = "" if blob else f"{cube.payload.question} | {cube.payload.answer}"  # type: ignore[union-attr]
+            said = "" if blob else cube.payload.said  # type: ignore[union-attr]
     return {
         "id": cube.id,
         "memory": said,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -62,13 +62,27 @@ class MemReader:
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
         format (`memos.interface.files.FORMATS`). Raises InputError, EmptyMemory."""
-        return [op for part in read(path) for op in self._part(part, str(path))]
+        return self.heard(path)[0]
+
+    def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[Turn]]:
+        """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
+        origin = str(content) if isinstance(content, Path) else "turns"
+        kept, left = list[Add | Correct](), list[Turn]()
+        for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
+            ops = self._part(part, origin)
+            kept += ops
+            if isinstance(part, Turn) and not (ops or part.silent) and part.content.strip():
+                left.append(part)
+        return kept, left
+
+    def reported(self, text: str, speaker: str) -> Add | Correct:
+        """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
+        return self.statement(text, speaker if _FIRST_PERSON.search(text) else "")
 
     def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
         """One operation per statement worth keeping in turns of {role or speaker, content, time?}, and per call of a
         tool among them."""
-        parts = conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
-        return [op for part in parts for op in self._part(part, origin)]
+        return [op for part in _conversation(turns, origin) for op in self._part(part, origin)]
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
@@ -236,6 +250,10 @@ class MemReader:
                 groups.append([sentence])
         place = _Origin(origin, heading=passage.heading)
         return [_statement(" ".join(group), place) for group in groups]
+
+
+def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
+    return conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
 
 
 def _described(words: str, speaker: str) -> list[Fact]:

@@ -156,6 +156,18 @@ class MemLifecycle:
             self._retire_derived(cube, f"source {cube.id} edited")
             return self._vault.get(cube.id)
 
+    def attach(self, id: str, to: Sequence[MemCube], segment: str) -> MemCube:
+        """A new version of a turn, in this segment, that is derived from memories which were made of it: where one of
+        them is deleted, the turn goes too. Raises BadTransition when frozen or expired, Held."""
+        with self._vault.transaction():
+            cube = self._editable(id)
+            self._vault.holds.require_none([cube.id], "be edited")
+            header = cube.header.model_copy(update={"changed": self._vault.now(), "segment": segment})
+            pins = tuple({c.id: Source(id=c.id, version=c.version) for c in to}.values())
+            update = {"version": cube.version + 1, "header": header, "sources": pins}
+            self._vault.put(cube.model_copy(update=update))
+            return self._vault.get(cube.id)
+
     def _editable(self, id: str) -> MemCube:
         cube = self._vault.get(id)
         if cube.state in LOCKED:

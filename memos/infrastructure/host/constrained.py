@@ -51,12 +51,12 @@ class Grammars:
         except ImportError:
             raise Unsupported(
                 "answers by a schema need llguidance: pip install 'memos[reader]', ask for none (response_format, "
-                "decode.json_schema), or set reader.model to never"
+                "decode.json_schema), or set reader.model to false"
             ) from None
         if not isinstance(tokenizer, PreTrainedTokenizerFast) or not ends:
             raise Unsupported(
                 f"{type(tokenizer).__name__} has no end token or no fast form, so its answers cannot be held to a "
-                f"schema; ask for none (response_format, decode.json_schema), or set reader.model to never"
+                f"schema; ask for none (response_format, decode.json_schema), or set reader.model to false"
             )
         self._tokens = LLTokenizer(
             tokenizer.backend_tokenizer.to_str(), n_vocab=max(vocabulary, len(tokenizer)), eos_token=sorted(ends)
