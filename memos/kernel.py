@@ -132,7 +132,8 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
         """
         caller = self._caller(user)
         waiting = self.pipelines.answered(message, caller)
-        asked, meant = waiting or (self.reader.asked(message, turns, self.vault.now().date()), {})
+        before = turns if session is None else self.sessions.said(self._session(session, user))
+        asked, meant = waiting or (self.reader.asked(message, before, self.vault.now().date()), {})
         first, last = asked[0], asked[-1]
         if waiting or len(asked) > 1 or first.intent not in _ALONE:
             done = self.pipelines.run(asked, caller, meant, user)

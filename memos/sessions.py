@@ -23,6 +23,8 @@ from memos.operation.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.mem_scheduler import Admission, Talk
 from memos.serving import Serving
 
+_LATEST = 3  # turns that a message is read with
+
 log = logging.getLogger("memos")
 
 
@@ -46,6 +48,12 @@ class Sessions:
     def turns(self, session: Namespace) -> list[MemCube]:
         """Its turns in force that its user may read, oldest first. Raises InputError."""
         return self._cubes(session, Form.PLAINTEXT, ANSWERING)
+
+    def said(self, session: Namespace) -> list[dict[str, str]]:
+        """The latest of its turns, as messages."""
+        told = [_turn(cube) for cube in self.turns(session)[-_LATEST:]]
+        of = (("user", turn.question, "assistant", turn.answer) for turn in told)
+        return [{"role": role, "content": text} for a, b, c, d in of for role, text in ((a, b), (c, d))]
 
     def resume(self, session: Namespace, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
 
 from typing_extensions import NotRequired, ParamSpec, TypedDict, Unpack
 
@@ -286,7 +286,7 @@ class Memory:
     @_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> One:
         """One memory."""
-        return One(**item(self.holding(memory_id, who).get(memory_id)))
+        return cast(One, item(self.holding(memory_id, who).get(memory_id)))
 
     @_call
     def get_all(

@@ -35,6 +35,7 @@ _POINTS = re.compile(
 )
 _DEFINITE = re.compile(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 _PERSON = re.compile(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
+_SOMEBODY = re.compile(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
 _MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
 _OPENS = re.compile(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
 _AFTER = re.compile(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
@@ -97,9 +98,10 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     tagged = tagger.tag(text, " ".join(str(turn.get("content", "")) for turn in turns))
     said = _said(turns, tagged.pointed)
     out: list[Asked] = []
-    for part in tagged.parts:
+    parts = _whole(tagged.parts, tagged.slots)
+    for part in parts:
         slots = _within(part, tagged.slots)
-        if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in tagged.parts):
+        if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
             continue  # goes with the part that says what
         asked = _asked(text, part, slots, said, out, today)
         if asked.intent != "talk":
@@ -112,6 +114,31 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     if text.rstrip().endswith(("?", "？")) and not tagged.parts:
         return [Asked(intent="recall", what=text.strip(), who=_who(text))]
     return [Asked(intent="talk")]
+
+
+@dataclass(frozen=True)
+class _Part:
+    label: str
+    begin: int
+    end: int
+    sure: float
+
+
+def _whole(parts: Sequence[Span], slots: Sequence[Span]) -> list[Span]:
+    """The parts; two of a kind that touch are one, as sure as the less sure, where one has no words of its own."""
+    out: list[Span] = []
+    for part in parts:
+        last = out[-1] if out else None
+        if (
+            last
+            and last.label == part.label
+            and part.begin == last.end
+            and not all(_within(p, slots) for p in (last, part))
+        ):
+            out[-1] = _Part(part.label, last.begin, part.end, min(last.sure, part.sure))
+        else:
+            out.append(part)
+    return out
 
 
 def _within(part: Span, slots: Iterable[Span]) -> list[Span]:
@@ -206,8 +233,15 @@ def _what(
         return (things[-1], len(things) == 1) if things else (words, False)
     if said.things and _DEFINITE.match(words) and len(words) <= 24 and not any(t in words for t in said.things):
         return said.things[-1], len(said.things) == 1
+    if intent in _DESTRUCTIVE and any(_several(word, said) for word in _SOMEBODY.findall(words)):
+        return words, False
     what = _resolved(text, slot.begin, slot.end, refs, said)
     return _NEXT.sub("", _OPENS.sub(lambda word: word[0].lower(), what)), True
+
+
+def _several(word: str, said: _Said) -> bool:
+    """True where a pronoun could be one of several people who were spoken of."""
+    return len(references.person_of(word.lower(), said.known)) > 1
 
 
 def _resolved(text: str, begin: int, end: int, refs: Sequence[Span], said: _Said) -> str:
@@ -270,13 +304,16 @@ def _who(text: str) -> str:
 def _about(text: str, slot: Span | None, marks: Sequence[Span], what: str, said: _Said) -> str:
     """Whom a part is about; "user": who speaks."""
     mark = next((mark for mark in marks if mark.label in _PEOPLE), None)
+    put_in = next((name for name in references.names_in(what) if name not in text), "")  # for a pointer
     if mark is None:
         if slot is None or _POINTS.fullmatch(_cut(text, slot)):  # words from before the message
             return _who(what)
-        return next((name for name in references.names_in(what) if name not in text), "")  # put in for a pointer
+        return put_in
     words = re.sub(r"['’]s?$", "", _cut(text, mark))
     pointed = _PERSON.fullmatch(words) or _POINTS.fullmatch(words)
-    return "user" if mark.label == "me" else _named(words, text[: mark.begin], said) if pointed else words
+    if mark.label == "me":
+        return "user"
+    return (_named(words, text[: mark.begin], said) or put_in) if pointed else words
 
 
 def _when(words: str, which: str, today: date) -> str:
