@@ -367,7 +367,7 @@ def run_reader(data: bytes, folder: Path) -> None:
     from memos.interface.mem_reader import MemReader
 
     text, reader = data.decode("utf-8", "ignore")[:20_000], MemReader()
-    for read in (reader.statement, reader.request, reader.recall, reader.sentences, reader.language, reader.facts):
+    for read in (reader.statement, reader.forget, reader.recall, reader.sentences, reader.language, reader.facts):
         with suppress(MemosError):
             read(text)
     reader.read_turns([{"speaker": "Mira", "content": text}], "fuzz")

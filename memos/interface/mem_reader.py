@@ -95,9 +95,7 @@ class MemReader:
         the message, against which times resolve; by default this one. Raises InputError; TypeError without a tagger."""
         if self._tagger is None:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
-        if not text.strip():
-            raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
-        require_text(text, "the message")
+        _require_words(text)
         day = today or datetime.now().astimezone().date()
         found = tuple(requested.read(text, turns, day, self._tagger))
         intent, words = requests.intent(text, USER)
@@ -113,7 +111,8 @@ class MemReader:
         return _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
 
     def forget(self, words: str, speaker: str = USER) -> Forget:
-        """To delete what words describe."""
+        """To delete what words describe. Raises InputError."""
+        _require_words(words)
         facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 
@@ -256,9 +255,16 @@ def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[P
     return conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
 
 
+def _require_words(text: str) -> None:
+    """Raises InputError."""
+    if not text.strip():
+        raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+    require_text(text, "the message")
+
+
 def _described(words: str, speaker: str) -> list[Fact]:
     """The facts, with blanks, that a question or a clause describes: "where Mira lives" asks where she does live."""
-    first, *rest = words.split() or [""]
+    first, *rest = words.split()
     for kind in (1, 0):  # "which city I live in" has a noun after its question word
         head, tail = [first, *rest[:kind]], rest[kind:]
         plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]

@@ -746,7 +746,8 @@ def test_vectors_that_lie_with_the_texts_move_to_their_file(tmp_path: Path) -> N
         made = (np.full(4, 0.5, "<f4").tobytes(), np.ones((3, 4), "i1").tobytes())
         db.execute("INSERT INTO vectors VALUES (?, 1, 'mini', ?, 'x:1', ?)", (cube.id, *made))
         db.execute("ALTER TABLE usage DROP COLUMN utility")  # what came later
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 2}")
+        db.execute("DROP TABLE pipelines")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 3}")
     db.close()
     with MemVault(tmp_path) as vault:
         version, around, vector = vault.vectors("mini", [cube.id])[cube.id]

@@ -22,6 +22,7 @@ _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
 _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
 _LONGEST = 600  # characters of a request; what is longer is a text
+_SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
 _SURE = 0.8  # of the labels of a destructive part; what is less sure is asked back
 _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
@@ -96,6 +97,8 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
             Asked(intent="recall", what=text.strip()) if text.rstrip().endswith(("?", "？")) else Asked(intent="talk")
         ]
     tagged = tagger.tag(text, " ".join(str(turn.get("content", "")) for turn in turns))
+    if turns and _doubtful(tagged) and _says_whose(alone := tagger.tag(text)):
+        tagged = alone
     said = _said(turns, tagged.pointed)
     out: list[Asked] = []
     parts = _whole(tagged.parts, tagged.slots)
@@ -114,6 +117,20 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     if text.rstrip().endswith(("?", "？")) and not tagged.parts:
         return [Asked(intent="recall", what=text.strip(), who=_who(text))]
     return [Asked(intent="talk")]
+
+
+def _doubtful(tagged: Tagged) -> bool:
+    """True where something is to be destroyed, one is not sure, and nothing that was said before is pointed to."""
+    return not tagged.pointed and any(part.label in _DESTRUCTIVE and part.sure < _SURE for part in tagged.parts)
+
+
+def _says_whose(tagged: Tagged) -> bool:
+    """True where what is to be destroyed is sure, and described by whom it is about: "where I live"."""
+    destroyed = [part for part in tagged.parts if part.label in _DESTRUCTIVE]
+    whats = [slot for part in destroyed for slot in _within(part, tagged.slots) if slot.label == "what"]
+    people = [mark for mark in tagged.slots if mark.label in _PEOPLE]
+    sure = all(part.sure >= _SURE for part in destroyed)
+    return sure and bool(whats) and all(any(_within(what, people)) for what in whats)
 
 
 @dataclass(frozen=True)
@@ -171,12 +188,14 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
     intent = cast(Intent, name)
     if intent == "talk":
         return Asked(intent="talk")
-    first = {label: next((slot for slot in slots if slot.label == label), None) for label in ("what", "with", "to")}
+    first = {label: _likeliest(text, [s for s in slots if s.label == label]) for label in ("what", "with", "to")}
     words = text[part.begin : part.end]
     refs, marks = ([slot for slot in slots if slot.label in labels] for labels in (("ref",), (*_DAYS, *_PEOPLE)))
     what, sure = _what(intent, text, part, first["what"], refs, said, before)
     doubted = detail if intent == "ask_back" else intent
-    if intent == "ask_back" or (intent in _DESTRUCTIVE and (not sure or part.sure < _SURE or not what)):
+    if intent == "ask_back" or (
+        intent in _DESTRUCTIVE and (not sure or part.sure < _SURE_OF.get(intent, _SURE) or not what)
+    ):
         told = _cut(text, first["what"])
         return Asked(intent="ask_back", doubted=doubted, what="" if _POINTS.fullmatch(told) else told)
     days = [_when(_cut(text, mark), mark.label, today) for mark in marks if mark.label in _DAYS]
@@ -204,6 +223,12 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         named = (state for line in lines if (state := versions.state(line, today)))
         return asked.model_copy(update={"to": next(named, "previous")})
     return asked.model_copy(update={"to": detail}) if intent == "promote" else asked
+
+
+def _likeliest(text: str, slots: Sequence[Span]) -> Span | None:
+    """The surest of slots that say something, rather than of those that point to it; "forget that I live in Oslo"."""
+    plain = [slot for slot in slots if not _POINTS.fullmatch(_cut(text, slot))]
+    return max(plain or slots, key=lambda slot: slot.sure, default=None)
 
 
 def _cut(text: str, slot: Span | None) -> str:
