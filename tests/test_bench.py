@@ -80,6 +80,7 @@ def test_a_share_of_few_questions_is_worth_less(held: int, of: int) -> None:
     assert least_share(0, of) == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_choice_is_held_against_every_way(host: Host) -> None:
     report = bench_choice(host, 4, 1, 0, Shown()) | SURROUNDED
     assert report["cases"] == len(report["rows"]) == 4
@@ -128,6 +129,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "DistilConfig", lambda **given: BRIEF.model_copy(update=given))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief")
 def test_promotion_is_compared_with_what_others_do(host: Host) -> None:
     report = promote.bench_promote(host, (2,), (1,), promote.OBJECTIVES, 1, 0, Shown()) | SURROUNDED

@@ -224,6 +224,7 @@ def test_an_adapter_that_says_not_what_it_was_taught_cannot_be_judged(
         memos.gate([copy])
 
 
+@pytest.mark.slow
 def test_a_strangers_adapter_is_judged_on_memories_that_one_names(
     memos: MemOS, adapter: MemCube, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def host() -> Host:
     return Host.load(ModelConfig())
 
 
+@pytest.mark.slow
 def test_the_same_adapter_comes_of_it_as_here(host: Host, tmp_path: Path) -> None:
     told: list[str] = []
     here = craft(host, task(), tmp_path / "here", lambda *_: None)

@@ -200,6 +200,7 @@ def test_what_cannot_be_loaded_is_not_held(kept: Activation) -> None:
 # used often
 
 
+@pytest.mark.slow
 def test_a_thousand_uses_leave_the_digest_as_it_was(host: Host, kept: Activation) -> None:
     others = (host.encode(MEMORIES[:1]), host.encode(MEMORIES[1:]))
     before = [a.digest() for a in (kept, *others)]
