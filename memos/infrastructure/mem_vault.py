@@ -738,7 +738,7 @@ class MemVault:
             counts["keys"] = self._credentials.forget(user_id)
             counts["packs"] = self.packs.forget(user_id)
             self.quarantine.forget(user_id)
-            self.pipelines.forget(user_id)
+            self.pipelines.forget(user_id, lambda said: _unnamed(said, user_id) != said)
             self._ledger.add("user", [user_id])
             self._ledger.add("cube", known)
             counts["audit_rows"] = self.audit_log.pseudonymise(user_id, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from memos.infrastructure.store import Store
 from memos.ops import Call
@@ -34,9 +34,10 @@ class UndoTable:
                 return [(name, tuple(values), named) for name, values, named in json.loads(calls)]
         return None
 
-    def forget(self, user_id: str) -> None:
-        """Within a transaction: those of a user, and those that name the user."""
+    def forget(self, user_id: str, names: Callable[[str], bool]) -> None:
+        """Within a transaction: those of a user, and those that name the user. names: true of words that do."""
         self._db.write("DELETE FROM pipelines WHERE user_id = ?", user_id)
         for n, calls in self._db.rows("SELECT n, undo FROM pipelines"):
-            if user_id in calls:
+            said = (word for _, values, named in json.loads(calls) for word in (*values, *named.values()))
+            if any(isinstance(word, str) and names(word) for word in said):
                 self._db.write("DELETE FROM pipelines WHERE n = ?", n)

@@ -347,4 +347,4 @@ def _when(words: str, which: str, today: date) -> str:
     found = times.find(words, today, past) or times.find(f"on {words}", today, past)
     if found or which != "until":
         return found.when if found else ""
-    return times.until(words, today)[0]
+    return times.until(words, today)

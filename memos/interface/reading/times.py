@@ -78,21 +78,18 @@ _ZH_FOR = re.compile(
 )
 
 
-def until(text: str, today: date) -> tuple[str, str]:
-    """(the last day until when something shall hold, the text without it); "" where it names none."""
+def until(text: str, today: date) -> str:
+    """The last day until when something shall hold; "" where the text names none."""
     for match in _UNTIL.finditer(text):
-        rest = (text[: match.start()] + text[match.end() :]).strip()
         if match["for"]:
             if (spell := _FOR.fullmatch(match["time"].strip())) and (spell["n"] or "next" in match[0]):
-                days = shifted(today, times_en.number((spell["n"] or "a").lower()), spell["unit"].lower(), False)
-                return iso(days), rest
+                return iso(shifted(today, times_en.number((spell["n"] or "a").lower()), spell["unit"].lower(), False))
             continue
         if found := find(f"until {match['time']}", today):
-            return found.when.split("/")[-1], rest
+            return found.when.split("/")[-1]
     ends = _ZH_UNTIL.search(text)
     if ends and (found := find(ends["time"], today)):
-        return found.when.split("/")[-1], (text[: ends.start()] + text[ends.end() :]).strip()
-    if lasts := _ZH_FOR.search(text):
-        end = times_zh.shift(lasts.groupdict(), today, False)
-        return (iso(end) if end else ""), (text[: lasts.start()] + text[lasts.end() :]).strip()
-    return "", text
+        return found.when.split("/")[-1]
+    lasts = _ZH_FOR.search(text)
+    end = times_zh.shift(lasts.groupdict(), today, False) if lasts else None
+    return iso(end) if end else ""

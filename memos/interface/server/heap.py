@@ -1,7 +1,7 @@
 """Memory that the process has freed, given back to the system.
 
 glibc keeps what is freed for its next allocations. Where many threads work with tensors of many sizes, what is still
-used lies scattered between, and a server grows for hours though nothing more is kept (docs/benchmarks.md, Serve).
+used lies scattered between, and a server grows though nothing more is kept.
 """
 
 from __future__ import annotations
