@@ -89,8 +89,10 @@ class _Doubt:
 
 @dataclass
 class _Log:
-    """What a pipeline has done, and the calls that undo it, in their order."""
+    """What a pipeline has done since a time and a change of the vault, and the calls that undo it, in their order."""
 
+    began: datetime
+    change: int
     lines: list[str] = field(default_factory=list)
     undo: list[Call] = field(default_factory=list)
     remembered: list[MemCube] = field(default_factory=list)
@@ -132,19 +134,14 @@ class Pipelines:
             for cube in step.cubes or (None,):
                 for op in step.operations:
                     self._kernel.governance.permit(caller, op, cube)
-        log = _Log()
-        before = self._in_force(caller)
+        log = _Log(self._kernel.vault.now(), self._kernel.vault.last_change())
         try:
             for step in steps:
                 self._do(step, log, user)
         except Exception:
-            self._reverse(log.undo, user)  # whatever went wrong: half a pipeline is none
+            self._reverse([*self._replaced(log, caller), *log.undo], user)  # half a pipeline is none
             raise
-        gone = [id for id in before - self._in_force(caller) if id not in log.forgotten]
-        for id in gone:
-            cube = self._kernel.vault.get(id)
-            if cube.state is State.MERGED or any(step.asked.intent == "correct" for step in steps):
-                log.undo.insert(0, ("reinstate", (id,), {}))
+        log.undo[:0] = self._replaced(log, caller)  # undone last, when what has replaced them is gone
         if not log.undo:
             return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
         id = uuid4().hex[:12]
@@ -154,14 +151,24 @@ class Pipelines:
 
     def undo(self, id: str, caller: Namespace, user: str | None) -> list[str]:
         """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
-        with self._kernel.vault.transaction():
-            calls = self._kernel.vault.pipelines.take(id, caller.user_id)
-        if calls is None:
+        vault, done = self._kernel.vault, list[str]()
+        while call := self._taken(id, caller):
+            try:
+                done += self._reverse([call], user)
+            except Exception:
+                with vault.transaction():
+                    vault.pipelines.give_back(id, caller.user_id, call)  # and what is left can be tried again
+                raise
+        if not done:
             raise NotFound(
                 f"there is no pipeline {id!r} of yours to undo: it was undone, or it is long ago; look at "
                 f"`memos history ID` of its memories and roll them back"
             )
-        return self._reverse(calls, user)
+        return done
+
+    def _taken(self, id: str, caller: Namespace) -> Call | None:
+        with self._kernel.vault.transaction():
+            return self._kernel.vault.pipelines.take(id, caller.user_id)
 
     # -- looking up ----------------------------------------------------------------------------------------
 
@@ -253,10 +260,9 @@ class Pipelines:
         cube = step.cubes[0] if step.cubes else None
         match step.operations[0] if step.operations else None:
             case Correct() | Add() as add:
-                known = {c.id for c in kernel._texts(kernel._caller(user))}
                 kept = kernel._remember([add], kernel._caller(user))
                 log.remembered += kept
-                log.undo += [("delete", (c.id,), {}) for c in kept if c.id not in known]
+                log.undo += [("delete", (c.id,), {}) for c in kept if self._is_new(c.id, log)]
                 log.lines.append("Noted: " + " ".join(c.text for c in kept))
             case Delete() if cube:
                 log.forgotten += [id for root in kernel._behind(cube) for id in kernel.delete(root.id, user=user)]
@@ -323,8 +329,18 @@ class Pipelines:
             done.append(f"{name} {values[0]}")
         return done
 
-    def _in_force(self, caller: Namespace) -> set[str]:
-        return {cube.id for cube in self._kernel._texts(caller) if cube.rights.owner == caller.user_id}
+    def _replaced(self, log: _Log, caller: Namespace) -> list[Call]:
+        """What puts the caller's memories back in force that a pipeline's statements have replaced."""
+        vault = self._kernel.vault
+        _, ended = vault.changed_since(log.change, ANSWERING)
+        gone = (cube for cube in map(vault.get, ended) if cube.form is Form.PLAINTEXT and cube.state not in ANSWERING)
+        mine = (cube.id for cube in gone if cube.rights.owner == caller.user_id)
+        return [("reinstate", (id,), {}) for id in mine if not self._is_new(id, log)]
+
+    def _is_new(self, id: str, log: _Log) -> bool:
+        """True of a memory that the pipeline has made."""
+        made, _, _ = self._kernel.vault.transitions(id)[0]
+        return bool(made >= log.began)
 
 
 def _picked(message: str, candidates: Sequence[str]) -> str | None:

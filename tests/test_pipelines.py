@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos.cube import Namespace, State
-from memos.errors import Denied, NotFound
+from memos.errors import BadTransition, Denied, NotFound
 from memos.kernel import MemOS
 from memos.ops import Asked
 
@@ -55,6 +55,20 @@ def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path / "vault") as kernel:
         kernel.undo(done.id, user="ada")
         assert set(kernel.grants(cube.id, user="ada")) == given
+
+
+def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    [job] = kernel.add("My job is baker.", user=ada)
+    reply = kernel.chat(f"Lock my job, then share where I live with {bob}.", user=ada)
+    assert [op.intent for op in reply.operations] == ["freeze", "share"]
+    kernel.thaw(job.id, user=ada)
+    with pytest.raises(BadTransition):
+        kernel.undo(reply.pipeline, user=ada)
+    assert kernel.memories(user=bob) == []
+    kernel.freeze(job.id, user=ada)
+    assert kernel.undo(reply.pipeline, user=ada) == [f"thaw {job.id}"]
+    assert kernel.get(job.id, user=ada).state is State.ACTIVATED
 
 
 def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:

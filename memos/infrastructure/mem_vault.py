@@ -80,7 +80,8 @@ _PUT_HEAD = f"INSERT INTO heads (id, {', '.join(HEAD)}, state, since) VALUES (?,
 _NEXT_HEAD = f""" ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in HEAD)},
                 since = excluded.since"""
 _PUT_TRANSITION = "INSERT INTO transitions (id, state, at, why, digest) VALUES (?, ?, ?, ?, ?)"
-_AT_ONCE = 1 << 25  # bytes of vault.db that are vacuumed while an opening waits: some tenths of a second
+_AT_ONCE = 1 << 25  # bytes of vault.db that are vacuumed while somebody waits: some tenths of a second
+_SOON_S = 1.0  # else: after a deletion
 _NAMES = (  # where a user stands beside cubes and snapshots
     *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),
     *(("group_members", "owner"), ("group_members", "user_id"), ("packs", "user_id"), ("arrivals", "user_id")),
@@ -116,7 +117,8 @@ class MemVault:
         """
         self.path, self.guard, self._url = path, Guard(governance), url
         self._lock, self._vacuumed = FolderLock(path), 0  # the last deletion of a text that left nothing in vault.db
-        self._erasing = threading.Thread(target=self._erase, daemon=True)
+        self._erasing: threading.Thread | None = None
+        self._of_erasing, self._closing = threading.Lock(), threading.Event()
         try:
             with ExitStack() as opening:
                 alone = opening.enter_context(self._lock.alone())
@@ -154,10 +156,7 @@ class MemVault:
                     for name in self._index.sweep(alone=True):
                         log.warning("%s is not named by the vault as it is now, and was removed", path / name)
                     self._clear_work()
-                    if next(iter(self._db.sizes().values())) < _AT_ONCE:
-                        self._erase()
-                    else:
-                        self._erasing.start()
+                    self._pay()
                 self.audit_log.sign_what_is_older()
         except BaseException:
             if "_db" in vars(self):
@@ -169,8 +168,10 @@ class MemVault:
         """What is not signed yet of the audit log is signed; the last to close sums up what the files are."""
         if self._lock.closed:
             return
-        if self._erasing.is_alive():
+        self._closing.set()
+        if self._erasing:
             self._erasing.join()
+            self._erase()
         with self._lock.alone(leaving=True) as alone:
             with self._db.alone(leaving=True):
                 self.audit_log.sign()
@@ -198,7 +199,7 @@ class MemVault:
             yield
         if outermost:
             self._clear_work()
-            self._erase()
+            self._pay()
 
     def now(self) -> datetime:
         """The time; never before one that was written down here, even where the machine's clock went back."""
@@ -636,7 +637,8 @@ class MemVault:
         """Remove every trace, in the file's free pages and in blobs too. Raises Conflict if a derived cube would stay,
         Held for one under a legal hold.
 
-        The bytes go right after the commit; where that is cut short, a later commit or opening finishes it.
+        The bytes go right after the commit, of a large vault in the background, soon; where that is cut short, a later
+        commit or opening finishes it. `unerased` tells, and waits.
         """
         with self.transaction():
             known = [self._resolve(id) for id in ids]
@@ -757,7 +759,7 @@ class MemVault:
         """True while deleted bytes may still lie on disk, as somebody reads. wait_s: for so long whoever does, as what
         indexes in the background, is waited for."""
         until = time.monotonic() + wait_s
-        while (left := bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))) and time.monotonic() < until:
+        while (left := self._owes()) and time.monotonic() < until:
             time.sleep(_PAUSE_S)
             self._erase()
         return left
@@ -790,6 +792,25 @@ class MemVault:
             names |= {name for (name,) in self._db.rows(f"SELECT DISTINCT {column} FROM {table}")}
         spaces = self._db.rows("SELECT DISTINCT namespace FROM snapshots")
         return sorted(names | {Namespace.model_validate_json(space).user_id for (space,) in spaces})
+
+    def _owes(self) -> bool:
+        return bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))
+
+    def _pay(self) -> None:
+        """The debt of `delete`: at once where that takes some tenths of a second. Else in the background, where one
+        rewriting of vault.db is enough for many deletions."""
+        if not self._owes() or next(iter(self._db.sizes().values())) < _AT_ONCE:
+            return self._erase()
+        with self._of_erasing:
+            if self._erasing is None:
+                self._erasing = threading.Thread(target=self._erase_later, daemon=True)
+                self._erasing.start()
+
+    def _erase_later(self) -> None:
+        self._closing.wait(_SOON_S)
+        self._erase()
+        with self._of_erasing:
+            self._erasing = None
 
     def _erase(self) -> None:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
@@ -1094,6 +1115,8 @@ class MemVault:
 
     def check(self) -> list[str]:
         """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""
+        if erasing := self._erasing:
+            erasing.join()
         return vault_check.problems(self.path, key=self.data_key, url=self._url)
 
 

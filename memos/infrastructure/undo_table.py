@@ -19,7 +19,7 @@ class UndoTable:
         """Within a transaction."""
         self._db.write(
             "INSERT INTO pipelines (id, user_id, at, undo) VALUES (?, ?, ?, ?)",
-            *(id, user_id, self._db.stamp(), json.dumps(calls, ensure_ascii=False)),
+            *(id, user_id, self._db.stamp(), _kept(calls)),
         )
         self._db.write(
             """DELETE FROM pipelines WHERE user_id = ? AND n <=
@@ -27,12 +27,27 @@ class UndoTable:
             *(user_id, user_id, KEPT),
         )
 
-    def take(self, id: str, user_id: str) -> list[Call] | None:
-        """Within a transaction: the calls, which nobody can take again; None where the user has no such pipeline."""
-        for (calls,) in self._db.rows("SELECT undo FROM pipelines WHERE id = ? AND user_id = ?", id, user_id):
-            if self._db.write("DELETE FROM pipelines WHERE id = ?", id):
-                return [(name, tuple(values), named) for name, values, named in json.loads(calls)]
-        return None
+    def take(self, id: str, user_id: str) -> Call | None:
+        """Within a transaction: the last call that is left, which nobody can take again; None where there is none."""
+        calls = self._left(id, user_id)
+        if not calls:
+            return None
+        name, values, named = calls.pop()
+        if calls:
+            self._db.write("UPDATE pipelines SET undo = ? WHERE id = ?", _kept(calls), id)
+        else:
+            self._db.write("DELETE FROM pipelines WHERE id = ?", id)
+        return name, tuple(values), named
+
+    def give_back(self, id: str, user_id: str, call: Call) -> None:
+        """Within a transaction: a call that was taken was not made."""
+        calls = [*self._left(id, user_id), call]
+        self._db.write("DELETE FROM pipelines WHERE id = ?", id)
+        self.put(id, user_id, calls)
+
+    def _left(self, id: str, user_id: str) -> list[Call]:
+        rows = self._db.rows("SELECT undo FROM pipelines WHERE id = ? AND user_id = ?", id, user_id)
+        return [call for (calls,) in rows for call in json.loads(calls)]
 
     def forget(self, user_id: str, names: Callable[[str], bool]) -> None:
         """Within a transaction: those of a user, and those that name the user. names: true of words that do."""
@@ -41,3 +56,7 @@ class UndoTable:
             said = (word for _, values, named in json.loads(calls) for word in (*values, *named.values()))
             if any(isinstance(word, str) and names(word) for word in said):
                 self._db.write("DELETE FROM pipelines WHERE n = ?", n)
+
+
+def _kept(calls: Sequence[Call]) -> str:
+    return json.dumps(calls, ensure_ascii=False)
