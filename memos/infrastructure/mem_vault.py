@@ -81,7 +81,7 @@ _NEXT_HEAD = f""" ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.
                 since = excluded.since"""
 _PUT_TRANSITION = "INSERT INTO transitions (id, state, at, why, digest) VALUES (?, ?, ?, ?, ?)"
 _AT_ONCE = 1 << 25  # bytes of vault.db that are vacuumed while somebody waits: some tenths of a second
-_SOON_S = 1.0  # else: after a deletion
+_SOON_S, _PATIENCE_S = 1.0, 30.0  # else: after a deletion; for so long a check waits
 _NAMES = (  # where a user stands beside cubes and snapshots
     *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),
     *(("group_members", "owner"), ("group_members", "user_id"), ("packs", "user_id"), ("arrivals", "user_id")),
@@ -169,8 +169,8 @@ class MemVault:
         if self._lock.closed:
             return
         self._closing.set()
-        if self._erasing:
-            self._erasing.join()
+        if erasing := self._erasing:
+            erasing.join()
             self._erase()
         with self._lock.alone(leaving=True) as alone:
             with self._db.alone(leaving=True):
@@ -807,10 +807,13 @@ class MemVault:
                 self._erasing.start()
 
     def _erase_later(self) -> None:
-        self._closing.wait(_SOON_S)
-        self._erase()
-        with self._of_erasing:
-            self._erasing = None
+        """Until all is paid, also what is deleted meanwhile; who is in the way is waited for."""
+        while not self._closing.wait(_SOON_S):
+            self._erase()
+            with self._of_erasing:
+                if not self._owes():
+                    self._erasing = None
+                    return
 
     def _erase(self) -> None:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
@@ -1115,8 +1118,8 @@ class MemVault:
 
     def check(self) -> list[str]:
         """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""
-        if erasing := self._erasing:
-            erasing.join()
+        if self._erasing:
+            self.unerased(_PATIENCE_S)
         return vault_check.problems(self.path, key=self.data_key, url=self._url)
 
 
