@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -171,6 +172,16 @@ class Traced(Costed):
     origins: list[dict[str, Any]]
 
 
+@contextmanager
+def costing() -> Iterator[Spent]:
+    """What is done within it costs so much; known at its end."""
+    cost: Spent = {"model_calls": 0, "tokens": 0, "seconds": 0.0}
+    began = perf_counter()
+    with metered() as spent:
+        yield cost
+    cost["model_calls"], cost["tokens"], cost["seconds"] = spent.model_calls, spent.tokens, perf_counter() - began
+
+
 API: list[str] = []  # the calls that doors open, in the order of their writing
 
 
@@ -179,11 +190,9 @@ def _call(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(method)
     def costed(*values: _P.args, **named: _P.kwargs) -> _R:
-        began = perf_counter()
-        with metered() as spent:
+        with costing() as cost:
             reply: Any = method(*values, **named)
-        taken = {"model_calls": spent.model_calls, "tokens": spent.tokens, "seconds": perf_counter() - began}
-        return reply | {"cost": taken}
+        return reply | {"cost": cost}
 
     hints = get_type_hints(method) | get_type_hints(Who)
     own = [p.replace(annotation=hints.get(p.name, Any)) for p in inspect.signature(method).parameters.values()]
@@ -280,8 +289,7 @@ class Memory:
                 said = [(turn.get("speaker") or turn.get("role"), turn["content"]) for turn in _texts(messages)]
                 lines = [text if by == "user" else f"{by}: {text}" for by, text in said]
                 kept = [cube for line in lines for cube in calls.add(line, **more)]
-        new = ("ADD" if cube.header.created >= began else "NONE" for cube in kept)
-        return {"results": [{**item(cube), "event": event} for cube, event in zip(kept, new, strict=True)]}
+        return {"results": added(kept, began)}
 
     @_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> One:
@@ -336,7 +344,7 @@ class Memory:
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Done:
         """Remove a memory with every form made from it."""
         gone = self.holding(memory_id, who).delete(memory_id)
-        return _done("Memory deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
+        return _done("Memory deleted successfully!", deleted(gone))
 
     @_call
     def delete_all(self, **who: Unpack[Who]) -> Done:
@@ -348,12 +356,12 @@ class Memory:
         for cube in calls.cubes():
             if cube.id not in gone and cube.rights.owner == scope.user_id and scope.covers(cube.namespace):
                 gone += calls.delete(cube.id)
-        return _done("Memories deleted successfully!", [{"id": id, "event": "DELETE"} for id in gone])
+        return _done("Memories deleted successfully!", deleted(gone))
 
     @_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Rows:
         """Versions and moves of a memory in time order; with diffs, how each version differs from the one before."""
-        return {"results": [_plain(event) for event in self.holding(memory_id, who).history(memory_id, diffs=diffs)]}
+        return {"results": [plain(event) for event in self.holding(memory_id, who).history(memory_id, diffs=diffs)]}
 
     @_call
     def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
@@ -409,10 +417,7 @@ class Memory:
         hits: list[Hit] = self.within(**who).search(
             query, top_k=asked, kinds=kinds, since=since, until=until, policy=policy
         )
-        found: list[Item] = [{**item(hit.cube), "score": hit.score} for hit in hits]
-        if explain:
-            found = [{**told, "why": dict(hit.why)} for told, hit in zip(found, hits, strict=True)]
-        return {"results": [told for told in found if _fits(told, wanted)][:most]}
+        return {"results": [told for told in (scored(hit, explain) for hit in hits) if _fits(told, wanted)][:most]}
 
     @_call
     def chat(
@@ -485,12 +490,12 @@ class Memory:
     @_call
     def tick(self, **who: Unpack[Who]) -> Rows:
         """Let the scheduler plan moves, and carry them out; what was done."""
-        return {"results": [_plain(move) for move in self.within(**who).tick()]}
+        return {"results": [plain(move) for move in self.within(**who).tick()]}
 
     @_call
     def jobs(self, **who: Unpack[Who]) -> Rows:
         """Work that goes on, waits, or can be taken up again."""
-        return {"results": [_plain(job._asdict()) for job in self.within(**who).jobs()]}
+        return {"results": [plain(job) for job in self.within(**who).jobs()]}
 
     @_call
     def cancel(self, job_id: str, **who: Unpack[Who]) -> Done:
@@ -528,17 +533,17 @@ class Memory:
     @_call
     def snapshot(self, name: str, **who: Unpack[Who]) -> Rows:
         """Write down how all memories are now."""
-        return {"results": [_plain(_fields(self.within(**who).snapshot(name)))]}
+        return {"results": [plain(self.within(**who).snapshot(name))]}
 
     @_call
     def snapshots(self, **who: Unpack[Who]) -> Rows:
         """What was written down, oldest first."""
-        return {"results": [_plain(_fields(one)) for one in self.within(**who).snapshots()]}
+        return {"results": [plain(one) for one in self.within(**who).snapshots()]}
 
     @_call
     def restore(self, name: str, **who: Unpack[Who]) -> Rows:
         """Take all memories back to a snapshot; one is taken before, so that this can be undone."""
-        return {"results": [_plain(_fields(self.within(**who).restore(name)))]}
+        return {"results": [plain(self.within(**who).restore(name))]}
 
     @_call
     def delete_snapshot(self, name: str, **who: Unpack[Who]) -> Done:
@@ -555,7 +560,7 @@ class Memory:
         if not user:
             raise InputError("forget removes all that is known of a user; say so with user=true, or use delete")
         proof = self.within(**who).forget_user()
-        return _done("Forgotten.", [_plain(_fields(proof))])
+        return _done("Forgotten.", [plain(proof)])
 
     @_call
     def grant(
@@ -570,7 +575,7 @@ class Memory:
     ) -> Rows:
         """Give somebody a relation (owner, editor, annotator, reader) to a memory, or to "namespace:USER/AGENT"."""
         grant = self.within(**who).grant(on, to, relation, purpose=purpose, until=until)
-        return {"results": [_plain(_fields(grant))]}
+        return {"results": [plain(grant)]}
 
     @_call
     def revoke(self, on: str, to: str, relation: str | None = None, **who: Unpack[Who]) -> Done:
@@ -581,7 +586,7 @@ class Memory:
     @_call
     def grants(self, on: str | None = None, **who: Unpack[Who]) -> Rows:
         """What is granted on one's memories, and to oneself."""
-        return {"results": [_plain(_fields(grant)) for grant in self.within(**who).grants(on)]}
+        return {"results": [plain(grant) for grant in self.within(**who).grants(on)]}
 
     @_call
     def join(self, group: str, member: str, **who: Unpack[Who]) -> Done:
@@ -637,7 +642,7 @@ class Memory:
         """What a memory was made of, what is made of it, and where it came from."""
         told = self.within(**who).lineage(memory_id)
         sides = {"sources": list(map(item, told.sources)), "derived": list(map(item, told.derived))}
-        origins = [_plain(_fields(origin)) for origin in told.origins]
+        origins = [plain(origin) for origin in told.origins]
         return {"memory": item(told.cube), **sides, "origins": origins}  # type: ignore[typeddict-item]
 
     @_call
@@ -656,7 +661,7 @@ class Memory:
         found = self.within(**who).log(
             action=action, target=target, since=since, until=until, allowed=allowed, limit=_limit(limit)
         )
-        return {"results": [_plain(_fields(row)) for row in found]}
+        return {"results": [plain(row) for row in found]}
 
     @_call
     def overview(self, **who: Unpack[Who]) -> Overviewed:
@@ -737,6 +742,21 @@ def item(cube: MemCube) -> Item:
     }
 
 
+def added(kept: Iterable[MemCube], began: datetime) -> list[Item]:
+    """What an `add` that began then has kept: new, or known already."""
+    return [{**item(cube), "event": "ADD" if cube.header.created >= began else "NONE"} for cube in kept]
+
+
+def scored(hit: Hit, explain: bool) -> Item:
+    """What a search has found, with its score and, to be explained, what that is made of."""
+    told: Item = {**item(hit.cube), "score": hit.score}
+    return {**told, "why": dict(hit.why)} if explain else told
+
+
+def deleted(ids: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"id": id, "event": "DELETE"} for id in ids]
+
+
 def _time(when: datetime | None) -> str | None:
     return None if when is None else when.isoformat()
 
@@ -783,16 +803,27 @@ def _done(message: str, results: list[dict[str, Any]]) -> Done:
     return {"message": message, "results": results}
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a model, a dataclass or a named tuple."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return value._asdict() if hasattr(value, "_asdict") else asdict(value)
-
-
-def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: times and names as text."""
-    return json.loads(json.dumps(value, default=str))
+def plain(value: Any) -> Any:
+    """As JSON has it: a memory as `item`; the fields of a model, a dataclass or a named tuple; times and names as
+    text."""
+    match value:
+        case None | int() | float():
+            return value
+        case str():
+            return str(value)  # of a state or a form, its word
+        case MemCube():
+            return item(value)
+        case dict():
+            return {str(name): plain(part) for name, part in value.items()}
+        case _ if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        case _ if hasattr(value, "_asdict") or is_dataclass(value):
+            fields = value._asdict() if hasattr(value, "_asdict") else asdict(value)
+            return json.loads(json.dumps(fields, default=str))
+        case Iterable():
+            return [plain(part) for part in value]
+        case _:
+            return str(value)
 
 
 def _turns(messages: Messages) -> list[dict[str, Any]]:
