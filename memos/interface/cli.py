@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interr
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ from memos.interface.cli_memories import memories
 from memos.interface.cli_packs import packs
 from memos.interface.cli_rights import rights
 from memos.interface.cli_serve import serve
-from memos.interface.cli_shared import Set, User, made, settings_of
+from memos.interface.cli_shared import Set, Told, User, made, settings_of, telling
 from memos.interface.cli_simulate import simulate
 from memos.interface.cli_store import store
 from memos.interface.cli_top import top
@@ -81,6 +82,7 @@ app.add_typer(governance)
 
 
 @app.command()
+@telling
 def run(
     config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
     set_: Set = None,
@@ -88,33 +90,32 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")
     ] = False,
-) -> None:
+) -> Told:
     """Run the steps of an experiment and report what each form of memory cost and gave."""
-    from rich.console import Console
-
     from memos.interface.experiment import Experiment
-    from memos.interface.report import phases_table, plot, promotions_table
+    from memos.interface.report import plot
 
     settings = settings_of(config, set_)
     out = out or Path("out") / settings.experiment.name
     with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)
     plot(report, out / "report.png")
-    console = Console()
-    console.print(phases_table(report))
+    return Told(report, _ran(report, out, settings.vault.path or out / "vault"))
+
+
+def _ran(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:
+    from memos.interface.report import phases_table, promotions_table
+
+    yield phases_table(report)
     if report["promotions"]:
-        console.print(promotions_table(report))
-    if report["parity"]:
-        parity = report["parity"]
-        console.print(
+        yield promotions_table(report)
+    if parity := report["parity"]:
+        yield (
             f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, "
             f"top-1 agreement {parity['top1_agreement']:.3f}"
         )
-    vault = settings.vault.path or out / "vault"
-    console.print(f"report: {out / 'report.json'}, {out / 'report.png'}", soft_wrap=True)
-    console.print(
-        f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}", soft_wrap=True
-    )
+    yield f"report: {out / 'report.json'}, {out / 'report.png'}"
+    yield f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}"
 
 
 @app.command()

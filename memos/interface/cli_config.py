@@ -8,14 +8,16 @@ from typing import Annotated
 import typer
 
 from memos.errors import InputError
+from memos.interface.cli_shared import Told, telling
 
 config = typer.Typer(help="The settings that a YAML or --set can change.", no_args_is_help=True)
 
 
 @config.command()
+@telling
 def keys(
     under: Annotated[str, typer.Argument(help="only keys that begin so, as `scheduler`; all without")] = "",
-) -> None:
+) -> Told:
     """List settings, each with its default and what it is for."""
     from memos.interface.settings import groups
 
@@ -23,10 +25,11 @@ def keys(
     if not found:
         names = ", ".join(sorted({key.path.split(".")[0] for group in groups() for key in group.keys}))
         raise InputError(f"no setting begins with {under!r}; there are {names}")
-    for key in found:
-        print(f"{key.path} ({key.type}; {key.default})")
-        if key.description:
-            print(f"    {key.description}")
+    lines = (
+        f"{key.path} ({key.type}; {key.default})" + (f"\n    {key.description}" if key.description else "")
+        for key in found
+    )
+    return Told(found, lines)
 
 
 @config.command()

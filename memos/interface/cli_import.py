@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.cli_shared import AsJson, User, over_new_vault
+from memos.interface.cli_shared import Told, User, over_new_vault
 from memos.interface.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def import_(
     whole: Annotated[
         bool, typer.Option("--whole", help="keep turns and passages as they stand, not what the reader finds in them")
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """Bring in memories of mem0, MemoryOS, LangGraph, Letta, ChatGPT, JSON lines or Markdown, and say what did not map.
 
     Nothing is added twice; interrupted, the same command goes on.
@@ -46,21 +45,18 @@ def import_(
         report = bring_in(
             kernel, path, as_, user=user, of=of or (), whole=whole, progress=lambda done, all: show("import", done, all)
         )
-    if as_json:
-        print(json.dumps(vars(report)))
-        return
-    _told(report)
+    return Told(vars(report), _lines(report))
 
 
-def _told(report: Report) -> None:
-    print(
+def _lines(report: Report) -> Iterator[str]:
+    yield (
         f"{report.format}: {report.records} records, {report.mapped} mapped to {report.memories} memories, "
         f"{report.known} imported before, {report.unmapped.total()} not mapped"
     )
     for why, count in report.unmapped.most_common():
-        print(f"  {count} not mapped: {why} [{'; '.join(report.places[why])}{'; ...' if count > 3 else ''}]")
+        yield f"  {count} not mapped: {why} [{'; '.join(report.places[why])}{'; ...' if count > 3 else ''}]"
     for name, count in report.dropped.most_common():
-        print(f"  {count} without a place in a memory: {name}")
+        yield f"  {count} without a place in a memory: {name}"
     if len(report.owners) > 1:
         of = ", ".join(f"{name} {count}" for name, count in report.owners.most_common(20))
-        print(f"  memories of several users are one's now: {of}; --of takes those of one alone")
+        yield f"  memories of several users are one's now: {of}; --of takes those of one alone"

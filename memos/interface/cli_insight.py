@@ -3,16 +3,15 @@ from, and what there is. Doors; know no scores."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.cli_shared import AsJson, Id, User, over_vault
+from memos.interface.cli_shared import Id, Told, User, api, over_vault
 
 if TYPE_CHECKING:
-    from memos.interface.mem_api import Memory
+    from memos.interface.mem_api import Overviewed, Traced, Why
     from memos.kernel import MemOS
 
 insight = typer.Typer()
@@ -25,16 +24,16 @@ def explain(
     question: Annotated[str, typer.Argument(help="what is asked")],
     answer: Annotated[str | None, typer.Option(help="explain this answer; without: the one that is given")] = None,
     user: User = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """Why a question is answered so: by how many nats the answer is likelier with each memory than without it."""
-    told = _api(kernel).explain(question, answer=answer, user_id=user)
-    if as_json:
-        print(_json(told))
-        return
-    print(f"{told['answer']}  [{told['likelihood']:.2f} nats; without any memory {told['closed_book']:.2f}]")
+    told = api(kernel).explain(question, answer=answer, user_id=user)
+    return Told(told, _why(told))
+
+
+def _why(told: Why) -> Iterator[str]:
+    yield f"{told['answer']}  [{told['likelihood']:.2f} nats; without any memory {told['closed_book']:.2f}]"
     for reason in told["reasons"]:
-        print(f"{reason['change']:+7.2f}  {reason['id']}  {reason['memory']}  [{reason['form']}]")
+        yield f"{reason['change']:+7.2f}  {reason['id']}  {reason['memory']}  [{reason['form']}]"
 
 
 @insight.command()
@@ -48,56 +47,45 @@ def feedback(
         str | None, typer.Option(help="its right answer: what each memory does for it is measured")
     ] = None,
     user: User = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """Say how much a memory has helped, or which answer was right; what helps is found sooner."""
-    told = _api(kernel).feedback(id, useful, question=question, answer=answer, user_id=user)
-    if as_json:
-        print(_json(told))
-        return
-    for one in told["results"]:
-        print(f"{one['id']}  " + (f"utility {one['utility']:+.3f}" if "utility" in one else f"{one['useful']:+.3f}"))
-    if not told["results"]:
-        print("no memory was seen, so none is credited")
+    told = api(kernel).feedback(id, useful, question=question, answer=answer, user_id=user)
+    lines = (
+        f"{one['id']}  " + (f"utility {one['utility']:+.3f}" if "utility" in one else f"{one['useful']:+.3f}")
+        for one in told["results"]
+    )
+    return Told(told, lines, none="no memory was seen, so none is credited")
 
 
 @insight.command()
 @over_vault
-def lineage(kernel: MemOS, id: Id, user: User = None, as_json: AsJson = False) -> None:
+def lineage(kernel: MemOS, id: Id, user: User = None) -> Told:
     """What a memory was made of, what is made of it, and which packs brought it."""
-    told = _api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
-    if as_json:
-        print(_json(told))
-        return
+    told = api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
+    return Told(told, _from(told))
+
+
+def _from(told: Traced) -> Iterator[str]:
     for said, cubes in (("", [told["memory"]]), ("made of ", told["sources"]), ("made of it: ", told["derived"])):
         for cube in cubes:
-            print(f"{said}{cube['id']} {cube['form']} {cube['state']}  {cube['memory']}")
+            yield f"{said}{cube['id']} {cube['form']} {cube['state']}  {cube['memory']}"
     for origin in told["origins"]:
-        print("from " + ", ".join(f"{name} {value}" for name, value in origin.items() if value))
+        yield "from " + ", ".join(f"{name} {value}" for name, value in origin.items() if value)
 
 
 @insight.command()
 @over_vault
-def overview(kernel: MemOS, user: User = None, as_json: AsJson = False) -> None:
+def overview(kernel: MemOS, user: User = None) -> Told:
     """What there is of a user's: counts by form and state, topics by heat, budgets, jobs."""
-    told = _api(kernel).overview(user_id=user)
-    if as_json:
-        print(_json(told))
-        return
+    told = api(kernel).overview(user_id=user)
+    return Told(told, _there_is(told))
+
+
+def _there_is(told: Overviewed) -> Iterator[str]:
     for name, count in sorted(told["cubes"].items()):
-        print(f"{count} {name}")
+        yield f"{count} {name}"
     for topic in told["topics"]:
-        print(f"heat {topic['heat']:6.2f}  {topic['name']}: {len(topic['ids'])} memories")
+        yield f"heat {topic['heat']:6.2f}  {topic['name']}: {len(topic['ids'])} memories"
     for form, budget in told["budget"].items():
-        print(f"{form}: {told['used'].get(form, 0):,.0f} of {budget:,.0f}")
-    print(f"recalled {told['recalls']} times; policy {told['policy']}, model {told['model']}")
-
-
-def _api(kernel: MemOS) -> Memory:
-    from memos.interface.mem_api import Memory
-
-    return Memory(kernel=kernel)
-
-
-def _json(told: Mapping[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False)
+        yield f"{form}: {told['used'].get(form, 0):,.0f} of {budget:,.0f}"
+    yield f"recalled {told['recalls']} times; policy {told['policy']}, model {told['model']}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memos.interface.cli_shared import HERE, Vault
+from memos.interface.cli_shared import HERE, Told, Vault, telling
 
 _SOURCE = "file:PATH, env:NAME or keyring:SERVICE/NAME; a passphrase, or 32 random bytes in hex or base64"
 Key = Annotated[str | None, typer.Option("--key", help=f"where the key is now, unless it is where it was: {_SOURCE}")]
@@ -19,28 +19,31 @@ Scratch = Annotated[
 def add_to(group: typer.Typer) -> None:
     """These commands, to the group `vault`."""
     for command in (encrypt, decrypt, rekey):
-        group.command()(command)
+        group.command()(telling(command))
 
 
 def encrypt(
     key: Annotated[str, typer.Option("--key", help=f"where the key is: {_SOURCE}")],
     vault: Vault = HERE,
     scratch: Scratch = None,
-) -> None:
+) -> Told:
     """Encrypt a vault that is there; without its key nobody can read it again. It needs its size on disk once more."""
     from memos.kernel import MemOS
 
     MemOS.encrypt_vault(vault, key, scratch)
-    print(f"{vault} is encrypted; every command finds its key in {key}, as long as that is there")
-    print("what it was before is deleted, not overwritten: the disk, and older backups, may still hold it")
+    lines = [
+        f"{vault} is encrypted; every command finds its key in {key}, as long as that is there",
+        "what it was before is deleted, not overwritten: the disk, and older backups, may still hold it",
+    ]
+    return Told({"path": vault, "key": key}, lines)
 
 
-def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> None:
+def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> Told:
     """Take the encryption off a vault. It needs its size on disk once more."""
     from memos.kernel import MemOS
 
     MemOS.decrypt_vault(vault, key, scratch)
-    print(f"{vault} is not encrypted any more")
+    return Told({"path": vault, "key": None}, f"{vault} is not encrypted any more")
 
 
 def rekey(
@@ -51,11 +54,12 @@ def rekey(
         bool, typer.Option("--data", help="encrypt all data anew, too, as after the vault's own key has leaked")
     ] = False,
     scratch: Scratch = None,
-) -> None:
+) -> Told:
     """Change the key of a vault. Without --data nothing but key.json is written, and the old key opens old copies."""
     from memos.kernel import MemOS
 
     if to is None and not data:
         raise typer.BadParameter("name the new key with --to, or encrypt all data anew with --data")
     MemOS.rekey_vault(vault, key, to, data, scratch)
-    print(f"{vault} {'is encrypted anew, and ' if data else ''}opens with the key in {to or key or 'its place'}")
+    anew = "is encrypted anew, and " if data else ""
+    return Told({"path": vault, "key": to or key}, f"{vault} {anew}opens with the key in {to or key or 'its place'}")

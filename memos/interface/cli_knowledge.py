@@ -3,11 +3,11 @@ Doors; know no rules."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.cli_shared import Id, Json, User, over_vault, write_json
+from memos.interface.cli_shared import Id, Told, User, over_vault
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
@@ -18,30 +18,30 @@ knowledge = typer.Typer()
 
 @knowledge.command("audit-memory")
 @over_vault
-def audit_memory(kernel: MemOS, user: User = None, out: Json = None) -> None:
+def audit_memory(kernel: MemOS, user: User = None) -> Told:
     """Which memories are told twice, overtaken by later ones, or not supported by what they were made of."""
     found = kernel.audit_memory(user=user)
     faults = {"duplicate": found.duplicates, "stale": found.stale, "unsupported": found.unsupported}
     texts = {cube.id: cube.text for cube in kernel.memories(user=user)}
+    lines = list[str]()
     for fault, ids in faults.items():
-        print(f"{fault}: {len(ids)} of {found.memories} memories, {found.share(ids):.1%}")
-        for id in ids:
-            print(f"  {id} {texts[id]}")
+        lines.append(f"{fault}: {len(ids)} of {found.memories} memories, {found.share(ids):.1%}")
+        lines += (f"  {id} {texts[id]}" for id in ids)
     shares = {f"{fault}_share": found.share(ids) for fault, ids in faults.items()}
-    write_json(out, {"memories": found.memories, **shares, **faults})
+    return Told({"memories": found.memories, **shares, **faults}, lines)
 
 
 @knowledge.command()
 @over_vault
-def conflicts(kernel: MemOS, user: User = None) -> None:
+def conflicts(kernel: MemOS, user: User = None) -> Told:
     """Pairs of memories of which only one can be true."""
-    found = kernel.conflicts(user=user)
-    for pair in found:
-        _told([pair.one])
-        _told([pair.other])
-        print(f"  both give the {pair.facts[0].relation} of {pair.facts[0].subject}; delete or correct one of them")
-    if not found:
-        print("no two memories contradict each other")
+    found, lines = list[dict[str, Any]](), list[str]()
+    for pair in kernel.conflicts(user=user):
+        of = pair.facts[0]
+        found.append({"one": pair.one, "other": pair.other, "subject": of.subject, "relation": of.relation})
+        lines += [_line(pair.one), _line(pair.other)]
+        lines.append(f"  both give the {of.relation} of {of.subject}; delete or correct one of them")
+    return Told(found, lines, none="no two memories contradict each other")
 
 
 @knowledge.command()
@@ -51,9 +51,9 @@ def fuse(
     ids: Annotated[list[str], typer.Argument(help="two memories or more")],
     text: Annotated[str | None, typer.Option("--text", help="what the one should say; else what each says")] = None,
     user: User = None,
-) -> None:
+) -> Told:
     """Make one memory of several; `memos split` undoes it."""
-    _told([kernel.fuse(ids, text, user=user)])
+    return _told([kernel.fuse(ids, text, user=user)])
 
 
 @knowledge.command()
@@ -63,27 +63,25 @@ def split(
     id: Id,
     part: Annotated[list[str] | None, typer.Option("--part", help="what a part says; may be given again")] = None,
     user: User = None,
-) -> None:
+) -> Told:
     """Cut a memory into its sentences, or these parts; one that was made of others goes back to them."""
-    _told(kernel.split(id, part or (), user=user))
+    return _told(kernel.split(id, part or (), user=user))
 
 
 @knowledge.command()
 @over_vault
-def consolidate(kernel: MemOS, user: User = None) -> None:
+def consolidate(kernel: MemOS, user: User = None) -> Told:
     """Make one of each group of memories that say the same."""
     made = kernel.consolidate(user=user)
-    for cube in made:
-        print(f"{cube.id} {cube.text}  [of {len(cube.sources)} memories]")
-    if not made:
-        print("no two memories say the same")
+    lines = (f"{_line(cube)}  [of {len(cube.sources)} memories]" for cube in made)
+    return Told(made, lines, none="no two memories say the same")
 
 
 @knowledge.command()
 @over_vault
-def reinstate(kernel: MemOS, id: Id, user: User = None) -> None:
+def reinstate(kernel: MemOS, id: Id, user: User = None) -> Told:
     """Bring back a memory that another has replaced."""
-    _told([kernel.reinstate(id, user=user)])
+    return _told([kernel.reinstate(id, user=user)])
 
 
 @knowledge.command()
@@ -95,12 +93,15 @@ def tag(
         list[str] | None, typer.Argument(help="always, apart:NAME, or words of your own; none: no tags")
     ] = None,
     user: User = None,
-) -> None:
+) -> Told:
     """Give a memory these tags: `always` is seen by every request, of those `apart:NAME` one at a time."""
     cube = kernel.tag(id, tags or (), user=user)
-    print(f"{cube.id} {cube.text}  [{', '.join(cube.header.tags) or 'no tags'}]")
+    return Told([cube], f"{_line(cube)}  [{', '.join(cube.header.tags) or 'no tags'}]")
 
 
-def _told(cubes: list[MemCube]) -> None:
-    for cube in cubes:
-        print(f"{cube.id} {cube.text}")
+def _told(cubes: list[MemCube]) -> Told:
+    return Told(cubes, map(_line, cubes))
+
+
+def _line(cube: MemCube) -> str:
+    return f"{cube.id} {cube.text}"

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.cli_shared import Id, User, over_vault
+from memos.interface.cli_shared import Id, Told, User, api, over_vault
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
@@ -25,13 +26,10 @@ def history(
     id: Id,
     user: User = None,
     diff: Annotated[bool, typer.Option("--diff", help="how each version differs from the one before")] = False,
-) -> None:
+) -> Told:
     """What became of a memory: its versions and its moves, with their reasons."""
     events = kernel.history(id, diffs=diff, user=user)
-    for event in events:
-        print(event_line(event))
-        for line in event.get("diff", ()):
-            print(f"    {line}")
+    return Told(events, (line for event in events for line in (event_line(event), *_diff(event))))
 
 
 @life.command()
@@ -41,65 +39,70 @@ def rollback(
     id: Id,
     version: Annotated[int, typer.Argument(help="as `memos history` lists it")],
     user: User = None,
-) -> None:
+) -> Told:
     """Bring back what an old version said, as a new version."""
     cube = kernel.rollback(id, version, user=user)
-    print(f"{cube.id} version {cube.version}: {cube.text}")
+    return Told([cube], f"{cube.id} version {cube.version}: {cube.text}")
 
 
 @life.command()
 @over_vault
-def freeze(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> None:
+def freeze(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Told:
     """Lock a memory: it answers, and nobody edits or deletes it."""
-    _say(kernel.freeze(id, user=user, **_given(why)))
+    return _state(kernel.freeze(id, user=user, **_given(why)))
 
 
 @life.command()
 @over_vault
-def thaw(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> None:
+def thaw(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Told:
     """Unlock a frozen memory."""
-    _say(kernel.thaw(id, user=user, **_given(why)))
+    return _state(kernel.thaw(id, user=user, **_given(why)))
 
 
 @life.command()
 @over_vault
-def archive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> None:
+def archive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Told:
     """Put a memory out of use, with all that is derived from it; `memos unarchive` brings it back."""
-    _say(kernel.archive(id, user=user, **_given(why)))
+    return _state(kernel.archive(id, user=user, **_given(why)))
 
 
 @life.command()
 @over_vault
-def unarchive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> None:
+def unarchive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Told:
     """Bring an archived memory back into use."""
-    _say(kernel.unarchive(id, user=user, **_given(why)))
+    return _state(kernel.unarchive(id, user=user, **_given(why)))
 
 
 @life.command()
 @over_vault
-def snapshot(kernel: MemOS, name: Name, user: User = None) -> None:
+def snapshot(kernel: MemOS, name: Name, user: User = None) -> Told:
     """Write down how all memories of a user are now, to go back to with `memos restore`."""
     taken = kernel.snapshot(name, user=user)
-    print(f"{taken.name}: {taken.cubes} memories")
+    return Told([taken], f"{taken.name}: {taken.cubes} memories")
 
 
 @life.command()
 @over_vault
-def snapshots(kernel: MemOS, user: User = None) -> None:
+def snapshots(kernel: MemOS, user: User = None) -> Told:
     """List the snapshots of a user."""
     taken = kernel.snapshots(user=user)
-    for one in taken:
-        deleted = f", {one.missing} of them deleted since" if one.missing else ""
-        print(f"{one.at:%Y-%m-%d %H:%M:%S}  {one.name}: {one.cubes} memories{deleted}")
-    if not taken:
-        print("there is no snapshot; take one with `memos snapshot NAME`")
+    lines = (
+        f"{one.at:%Y-%m-%d %H:%M:%S}  {one.name}: {one.cubes} memories"
+        + (f", {one.missing} of them deleted since" if one.missing else "")
+        for one in taken
+    )
+    return Told(taken, lines, none="there is no snapshot; take one with `memos snapshot NAME`")
 
 
 @life.command()
 @over_vault
-def restore(kernel: MemOS, name: Name, user: User = None) -> None:
+def restore(kernel: MemOS, name: Name, user: User = None) -> Told:
     """Take all memories of a user back to a snapshot. Their history stays, and the command says how to undo it."""
     done = kernel.restore(name, user=user)
+    return Told([done], _restored(done))
+
+
+def _restored(done: Any) -> Iterator[str]:
     for what, ids in (
         ("as they were", done.changed),
         ("archived, as they were not there or not in use then", done.archived),
@@ -108,10 +111,10 @@ def restore(kernel: MemOS, name: Name, user: User = None) -> None:
         ("left as they are, being frozen or expired", done.kept),
     ):
         if ids:
-            print(f"{len(ids)} {what}")
+            yield f"{len(ids)} {what}"
     if done.missing:
-        print(f"{done.missing} deleted since; a deletion is final")
-    print(f"to undo this: memos restore {done.undo!r}")
+        yield f"{done.missing} deleted since; a deletion is final"
+    yield f"to undo this: memos restore {done.undo!r}"
 
 
 @life.command()
@@ -120,18 +123,17 @@ def undo(
     kernel: MemOS,
     pipeline: Annotated[str, typer.Argument(help="of what a message asked for, as `memos chat` tells it")],
     user: User = None,
-) -> None:
+) -> Told:
     """Take back what a message has asked for, all of it but what it has deleted."""
-    for call in kernel.undo(pipeline, user=user):
-        print(f"done: {call}")
+    told = api(kernel).undo(pipeline, user_id=user)
+    return Told(told, (f"done: {call['undone']}" for call in told["results"]))
 
 
 @life.command("delete-snapshot")
 @over_vault
-def delete_snapshot(kernel: MemOS, name: Name, user: User = None) -> None:
+def delete_snapshot(kernel: MemOS, name: Name, user: User = None) -> Told:
     """Forget a snapshot; the memories stay as they are."""
-    kernel.delete_snapshot(name, user=user)
-    print(f"{name} is deleted")
+    return Told(api(kernel).delete_snapshot(name, user_id=user), f"{name} is deleted")
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -146,9 +148,13 @@ def event_line(event: dict[str, Any]) -> str:
     return f"{event['at']}  {what}"
 
 
+def _diff(event: dict[str, Any]) -> Iterator[str]:
+    return (f"    {line}" for line in event.get("diff", ()))
+
+
 def _given(why: str | None) -> dict[str, Any]:
     return {} if why is None else {"why": why}
 
 
-def _say(cube: MemCube) -> None:
-    print(f"{cube.id} is {cube.state}")
+def _state(cube: MemCube) -> Told:
+    return Told([cube], f"{cube.id} is {cube.state}")

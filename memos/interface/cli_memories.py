@@ -4,17 +4,21 @@ no ranking."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.errors import EmptyMemory, InputError
+from memos.errors import EmptyMemory, InputError, MemosError
 from memos.interface.cli_life import event_line
-from memos.interface.cli_shared import AsJson, Id, User, over_new_vault, over_vault
+from memos.interface.cli_shared import Id, Told, User, over_new_vault, over_vault
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from memos.calls.parts import Hit
     from memos.cube import MemCube
     from memos.kernel import MemOS
 
@@ -30,16 +34,24 @@ def add(
     ],
     user: User = None,
     tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
+    from memos.interface.mem_api import added
+
+    began, kept, lines = kernel.vault.now(), list[Any](), list[str]()
+    error: MemosError | None = None
     for one in what:
         path = Path(one)
-        kept = kernel.add(path if _is_path(path) else one, tags=tag or (), user=user)
-        for cube in kept:
-            print(json.dumps({"id": cube.id, "memory": cube.text}) if as_json else f"{cube.id}  {cube.text}")
-        if not kept and not as_json:
-            print(f"{one}: nothing in it is worth keeping; a statement that is given as text is always kept")
+        try:
+            new = kernel.add(path if _is_path(path) else one, tags=tag or (), user=user)
+        except MemosError as refused:  # what was kept before it is told all the same
+            error = refused
+            break
+        kept += new
+        lines += [f"{cube.id}  {cube.text}" for cube in new] or [
+            f"{one}: nothing in it is worth keeping; a statement that is given as text is always kept"
+        ]
+    return Told(added(kept, began), lines, error=error)
 
 
 @memories.command()
@@ -52,11 +64,10 @@ def update(
         str | None, typer.Option(help="a JSON object, set beside what is there; a name that is null is taken out")
     ] = None,
     user: User = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """A new version of a memory: what it says, its metadata, or both; KV and adapters made of it are out of use."""
     cube = kernel.update(id, text, metadata=None if metadata is None else _object(metadata), user=user)
-    print(_as_json(cube) if as_json else f"{cube.id} version {cube.version}: {cube.text}")
+    return Told([cube], f"{cube.id} version {cube.version}: {cube.text}")
 
 
 @memories.command()
@@ -66,34 +77,34 @@ def delete(
     ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
     user: User = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Told:
     """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
+    from memos.interface.mem_api import deleted
+
     meant = [kernel.get(id, user=user) for id in ids]
     if not yes and not typer.confirm("\n".join(cube.text for cube in meant) + "\ndelete for good?"):
         raise InputError("nothing was deleted; answer y, or give --yes")
     gone = list[str]()
     for cube in meant:
         gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
-    print(json.dumps(gone) if as_json else "\n".join(f"{id} is deleted" for id in gone))
+    told = {"message": "Memories deleted successfully!", "results": deleted(gone)}
+    return Told(told, (f"{id} is deleted" for id in gone))
 
 
 @memories.command("ls")
 @over_vault
-def list_cubes(kernel: MemOS, user: User = None, as_json: AsJson = False) -> None:
+def list_cubes(kernel: MemOS, user: User = None) -> Told:
     """List the memories of a vault."""
-    from rich.console import Console
+    cubes = kernel.cubes(user=user)
+    return Told(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
+
+
+def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
+    """Raises EmptyMemory: an empty list tells a program enough, an empty table nobody."""
     from rich.table import Table
 
-    cubes = kernel.cubes(user=user)
-    if as_json:
-        print(f"[{', '.join(map(_as_json, cubes))}]")
-        return
     if not cubes:
-        raise EmptyMemory(
-            f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}; "
-            f"add some with `memos chat` or an ingest step"
-        )
+        raise EmptyMemory(f"{empty}; add some with `memos chat` or an ingest step")
     table = Table(box=None)
     for name in ("id", "form", "state", "segment", "recalls", "content"):
         free = name in ("segment", "content")
@@ -102,18 +113,18 @@ def list_cubes(kernel: MemOS, user: User = None, as_json: AsJson = False) -> Non
         table.add_row(
             cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
         )
-    Console().print(table)
+    yield table
 
 
 @memories.command()
 @over_vault
-def show(kernel: MemOS, id: Id, user: User = None) -> None:
+def show(kernel: MemOS, id: Id, user: User = None) -> Told:
     """Show one memory: what it says or holds, where it comes from, and its life."""
+    from memos.interface.mem_api import item
+
     cube = kernel.get(id, user=user)
     events = kernel.history(id, user=user)
-    print(cube.model_dump_json(indent=1))
-    for event in events:
-        print(event_line(event))
+    return Told({**item(cube), "history": events}, [cube.model_dump_json(indent=1), *map(event_line, events)])
 
 
 @memories.command()
@@ -128,20 +139,21 @@ def search(
     until: Annotated[datetime | None, typer.Option(help="said at this time or before (UTC)")] = None,
     policy: Annotated[str | None, typer.Option(help="what finds; default: the user's policy")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
-) -> None:
+) -> Told:
     """Find memories, the best first."""
+    from memos.interface.mem_api import scored
+
     hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
+    vault = kernel.vault.path
+    none = f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is"
+    return Told([scored(hit, explain) for hit in hits], _hits(hits, explain), none)
+
+
+def _hits(hits: list[Hit], explain: bool) -> Iterator[str]:
     for hit in hits:
-        if as_json:
-            print(json.dumps({"id": hit.cube.id, "memory": hit.cube.text, "score": hit.score, "why": hit.why}))
-            continue
-        print(f"{hit.score:6.3f}  {hit.cube.id}  {hit.cube.text}")
+        yield f"{hit.score:6.3f}  {hit.cube.id}  {hit.cube.text}"
         if explain:
-            print("        " + ", ".join(f"{name} {value:g}" for name, value in hit.why.items() if value))
-    if not hits and not as_json:
-        vault = kernel.vault.path
-        print(f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is")
+            yield "        " + ", ".join(f"{name} {value:g}" for name, value in hit.why.items() if value)
 
 
 def _content(cube: MemCube) -> str:
@@ -166,12 +178,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"--metadata {text!r:.80} is no JSON object; give one, as '{{\"page\": 3}}'")
     return found
-
-
-def _as_json(cube: MemCube) -> str:
-    from memos.interface.mem_api import item
-
-    return json.dumps(item(cube), ensure_ascii=False)
 
 
 def _is_path(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError
-from memos.interface.cli_shared import Json, User, over_new_vault, over_vault, write_json
+from memos.interface.cli_shared import Told, User, over_new_vault, over_vault
 
 if TYPE_CHECKING:
     from memos.kernel import MemOS
@@ -47,8 +47,7 @@ def dump(
     history: Annotated[bool, typer.Option("--history", help="earlier versions too")] = False,
     key: Key = None,
     user: User = None,
-    out: Json = None,
-) -> None:
+) -> Told:
     """Write memories to a pack, signed, for another vault, model or user."""
     done = kernel.dump(
         path,
@@ -65,10 +64,9 @@ def dump(
         key=key,
         user=user,
     )
-    print(f"{done.manifest.records} memories in {path}, signed with {done.key}")
-    print_left(done.left)
-    told = {"path": str(path), "key": done.key, "memories": done.manifest.records, "left": done.left}
-    write_json(out, told)
+    records = done.manifest.records
+    lines = [f"{records} memories in {path}, signed with {done.key}", *left_lines(done.left)]
+    return Told({"path": path, "key": done.key, "memories": records, "left": done.left}, lines)
 
 
 @packs.command()
@@ -80,13 +78,10 @@ def load(
     clash: Clash = "refuse",
     owners: Annotated[bool, typer.Option("--owners", help="each memory stays with the user it belonged to")] = False,
     user: User = None,
-    out: Json = None,
-) -> None:
+) -> Told:
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
     done = kernel.load(path, trust=trust, clash=clashing(clash), owners=owners, user=user)
-    print(loaded_line(done))
-    print_left(done.left)
-    write_json(out, asdict(done))
+    return Told(done, [loaded_line(done), *left_lines(done.left)])
 
 
 def clashing(way: str) -> Any:
@@ -109,7 +104,6 @@ def loaded_line(done: Any) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing to take over"
 
 
-def print_left(left: dict[str, str]) -> None:
+def left_lines(left: dict[str, str]) -> Iterator[str]:
     """A line for each memory that was left out."""
-    for id, why in left.items():
-        print(f"left out: {id}: {why}")
+    return (f"left out: {id}: {why}" for id, why in left.items())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.cli_shared import Json, User, over_vault, write_json
+from memos.interface.cli_shared import Told, User, api, over_vault
 from memos.rights import name_of
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def grant(
     user: User = None,
     purpose: Purpose = None,
     until: Until = None,
-) -> None:
+) -> Told:
     """Give somebody a right to a memory, or to all memories of a namespace."""
-    print(_line(kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)))
+    given = kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)
+    return Told([given], _line(given))
 
 
 @rights.command()
@@ -51,9 +52,10 @@ def revoke(
     relation: Annotated[str | None, typer.Argument(help="owner, editor, annotator or reader; without: all")] = None,
     user: User = None,
     purpose: Purpose = None,
-) -> None:
+) -> Told:
     """Take rights back; what is made of the memory is out of reach at once."""
-    print(f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back")
+    message = f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back."
+    return Told({"message": message, "results": []}, message)
 
 
 @rights.command()
@@ -62,41 +64,39 @@ def grants(
     kernel: MemOS,
     on: Annotated[str | None, typer.Argument(help="a memory or a namespace; without: all")] = None,
     user: User = None,
-    out: Json = None,
-) -> None:
+) -> Told:
     """What is granted on the user's memories, and to the user."""
     found = kernel.grants(on, user=user)
-    for one in found:
-        print(_line(one))
-    if not found:
-        print("nothing is granted")
-    write_json(out, [_row(one) for one in found])
+    return Told(found, map(_line, found), none="nothing is granted")
 
 
 @group.command("join")
 @over_vault
-def join(kernel: MemOS, name: Name, member: To, user: User = None) -> None:
+def join(kernel: MemOS, name: Name, member: To, user: User = None) -> Told:
     """Put somebody, or another group, into a group; it is made if there is none."""
-    print(f"{member} is in {kernel.join(name, member, user=user)}")
+    told = api(kernel).join(name, member, user_id=user)
+    return Told(told, told["message"])
 
 
 @group.command("leave")
 @over_vault
-def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> None:
+def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> Told:
     """Take somebody out of a group."""
-    print(f"{member} is no longer in {kernel.leave(name, member, user=user)}")
+    told = api(kernel).leave(name, member, user_id=user)
+    return Told(told, told["message"])
 
 
 @group.command("list")
 @over_vault
-def groups(kernel: MemOS, user: User = None, out: Json = None) -> None:
+def groups(kernel: MemOS, user: User = None) -> Told:
     """The user's groups with their members, and those that the user belongs to."""
-    found = {str(one): [name_of(m) for m in members] for one, members in kernel.groups(user=user).items()}
-    for name, members in found.items():
-        print(f"{name}: {', '.join(members) or 'of which the user is a member'}")
-    if not found:
-        print("there is no group; make one with `memos group join NAME MEMBER`")
-    write_json(out, found)
+    found = kernel.groups(user=user)
+    lines = (
+        f"{one}: {', '.join(map(name_of, members)) or 'of which the user is a member'}"
+        for one, members in found.items()
+    )
+    value = [{"group": str(one), "members": list(map(str, members))} for one, members in found.items()]
+    return Told(value, lines, none="there is no group; make one with `memos group join NAME MEMBER`")
 
 
 @key.command("add")
@@ -106,43 +106,40 @@ def add_key(
     to: Annotated[str, typer.Argument(help="USER, agent:USER/AGENT or namespace:USER/AGENT/SESSION")],
     purpose: Annotated[list[str] | None, typer.Option("--purpose", help="one that its holder may state")] = None,
     until: Until = None,
-) -> None:
+) -> Told:
     """Make a key. It is shown this once: what is kept cannot tell it."""
+    from memos.interface.mem_api import plain
+
     secret, made = kernel.add_key(to, purposes=purpose or (), until=until)
-    print(secret)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
+    return Told({"key": secret, **plain(made)}, secret)
 
 
 @key.command("list")
 @over_vault
-def list_keys(kernel: MemOS, out: Json = None) -> None:
+def list_keys(kernel: MemOS) -> Told:
     """The keys that there are, without their secrets."""
     found = kernel.keys()
-    for one in found:
-        ends = f", until {one.until:%Y-%m-%d %H:%M}" if one.until else ""
-        gone = f", revoked {one.revoked:%Y-%m-%d %H:%M}" if one.revoked else ""
-        print(f"{one.id} {one.namespace} {' '.join(one.purposes)}".rstrip() + ends + gone)
-    if not found:
-        print("there is no key; make one with `memos key add USER`")
-    rows = [one._asdict() | {"namespace": str(one.namespace)} for one in found]
-    write_json(out, rows)
+    none = "there is no key; make one with `memos key add USER`"
+    return Told(found, map(_key_line, found), none)
 
 
 @key.command("revoke")
 @over_vault
-def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> None:
+def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Told:
     """End a key; it opens nothing from the next call on."""
     kernel.revoke_key(id)
-    print(f"key {id} is revoked")
+    return Told({"id": id}, f"key {id} is revoked")
 
 
-def _row(one: Grant) -> dict[str, Any]:
-    on = one.on if isinstance(one.on, str) else f"namespace:{one.on}"
-    return {"on": on, "to": name_of(one.to), "relation": one.relation, "purpose": one.purpose, "until": one.until}
+def _key_line(one: Any) -> str:
+    ends = f", until {one.until:%Y-%m-%d %H:%M}" if one.until else ""
+    gone = f", revoked {one.revoked:%Y-%m-%d %H:%M}" if one.revoked else ""
+    return f"{one.id} {one.namespace} {' '.join(one.purposes)}".rstrip() + ends + gone
 
 
 def _line(one: Grant) -> str:
-    row = _row(one)
+    on = one.on if isinstance(one.on, str) else f"namespace:{one.on}"
     purpose = f" for {one.purpose}" if one.purpose else ""
     until = f" until {one.until:%Y-%m-%d %H:%M} UTC" if one.until else ""
-    return f"{row['to']} is {one.relation} of {row['on']}{purpose}{until}"
+    return f"{name_of(one.to)} is {one.relation} of {on}{purpose}{until}"

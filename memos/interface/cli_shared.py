@@ -1,19 +1,23 @@
-"""What the commands share: a kernel over a vault, the options that many take, and JSON for other programs."""
+"""What the commands share: a kernel over a vault, the options that many take, and how each tells what it did."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.errors import EmptyMemory
+from memos.errors import EmptyMemory, MemosError
 
 if TYPE_CHECKING:
     from memos.config import Config as Settings
+    from memos.interface.mem_api import Memory
     from memos.kernel import MemOS
 
 Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
@@ -26,17 +30,75 @@ AsJson = Annotated[bool, typer.Option("--json", help="one JSON value instead of 
 HERE = Path("memos-data")
 
 
-def over_vault(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose first argument, a kernel over a vault that is there, is given as --vault, --config and --set.
+@dataclass(frozen=True)
+class Told:
+    """What a command has to say.
+
+    value: for programs, in the words of the Memory API (`plain`). lines: for people, texts and what rich draws; none:
+    said where there are none. Both may be made while they are told. error: raised once all is told. sound: where it is
+    not, the exit code is 1.
+    """
+
+    value: Any
+    lines: str | Iterable[Any] = ()
+    none: str = ""
+    error: MemosError | None = None
+    sound: bool = True
+
+
+def telling(command: Callable[..., Told]) -> Callable[..., None]:
+    """A command that tells what it returns, as lines or, with --json, as one JSON value and nothing beside it: an
+    object, a listing as {"results": [...]}, with its cost, as every reply of the Memory API."""
+
+    def run(*given: Any, as_json: bool = False, **named: Any) -> None:
+        if as_json:
+            from memos.interface.mem_api import costing, plain
+
+            with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
+                told = command(*given, **named)
+                value = plain(told.value)
+            reply = {"results": value} if isinstance(value, list) else value
+            print(json.dumps(reply | {"cost": cost}, ensure_ascii=False))
+        else:
+            told = command(*given, **named)
+            _print(told)
+        if told.error:
+            raise told.error
+        if not told.sound:
+            raise typer.Exit(1)
+
+    hints = inspect.get_annotations(command, locals={"MemOS": object}, eval_str=True)  # no kernel is imported for help
+    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values()]
+    flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    return _taking([*own, flag], run, command)
+
+
+def _print(told: Told) -> None:
+    none = told.none
+    for line in [told.lines] if isinstance(told.lines, str) else told.lines:
+        none = ""
+        if isinstance(line, str):
+            print(line)
+        else:
+            from rich.console import Console
+
+            Console().print(line)
+    if none:
+        print(none)
+
+
+def over_vault(command: Callable[..., Told]) -> Callable[..., None]:
+    """A command that tells what it returns, and whose first argument, a kernel over a vault that is there, is given as
+    --vault, --config and --set.
 
     Raises EmptyMemory.
     """
-    return _over(opened, command)
+    return _over(opened, telling(command))
 
 
-def over_new_vault(command: Callable[..., None]) -> Callable[..., None]:
+def over_new_vault(command: Callable[..., Told]) -> Callable[..., None]:
     """The same, and the vault is made where there is none."""
-    return _over(made, command)
+    return _over(made, telling(command))
 
 
 def _over(
@@ -46,11 +108,15 @@ def _over(
         with kernel_of(vault, config, set_) as kernel:
             command(kernel, **own)
 
-    # typer makes the options of a signature: here the command's own, then those above
-    hints = inspect.get_annotations(command, locals={"MemOS": object}, eval_str=True)  # no kernel is imported for help
     _, *own = inspect.signature(command).parameters.values()
     *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
-    options = [p.replace(annotation=hints.get(p.name, p.annotation), kind=p.KEYWORD_ONLY) for p in (*own, *shared)]
+    return _taking([p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *shared)], run, command)
+
+
+def _taking(
+    options: list[inspect.Parameter], run: Callable[..., None], command: Callable[..., Any]
+) -> Callable[..., None]:
+    """`run` in place of the command, with these options: typer makes them of the signature."""
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -92,7 +158,8 @@ def settings_of(config: Path | None, set_: list[str] | None) -> Settings:
     return load_config(config, tuple(set_ or ()))
 
 
-def write_json(out: Path | None, value: object) -> None:
-    """To the file of --json, where one is given; times as text."""
-    if out:
-        out.write_text(json.dumps(value, indent=1, default=str), "utf-8")
+def api(kernel: MemOS) -> Memory:
+    """The Memory API over a kernel, for what its replies say beside the memories."""
+    from memos.interface.mem_api import Memory
+
+    return Memory(kernel=kernel)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,10 +20,10 @@ from memos.interface.cli_packs import (
     Trusted,
     Until,
     clashing,
+    left_lines,
     loaded_line,
-    print_left,
 )
-from memos.interface.cli_shared import Json, User, over_new_vault, over_vault, write_json
+from memos.interface.cli_shared import Told, User, over_new_vault, over_vault, telling
 
 if TYPE_CHECKING:
     from memos.kernel import MemOS
@@ -61,7 +59,7 @@ def publish(
     tensors: Tensors = True,
     key: Key = None,
     user: User = None,
-) -> None:
+) -> Told:
     """Make a pack of memories in force, signed, and put it into a registry."""
     entry, written = kernel.publish(
         registry,
@@ -81,31 +79,33 @@ def publish(
         since=since,
         until=until,
     )
-    print(f"{pack} {version}: {entry.said.records} memories, {entry.said.bytes:,} bytes, signed with {entry.key}")
-    print_left(written.left)
+    said = entry.said
+    made = f"{pack} {version}: {said.records} memories, {said.bytes:,} bytes, signed with {entry.key}"
+    return Told({**entry.model_dump(mode="json"), "left": written.left}, [made, *left_lines(written.left)])
 
 
 @store.command()
+@telling
 def search(
     words: Annotated[list[str] | None, typer.Argument(help="in the name, description or licence; all without")] = None,
     registry: Registry = "",
-    out: Json = None,
-) -> None:
+) -> Told:
     """List the packs of a registry, each in its latest version."""
     found = _store(registry).search(words or ())
-    _list(found, out)
-    if not found:
-        print("no pack says all of these words; see all with `memos store search --registry PLACE`")
+    none = "no pack says all of these words; see all with `memos store search --registry PLACE`"
+    return Told(found, map(_entry, found), none)
 
 
 @store.command()
-def show(pack: Pack, registry: Registry, out: Json = None) -> None:
+@telling
+def show(pack: Pack, registry: Registry) -> Told:
     """Every version of a pack, with its key, licence and what it builds on."""
     found = _store(registry).versions(pack)
-    _list(found, out)
+    lines = list(map(_entry, found))
     for entry in found:
         needs = ", ".join(f"{r.pack} {r.versions}".strip() for r in entry.said.release.requires)
-        print(f"{entry.said.release.version}: key {entry.key}{f', builds on {needs}' if needs else ''}")
+        lines.append(f"{entry.said.release.version}: key {entry.key}{f', builds on {needs}' if needs else ''}")
+    return Told(found, lines)
 
 
 @store.command()
@@ -119,13 +119,12 @@ def install(
     follow: Annotated[bool, typer.Option("--subscribe", help="`memos store update` keeps it up")] = False,
     clash: Clash = "refuse",
     user: User = None,
-    out: Json = None,
-) -> None:
+) -> Told:
     """Take a pack, with what it builds on, into the memories of a user."""
     done = kernel.install(
         registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash), user=user
     )
-    _told(done, out)
+    return Told(done, _became(done))
 
 
 @store.command()
@@ -135,10 +134,11 @@ def subscribe(
     pack: Pack,
     on: Annotated[bool, typer.Option("--on/--off", help="keep it up, or no longer")] = True,
     user: User = None,
-) -> None:
+) -> Told:
     """Keep an installed pack up with its publisher."""
     kernel.subscribe(pack, on=on, user=user)
-    print(f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}")
+    kept = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
+    return Told({"pack": pack, "subscribed": on}, kept)
 
 
 @store.command()
@@ -148,21 +148,22 @@ def update(
     pack: Annotated[str | None, typer.Argument(help="PUBLISHER/NAME; else all that are subscribed to")] = None,
     trust: Trusted = None,
     user: User = None,
-    out: Json = None,
-) -> None:
+) -> Told:
     """Bring packs to their latest versions, and archive what was withdrawn."""
     done = kernel.update_packs(pack, trust=trust, user=user)
-    _told(done, out)
-    if failed := [kept.failed for kept in done if kept.failed]:
-        raise PackError(f"{len(failed)} of {len(done)} packs could not be brought up to date; see above")
+    failed = sum(bool(kept.failed) for kept in done)
+    error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
+    return Told(done, _became(done), error=error if failed else None)
 
 
 @store.command()
 @over_vault
-def remove(kernel: MemOS, pack: Pack, user: User = None) -> None:
+def remove(kernel: MemOS, pack: Pack, user: User = None) -> Told:
     """Delete what a pack has brought, and nothing else."""
+    from memos.interface.mem_api import deleted
+
     gone = kernel.remove_pack(pack, user=user)
-    print(f"{pack} is removed, {len(gone)} memories")
+    return Told({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
 
 
 @store.command()
@@ -174,43 +175,42 @@ def withdraw(
     registry: Registry,
     why: Annotated[str, typer.Option("--why", help="a reason, for those who have it")],
     key: Key = None,
-) -> None:
+) -> Told:
     """Take a published version back: whoever has it archives it with the next update."""
     kernel.withdraw(registry, pack, version, why, key=key)
-    print(f"{pack} {version} is withdrawn: {why}")
+    return Told({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
 
 
 @store.command("list")
 @over_vault
-def list_installed(kernel: MemOS, user: User = None, out: Json = None) -> None:
+def list_installed(kernel: MemOS, user: User = None) -> Told:
     """The packs that a user has installed."""
     found = kernel.installed(user=user)
-    _list([there.entry for there in found], out)
-    for there in found:
-        print(f"{there.pack}: from {there.registry}, {'kept up' if there.subscribed else 'left as it is'}")
-    if not found:
-        print("no pack is installed; find some with `memos store search --registry PLACE`")
+    lines = [_entry(there.entry) for there in found]
+    lines += [f"{one.pack}: from {one.registry}, {'kept up' if one.subscribed else 'left as it is'}" for one in found]
+    value = [
+        {**one.entry.model_dump(mode="json"), "registry": one.registry, "subscribed": one.subscribed} for one in found
+    ]
+    return Told(value, lines, none="no pack is installed; find some with `memos store search --registry PLACE`")
 
 
 @store.command()
 @over_vault
-def keys(kernel: MemOS, out: Json = None) -> None:
+def keys(kernel: MemOS) -> Told:
     """Whose key is trusted here; and the vault's own."""
     pins, own = kernel.trusted()
-    print(f"{own}  this vault")
-    for name, key in pins.items():
-        print(f"{key}  {name if name != key else 'whoever made a dump'}")
-    write_json(out, {"own": own, "trusted": pins})
+    others = (f"{key}  {name if name != key else 'whoever made a dump'}" for name, key in pins.items())
+    return Told({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
 
 
 @store.command()
 @over_vault
 def untrust(
     kernel: MemOS, name: Annotated[str, typer.Argument(help="publisher, or the key of a dump")], user: User = None
-) -> None:
+) -> Told:
     """Give up the key of a publisher; the next one is asked about anew."""
     kernel.untrust(name, user=user)
-    print(f"no key of {name} is trusted")
+    return Told({"name": name}, f"no key of {name} is trusted")
 
 
 def _store(registry: str) -> Any:
@@ -221,26 +221,22 @@ def _store(registry: str) -> Any:
     return MemOS.registry(registry)
 
 
-def _list(entries: Iterable[Any], out: Path | None) -> None:
-    found = list(entries)
-    for entry in found:
-        said = entry.said
-        taken = f"  withdrawn: {said.withdrawn}" if said.withdrawn else ""
-        what = f"{said.records} memories, {said.release.licence}  {said.release.description}".rstrip()
-        print(f"{said.release.pack} {said.release.version}  {what}{taken}")
-    write_json(out, [entry.model_dump(mode="json") for entry in found])
+def _entry(entry: Any) -> str:
+    said = entry.said
+    taken = f"  withdrawn: {said.withdrawn}" if said.withdrawn else ""
+    what = f"{said.records} memories, {said.release.licence}  {said.release.description}".rstrip()
+    return f"{said.release.pack} {said.release.version}  {what}{taken}"
 
 
-def _told(done: list[Any], out: Path | None) -> None:
+def _became(done: Iterable[Any]) -> Iterator[str]:
     for kept in done:
         if kept.failed:
-            print(f"{kept.pack} {kept.version}: not brought up to date: {kept.failed}")
+            yield f"{kept.pack} {kept.version}: not brought up to date: {kept.failed}"
         elif kept.loaded is None and not kept.withdrawn:
-            print(f"{kept.pack} {kept.version}: nothing is new")
+            yield f"{kept.pack} {kept.version}: nothing is new"
         else:
             what = loaded_line(kept.loaded) if kept.loaded else "no version is left"
-            print(f"{kept.pack} {kept.version}: {what}")
-        print_left(kept.loaded.left if kept.loaded else {})
+            yield f"{kept.pack} {kept.version}: {what}"
+        yield from left_lines(kept.loaded.left if kept.loaded else {})
         for id, why in kept.withdrawn.items():
-            print(f"archived: {id}: {why}")
-    write_json(out, [asdict(kept) for kept in done])
+            yield f"archived: {id}: {why}"

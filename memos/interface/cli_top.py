@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from memos.errors import InputError
-from memos.interface.cli_shared import User, over_vault
-
-if TYPE_CHECKING:
-    from memos.kernel import MemOS
+from memos.interface.cli_shared import HERE, Config, Set, User, Vault, opened
 
 
-@over_vault
 def top(
-    kernel: MemOS,
     every: Annotated[float, typer.Option(min=0.1, help="seconds between two looks")] = 2.0,
     user: User = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
 ) -> None:
     """Watch a vault: memories by heat, forms, tiers, budgets, jobs; and promote, freeze or inspect them."""
     try:
@@ -26,4 +24,5 @@ def top(
         raise InputError(f"memos top needs {error.name}; run `pip install 'memos[top]'`") from None
     from memos.interface.mem_api import Memory
 
-    Top(Memory(kernel=kernel), every, user).run()
+    with opened(vault, config, set_) as kernel:
+        Top(Memory(kernel=kernel), every, user).run()

@@ -22,6 +22,8 @@ def invoke(*args: str, **env: str) -> Result:
 def test_settings_are_listed_with_type_default_and_what_they_are_for() -> None:
     shown = invoke("config", "keys", "scheduler.top").stdout
     assert shown == "scheduler.top_k (whole number; 8)\n    memories ranked for a request\n"
+    [told] = json.loads(invoke("config", "keys", "scheduler.top", "--json").stdout)["results"]
+    assert (told["path"], told["type"], told["default"]) == ("scheduler.top_k", "whole number", "8")
 
 
 def test_every_setting_is_listed_once_by_the_path_that_set_takes() -> None:

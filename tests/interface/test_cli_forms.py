@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,11 +53,13 @@ def test_a_memory_goes_up_and_down_from_the_command_line(vault: Path, tmp_path: 
     [adapter] = ids(vault, "parametric")
     judged = memos("gate", adapter, "--vault", vault, "--set", f"distil={BRIEF}")
     assert judged.exit_code == 0 and "the gate is passed" in judged.output
-    strict = memos("gate", adapter, "--vault", vault)  # two steps teach nothing
+    strict = memos("gate", adapter, "--vault", vault, "--json")  # two steps teach nothing
     assert strict.exit_code == 1 and "the gate is not passed: " in strict.stderr
-    out = memos("export-adapter", adapter, "--out", tmp_path, "--vault", vault)
-    exported = Path(out.output.strip().replace("\n", ""))
+    assert json.loads(strict.stdout)["short"] and "reliability" in json.loads(strict.stdout)["scores"]
+    out = memos("export-adapter", adapter, "--out", tmp_path, "--vault", vault, "--json")
+    exported = Path(json.loads(out.stdout)["path"])
     assert memos("provenance", exported).output.startswith("given by ")
+    assert json.loads(memos("provenance", exported, "--json").stdout)["by"] == "default"
     (exported / "adapter_config.json").write_text("{}")
     changed = memos("provenance", exported)
     assert changed.exit_code == 1 and "is not as " in changed.stderr
@@ -68,8 +71,11 @@ def test_a_memory_goes_up_and_down_from_the_command_line(vault: Path, tmp_path: 
 
 
 def test_kv_says_its_text(vault: Path) -> None:
-    assert memos("promote", *ids(vault), "--to", "activation", "--vault", vault).exit_code == 0
+    made = json.loads(memos("promote", *ids(vault), "--to", "activation", "--vault", vault, "--json").stdout)
     [kv] = ids(vault, "activation")
+    assert [one["id"] for one in made["results"]] == [kv] and made["build_s"] > 0
+    told = json.loads(memos("externalize", kv, "--vault", vault, "--json").stdout)
+    assert told["results"] == [{"text": "- Mira: I live in Lisbon."}]
     assert (
         memos("externalize", kv, "--vault", vault).output
         == "- Mira: I live in Lisbon.  [regenerated from its tokens]\n"
@@ -93,6 +99,17 @@ def test_kv_says_its_text(vault: Path) -> None:
 def test_wrong_input_is_named(vault: Path, command: list[str], message: str) -> None:
     done = memos(*(ids(vault)[0] if word == "ID" else word for word in command), "--vault", vault)
     assert done.exit_code == 1 and message in " ".join(done.stderr.split()), done.stderr
+
+
+def test_rounds_of_work_end_with_an_interrupt_and_are_told(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody presses ctrl-C while the command waits for the next round."""
+
+    def pressed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memos.interface.cli_forms.time.sleep", pressed)
+    done = memos("work", "--every", 60, "--vault", vault, "--json")
+    assert done.exit_code == 0 and isinstance(json.loads(done.stdout)["results"], list)
 
 
 @pytest.mark.parametrize("command", [["jobs"], ["gate", "zorb"], ["promote", "zorb", "--to", "activation"]])

@@ -33,7 +33,7 @@ def run(*arguments: object, code: int = 0) -> str:
 @pytest.mark.sqlite
 def test_a_log_is_verified_listed_and_exported(vault: Path, tmp_path: Path) -> None:
     assert "sound: 1 rows, 1 checkpoints" in run("audit", "verify", "--vault", vault)
-    rows = json.loads(run("audit", "query", "--vault", vault, "--action", "write", "--json"))
+    rows = json.loads(run("audit", "query", "--vault", vault, "--action", "write", "--json"))["results"]
     assert [(row["caller"], row["target"], row["allowed"]) for row in rows] == [("default", "add", True)]
     assert "default  write add  yes" in run("audit", "query", "--vault", vault, "--since", "2020-01-01")
     assert "no decision" in run("audit", "query", "--vault", vault, "--refused")
@@ -49,8 +49,8 @@ def test_a_log_is_verified_listed_and_exported(vault: Path, tmp_path: Path) -> N
 
 
 def test_what_is_in_quarantine_is_listed_and_released(vault: Path) -> None:
-    [row] = json.loads(run("quarantine", "list", "--vault", vault, "--json"))
-    assert row["text"] == EVIL and "instruction" in row["why"]
+    [row] = json.loads(run("quarantine", "list", "--vault", vault, "--json"))["results"]
+    assert row["memory"] == EVIL and "instruction" in row["note"]
     assert EVIL in run("quarantine", "list", "--vault", vault)
     assert "is activated" in run("quarantine", "release", row["id"], "--vault", vault)
     assert "nothing is in quarantine" in run("quarantine", "list", "--vault", vault)

@@ -34,13 +34,13 @@ def said(vault: Path, *command: object, say: str | None = None) -> str:
 
 def listed(vault: Path) -> dict[str, Any]:
     """The memories by what they say."""
-    return {told["memory"]: told for told in json.loads(said(vault, "ls", "--json"))}
+    return {told["memory"]: told for told in json.loads(said(vault, "ls", "--json"))["results"]}
 
 
 def test_a_memory_is_changed_with_its_metadata(vault: Path) -> None:
     id = listed(vault)["Kim likes tea."]["id"]
     assert said(vault, "update", id, "Kim likes figs.") == f"{id} version 2: Kim likes figs.\n"
-    told = json.loads(said(vault, "update", id, "--metadata", '{"page": 3}', "--json"))
+    [told] = json.loads(said(vault, "update", id, "--metadata", '{"page": 3}', "--json"))["results"]
     assert (told["memory"], told["metadata"], told["version"]) == ("Kim likes figs.", {"page": 3}, 3)
     for wrong, why in (([], "changes nothing"), (["--metadata", "[1]"], "is no JSON object")):
         refused = invoke(vault, "update", id, *wrong)
@@ -72,7 +72,7 @@ def test_what_is_deleted_is_asked_for_first_and_gone_then(vault: Path) -> None:
     told = listed(vault)["Tom plays chess."]
     assert "nothing is held" in said(vault, "holds")
     said(vault, "hold", told["id"], "--why", "a case")
-    assert [one["why"] for one in json.loads(said(vault, "holds", "--json"))] == ["a case"]
+    assert [one["note"] for one in json.loads(said(vault, "holds", "--json"))["results"]] == ["default: a case"]
     held = invoke(vault, "delete", told["id"], "--yes")
     assert held.exit_code == 1 and "a case" in held.stderr
     said(vault, "end-hold", told["id"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def test_a_vault_is_locked_and_every_command_finds_its_key(vault: Path, tmp_path
     assert done(invoke("ls", "--vault", vault)) == listed
     assert b"Lisbon" not in b"".join(path.read_bytes() for path in vault.rglob("*") if path.is_file())
 
-    done(invoke("vault", "rekey", "--vault", vault, "--to", f"file:{other}"))
+    told = json.loads(done(invoke("vault", "rekey", "--vault", vault, "--to", f"file:{other}", "--json")))
+    assert (told["path"], told["key"]) == (str(vault), f"file:{other}")
     one.unlink()
     assert done(invoke("ls", "--vault", vault)) == listed
     done(invoke("vault", "rekey", "--vault", vault, "--data"))

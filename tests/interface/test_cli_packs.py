@@ -32,16 +32,15 @@ def vault(tmp_path: Path) -> Path:
 
 def test_a_dump_is_loaded_in_a_vault_that_is_made_for_it(vault: Path, tmp_path: Path) -> None:
     pack, other = tmp_path / "x.mip", tmp_path / "other"
-    key = said("dump", pack, "--vault", vault, "--json", tmp_path / "dump.json").split()[-1]
-    assert json.loads((tmp_path / "dump.json").read_text()) | {"path": ""} == {
-        **{"path": "", "key": key, "memories": 2},
-        "left": {},
-    }
+    dumped = json.loads(said("dump", pack, "--vault", vault, "--json"))
+    assert (dumped["path"], dumped["memories"], dumped["left"]) == (str(pack), 2, {})
+    key = said("dump", tmp_path / "again.mip", "--vault", vault).split()[-1]
+    assert key == dumped["key"]
     refused = memos("load", pack, "--vault", other)
     assert refused.exit_code == 1 and f"give --trust {key}" in refused.output
     assert said("load", pack, "--vault", other, "--trust", key).strip() == "2 added"
-    assert said("load", pack, "--vault", other, "--json", tmp_path / "load.json").strip() == "2 there already"
-    assert len(json.loads((tmp_path / "load.json").read_text())["there"]) == 2
+    assert said("load", pack, "--vault", other).strip() == "2 there already"
+    assert len(json.loads(said("load", pack, "--vault", other, "--json"))["there"]) == 2
     assert "Lisbon" in said("ls", "--vault", other)
     wrong = memos("load", pack, "--vault", other, "--clash", "overwrite")
     assert wrong.exit_code == 1 and "give one of refuse, rename, update" in wrong.output
@@ -54,11 +53,15 @@ def test_a_pack_goes_through_a_registry(vault: Path, tmp_path: Path) -> None:
     key = said(*publish, "--description", "Who lives where").split()[-1]
     assert memos(*publish).exit_code == 1
     found = "ada/life 1.0.0  2 memories, CC0-1.0  Who lives where\n"
-    assert said("store", "search", *place, "--json", tmp_path / "found.json") == found
-    assert json.loads((tmp_path / "found.json").read_text())[0]["key"] == key
+    assert said("store", "search", *place) == found
+    assert json.loads(said("store", "search", *place, "--json"))["results"][0]["key"] == key
     assert said("store", "show", "ada/life", *place) == f"{found}1.0.0: key {key}\n"
     assert said("store", "install", "ada/life", *place, *bob, "--trust", key) == "ada/life 1.0.0: 2 added\n"
     assert "left as it is" in said("store", "list", *bob)
+    [there] = json.loads(said("store", "list", *bob, "--json"))["results"]
+    assert (there["key"], there["registry"], there["subscribed"]) == (key, str(tmp_path / "packs"), False)
+    assert json.loads(said("store", "keys", *bob[:2], "--json"))["trusted"] == {"ada": key}
+    assert json.loads(said("store", "update", "ada/life", *bob, "--json"))["results"][0]["loaded"] is None
     assert f"{key}  ada" in said("store", "keys", *bob[:2])
     assert said("store", "update", "ada/life", *bob) == "ada/life 1.0.0: nothing is new\n"
     assert "kept up" in said("store", "subscribe", "ada/life", *bob)
@@ -82,3 +85,5 @@ def test_an_update_that_fails_ends_with_an_error(vault: Path, tmp_path: Path) ->
     (place / "index.json").unlink()
     failed = memos("store", "update", *there)
     assert failed.exit_code == 1 and "1 of 1 packs could not be brought up to date" in failed.output
+    failed = memos("store", "update", *there, "--json")
+    assert failed.exit_code == 1 and json.loads(failed.stdout)["results"][0]["failed"] and "1 of 1" in failed.stderr

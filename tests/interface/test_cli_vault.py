@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 def run(*arguments: object, code: int = 0) -> str:
     done = CliRunner().invoke(app, ["vault", *map(str, arguments)])
     assert done.exit_code == code, done.output
-    return done.output
+    return done.stdout if "--json" in arguments else done.output
 
 
 def spoil(path: Path) -> None:
@@ -34,18 +34,11 @@ def spoil(path: Path) -> None:
 
 def test_a_sound_vault_and_a_spoilt_one_are_told_apart(folder: Path) -> None:
     assert "is sound" in run("check", folder)
-    assert json.loads(_json(run("check", folder, "--json"))) == {
-        "path": str(folder),
-        "problems": [],
-    }
+    told = json.loads(run("check", folder, "--json"))
+    assert (told["path"], told["problems"]) == (str(folder), [])
     spoil(folder / "vectors.db")
     assert "vectors.db is not what was written" in run("check", folder, code=1)
-    assert "vectors.db" in json.loads(_json(run("check", folder, "--json", code=1)))["problems"][0]
-
-
-def _json(output: str) -> str:
-    """Without the progress bars, which go to the other stream."""
-    return output[output.index("{\n") : output.rindex("}") + 1]
+    assert "vectors.db" in json.loads(run("check", folder, "--json", code=1))["problems"][0]
 
 
 def test_the_vault_of_the_config_is_checked_if_none_is_named(folder: Path) -> None:
@@ -62,6 +55,8 @@ def test_a_folder_without_a_vault_is_an_error(tmp_path: Path) -> None:
 def test_a_repair_is_shown_before_it_is_done(folder: Path) -> None:
     spoil(next((folder / "index").iterdir()))
     assert "nothing was changed; add --yes" in run("repair", folder)
+    planned = json.loads(run("repair", folder, "--json"))
+    assert planned["problems"] and planned["steps"] and planned["aside"] is None
     run("check", folder, code=1)
     assert "the damaged files are in" in run("repair", folder, "--yes")
     assert "is sound" in run("check", folder)
@@ -72,6 +67,8 @@ def test_a_backup_is_made_checked_and_brought_back(folder: Path, tmp_path: Path)
     backup, again = tmp_path / "backup", tmp_path / "again"
     assert "of them copied" in run("backup", backup, "--vault", folder)
     assert "is sound" in run("check", backup)
+    assert json.loads(run("backup", backup, "--vault", folder, "--json"))["folder"] == str(backup)
+    assert json.loads(run("restore", backup, tmp_path / "told", "--json"))["path"] == str(tmp_path / "told")
     assert "is the vault" in run("restore", backup, again)
     assert "is sound" in run("check", again)
     assert "is not empty" in run("restore", backup, again, code=1)
@@ -85,4 +82,5 @@ def test_figures_and_the_space_that_was_given_back(folder: Path) -> None:
     assert told["users"] == {"ada": 59} and told["quotas"]["cubes_per_user"] == {"used": 59, "limit": 80}
     assert "cubes_per_user" in run("stats", folder)
     assert "bytes before" in run("compact", folder)
+    assert json.loads(run("compact", folder, "--json"))["after"] > 0
     assert "is sound" in run("check", folder)
