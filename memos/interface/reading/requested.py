@@ -110,8 +110,9 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
         if asked.intent != "talk":
             out.append(asked)
     clear = {asked.intent for asked in out}
-    # what is said twice, once with what is meant, is one thing
+    # what is said twice, or once with what is meant, is one thing
     out = [asked for asked in out if asked.intent != "ask_back" or asked.what or asked.doubted not in clear]
+    out = [asked for n, asked in enumerate(out) if asked not in out[:n]]
     if out:
         return out
     if text.rstrip().endswith(("?", "？")) and not tagged.parts:
@@ -194,7 +195,8 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
     what, sure = _what(intent, text, part, first["what"], refs, said, before)
     doubted = detail if intent == "ask_back" else intent
     if intent == "ask_back" or (
-        intent in _DESTRUCTIVE and (not sure or part.sure < _SURE_OF.get(intent, _SURE) or not what)
+        intent in _DESTRUCTIVE
+        and (not sure or part.sure < _SURE_OF.get(intent, _SURE) or not what or (intent == "forget" and first["with"]))
     ):
         told = _cut(text, first["what"])
         return Asked(intent="ask_back", doubted=doubted, what="" if _POINTS.fullmatch(told) else told)
