@@ -23,7 +23,7 @@ _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
 _LONGEST = 600  # characters of a request; what is longer is a text
 _SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
-_SURE = 0.8  # of the labels of a destructive part; what is less sure is asked back
+_SURE = 0.85  # of the labels of a destructive part; what is less sure is asked back
 _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
 )
@@ -35,6 +35,7 @@ _POINTS = re.compile(
     re.IGNORECASE,
 )
 _DEFINITE = re.compile(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
+_SO = re.compile(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
 _PERSON = re.compile(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
 _SOMEBODY = re.compile(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
 _MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
@@ -196,7 +197,11 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
     doubted = detail if intent == "ask_back" else intent
     if intent == "ask_back" or (
         intent in _DESTRUCTIVE
-        and (not sure or part.sure < _SURE_OF.get(intent, _SURE) or not what or (intent == "forget" and first["with"]))
+        and (
+            not (sure and what and part.sure >= _SURE_OF.get(intent, _SURE))
+            or (intent == "forget" and first["with"])  # who is to be kept out, or what is to go?
+            or (intent == "correct" and _SO.fullmatch(what))  # wrong, but what is right?
+        )
     ):
         told = _cut(text, first["what"])
         return Asked(intent="ask_back", doubted=doubted, what="" if _POINTS.fullmatch(told) else told)
