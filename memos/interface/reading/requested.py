@@ -98,8 +98,10 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
             Asked(intent="recall", what=text.strip()) if text.rstrip().endswith(("?", "？")) else Asked(intent="talk")
         ]
     tagged = tagger.tag(text, " ".join(str(turn.get("content", "")) for turn in turns))
-    if turns and _doubtful(tagged) and _says_whose(alone := tagger.tag(text)):
-        tagged = alone
+    if turns and (_doubtful(tagged) or _is_open(tagged)):
+        alone = tagger.tag(text)
+        if _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone)):
+            tagged = alone
     said = _said(turns, tagged.pointed)
     out: list[Asked] = []
     parts = _whole(tagged.parts, tagged.slots)
@@ -124,6 +126,16 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
 def _doubtful(tagged: Tagged) -> bool:
     """True where something is to be destroyed, one is not sure, and nothing that was said before is pointed to."""
     return not tagged.pointed and any(part.label in _DESTRUCTIVE and part.sure < _SURE for part in tagged.parts)
+
+
+def _is_open(tagged: Tagged) -> bool:
+    """True where it is not clear what is meant, and nothing that was said before is pointed to."""
+    return not tagged.pointed and any(part.label.startswith("ask_back") for part in tagged.parts)
+
+
+def _is_pronoun(text: str, tagged: Tagged) -> bool:
+    """True where nobody is named: "where she lives" is clear if one woman was spoken of."""
+    return all(_PERSON.fullmatch(_cut(text, mark)) for mark in tagged.slots if mark.label in _PEOPLE)
 
 
 def _says_whose(tagged: Tagged) -> bool:
