@@ -101,6 +101,8 @@ def test_references_stand_for_what_was_said() -> None:
     assert asked("Forget where she lives.", "My sister Elif lives in Izmir.") == [
         ("forget", {"what": "where Elif lives", "who": "Elif"})
     ]
+    talk = ("I live in Oslo.", "Noted: User: I live in Oslo.", "I live in Rome.", "Noted: User: I live in Rome.")
+    assert asked("Forget where I live.", *talk) == [("forget", {"what": "where I live", "who": "user"})]
     assert asked("Lock it.", "My passport number is X4410.") == [("freeze", {"what": "my passport number"})]
     assert asked("他每天六点上班。", "老刘在港口找到了工作。") == [
         ("remember", {"what": "老刘每天六点上班", "who": "老刘"})

@@ -27,6 +27,7 @@ _SURE = 0.85  # of the labels of a destructive part; what is less sure is asked 
 _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
 )
+_I = re.compile(r"I|我", re.IGNORECASE)
 _TO_ME = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
 _POINTS = re.compile(
     r"(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)"
@@ -134,8 +135,9 @@ def _is_open(tagged: Tagged) -> bool:
 
 
 def _is_pronoun(text: str, tagged: Tagged) -> bool:
-    """True where nobody is named: "where she lives" is clear if one woman was spoken of."""
-    return all(_PERSON.fullmatch(_cut(text, mark)) for mark in tagged.slots if mark.label in _PEOPLE)
+    """True where nobody is named: "where I live" is clear, "where she lives" if one woman was spoken of."""
+    people = [mark for mark in tagged.slots if mark.label in _PEOPLE]
+    return all(_PERSON.fullmatch(word := _cut(text, mark)) or _I.fullmatch(word) for mark in people)
 
 
 def _says_whose(tagged: Tagged) -> bool:
