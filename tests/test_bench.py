@@ -152,6 +152,7 @@ def test_stacks_are_compared_by_how_they_are_put_together(host: Host) -> None:
     assert all(0 <= rows["routed", n][name] <= 1 for n in (1, 2) for name in ("routed_top1", "none_right"))
 
 
+@pytest.mark.slow
 def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path: Path) -> None:
     def opened() -> MemOS:
         return MemOS(vault=tmp_path / "vault", model=host.model, tokenizer=host.tokenizer)

@@ -430,7 +430,16 @@ def test_a_cancelled_promotion_ends_and_leaves_nothing(memos: MemOS, tmp_path: P
             kernel.cancel("zorb")
 
 
-@pytest.mark.parametrize("phase", ["prepare", "train", "save", "gate", "publish"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("prepare", marks=pytest.mark.slow),
+        "train",
+        pytest.param("save", marks=pytest.mark.slow),
+        pytest.param("gate", marks=pytest.mark.slow),
+        "publish",
+    ],
+)
 def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
     memos: MemOS, tmp_path: Path, phase: str
 ) -> None:
