@@ -87,6 +87,7 @@ def lists(tmp_path: Path) -> Path:
     return code
 
 
+@pytest.mark.slow
 def test_a_peer_is_measured_and_what_it_did_not_keep_is_told(
     conversations: list[Conversation], lists: Path, tmp_path: Path
 ) -> None:

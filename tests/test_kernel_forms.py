@@ -477,6 +477,7 @@ with MemOS(Config(distil=endless), vault=vault) as memos:
 """
 
 
+@pytest.mark.slow
 def test_a_promotion_that_is_killed_leaves_nothing_and_is_made_again(memos: MemOS, tmp_path: Path) -> None:
     turns = json.dumps([{"speaker": "Mira", "content": text} for text in SAID])
     command = [sys.executable, "-c", _PROMOTE, str(tmp_path), turns]

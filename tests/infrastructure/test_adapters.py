@@ -125,6 +125,7 @@ def test_a_batch_answers_each_request_as_alone(small: Host, served: list[Request
     assert [c.ids for c in small.answer_all(served, config)] == alone
 
 
+@pytest.mark.slow
 def test_threads_do_not_get_each_others_adapters(small: Host, served: list[Request]) -> None:
     expected = [small.answer(r, BRIEF).ids for r in served]
     wrong, count = list[int](), [0]
