@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
+from memos.once import once
 from memos.operation.currency import stated
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.operation.mem_scheduler import (
@@ -106,7 +107,7 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
         if config.scheduler.background_s is not None:
             self.upkeep.start(config.scheduler.background_s)
 
-    @cached_property
+    @once
     def pipelines(self) -> Pipelines:
         return Pipelines(self)
 

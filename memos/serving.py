@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from memos.infrastructure.host.kv import Activation
 from memos.infrastructure.host.measure import in_page_cache
 from memos.infrastructure.host.tiers import Tier, Tiers
 from memos.infrastructure.mem_vault import MemVault
+from memos.once import once
 from memos.operation.cost_model import Costs, Lying
 from memos.operation.foresight import LIKELY, PAUSE, Foresight
 from memos.operation.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation, Via
@@ -127,7 +127,7 @@ class Serving:
         """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
         return self._scheduler.levels(self._config.fidelity, self._vault.card(self._host.digest))
 
-    @cached_property
+    @once
     def costs(self) -> Costs:
         """What was measured on this machine, now or by an earlier process. Where that cannot be, KV is used wherever
         there is any."""

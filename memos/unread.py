@@ -13,7 +13,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memos.config import ReaderConfig
@@ -27,6 +26,7 @@ from memos.interface import extraction
 from memos.interface.documents.parts import Turn as Said
 from memos.interface.mem_reader import MemReader
 from memos.knowledge import Knowledge
+from memos.once import once
 from memos.operation.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.words import asks, terms
 from memos.ops import Add
@@ -62,7 +62,7 @@ class Unread:
         self._knowledge, self._reader, self._host, self._changed = knowledge, reader, host, changed
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
 
-    @cached_property
+    @once
     def upkeep(self) -> Upkeep:
         return Upkeep(self._vault, lambda: True, lambda job, _: self.act(job))
 

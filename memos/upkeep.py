@@ -9,12 +9,12 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 
 from memos.errors import MemosError
 from memos.infrastructure.job_list import Job
 from memos.infrastructure.mem_vault import MemVault
+from memos.once import once
 
 log = logging.getLogger("memos")
 Done = dict[str, Any]  # of a job: `move`, `why`, `cube`; and `failed`, if it did
@@ -77,7 +77,7 @@ class Upkeep:
         if not self._closing.is_set():
             self._beside.submit(self._quietly, kind)
 
-    @cached_property
+    @once
     def _beside(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, "memos-soon")
 

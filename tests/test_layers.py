@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = ("memos.cube", "memos.rights", "memos.ops", "memos.config", "memos.errors", "memos.cost")
+VOCABULARY = ("memos.cube", "memos.rights", "memos.ops", "memos.config", "memos.errors", "memos.cost", "memos.once")
 PUBLIC = (
     "memos.MemOS",
     "memos.Memory",
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.cube": (),
     "memos.errors": (),
     "memos.cost": (),
+    "memos.once": (),
     "memos.rights": VOCABULARY,
     "memos.ops": VOCABULARY,
     "memos.config": VOCABULARY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from memos.errors import (
 from memos.infrastructure import recrypt
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.provenance import Provenance, give, given
+from memos.once import once
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.operation.mem_scheduler import (
     Budgets,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 class Forming(Keeping):
     """promote, demote, gate, externalize, jobs, tick."""
 
-    @cached_property
+    @once
     def upkeep(self) -> Upkeep:
         return Upkeep(self.vault, self._plan_all, self._act)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from memos.errors import (
     InputError,
 )
 from memos.knowledge import text_of
+from memos.once import once
 from memos.ops import (
     Add,
     Correct,
@@ -29,7 +29,7 @@ from memos.unread import Unread
 class Keeping(Parts):
     """add, keep, get, update, delete, history."""
 
-    @cached_property
+    @once
     def unread(self) -> Unread:
         parts = (self.vault, self.governance, self.lifecycle, self.knowledge, self.reader)
         return Unread(self.config.reader, *parts, lambda: self.host, self._changed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,11 +23,13 @@ from memos.errors import (
 )
 from memos.exchange import MemDumper, MemLoader
 from memos.forgetting import Forgetting
+from memos.infrastructure.host.loading import loading
 from memos.infrastructure.host.tagger import Tagger
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault, absent
 from memos.interface.mem_reader import MemReader
 from memos.knowledge import Knowledge
+from memos.once import once
 from memos.operation.catalog import View
 from memos.operation.foresight import Foresight
 from memos.operation.mem_lifecycle import ANSWERING, MemLifecycle
@@ -100,28 +102,29 @@ class Parts:
         """A kernel from a YAML file. Raises ConfigError, VaultError."""
         return cls(load_config(path, tuple(overrides)), **parts)
 
-    @cached_property
+    @once
     def host(self) -> Host:
         """The local model. Raises ModelNotFound, HostError."""
-        from memos.infrastructure.host.host import Host  # loads torch and transformers
+        with loading():
+            from memos.infrastructure.host.host import Host  # loads torch and transformers
 
-        model, tokenizer = self._given
-        if model is None:
-            return Host.load(self.config.model)
-        named = {"path": str(getattr(model.config, "_name_or_path", "")) or "the given model"}
-        return Host(model, tokenizer, self.config.model.model_copy(update=named))
+            model, tokenizer = self._given
+            if model is None:
+                return Host.load(self.config.model)
+            named = {"path": str(getattr(model.config, "_name_or_path", "")) or "the given model"}
+            return Host(model, tokenizer, self.config.model.model_copy(update=named))
 
-    @cached_property
+    @once
     def sharing(self) -> Sharing:
         return Sharing(self.vault, self.governance, self.config)
 
-    @cached_property
+    @once
     def serving(self) -> Serving:
         from memos.serving import Serving  # loads torch and transformers
 
         return Serving(self.config, self.vault, self.scheduler, self.host, self.foresight)
 
-    @cached_property
+    @once
     def foresight(self) -> Foresight:
         """What was learnt from the uses that the vault has kept."""
         learnt = Foresight()
@@ -129,44 +132,44 @@ class Parts:
             learnt.used(user, group, when.timestamp())
         return learnt
 
-    @cached_property
+    @once
     def sessions(self) -> Sessions:
         from memos.sessions import Sessions  # loads torch and transformers
 
         parts = (self.vault, self.governance, self.lifecycle, self.host, self.serving)
         return Sessions(self.config.decode, *parts)
 
-    @cached_property
+    @once
     def transitions(self) -> Transitions:
         from memos.transitions import Transitions  # loads torch and transformers
 
         parts = (self.vault, self.lifecycle, self.reader, self.host, self.serving.require_disk)
         return Transitions(*parts, self.config.distil, self.config.activation)
 
-    @cached_property
+    @once
     def publishers(self) -> TrustedKeys:
         return TrustedKeys(self.vault, self.vault.audit_log.signer.path)
 
-    @cached_property
+    @once
     def loader(self) -> MemLoader:
         return MemLoader(self.vault, self.lifecycle, self.knowledge, self.reader)
 
-    @cached_property
+    @once
     def dumper(self) -> MemDumper:
         return MemDumper(self.vault, self.reader, self.governance.visible)
 
-    @cached_property
+    @once
     def subscriptions(self) -> Subscriptions:
         parts = (self.vault, self.lifecycle, self.dumper, self.loader, self.publishers)
         return Subscriptions(*parts, self._fits, self._accept)
 
-    @cached_property
+    @once
     def embedder(self) -> Embedder:
         from memos.infrastructure.host.embedder import Embedder  # loads torch and transformers
 
         return Embedder(self.config.embedder)
 
-    @cached_property
+    @once
     def operator(self) -> MemOperator:
         from memos.infrastructure.host.reranker import Reranker  # loads torch and transformers
 
@@ -198,7 +201,7 @@ class Parts:
         """True if KV or an adapter was made on the model that is there."""
         return derived.blob is not None and derived.blob.fingerprint == self.host.digest
 
-    @cached_property
+    @once
     def forgetting(self) -> Forgetting:
         return Forgetting(self.vault, self.lifecycle)
 

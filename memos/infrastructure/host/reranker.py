@@ -6,13 +6,14 @@ Slower than vectors by far, as nothing of it can be made beforehand; so it sees 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memos.errors import ModelNotFound
+from memos.infrastructure.host.loading import loading
+from memos.once import once
 
 _BATCH = 16  # pairs in one forward
 _MAX_TOKENS = 512
@@ -45,25 +46,26 @@ class Reranker:
         scores: np.ndarray = yes.numpy()
         return scores
 
-    @cached_property
+    @once
     def _loaded(self) -> tuple[Any, Any]:
         """Tokenizer and model (float32, evaluation mode)."""
-        import torch
-        from safetensors import SafetensorError
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        with loading():
+            import torch
+            from safetensors import SafetensorError
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-            model = AutoModelForSequenceClassification.from_pretrained(
-                self._folder,
-                local_files_only=True,
-                use_safetensors=True,  # never a pickle
-                dtype=torch.float32,
-            )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ModelNotFound(
-                f"retrieval.reranker {str(self._folder)!r} does not load: {error}; {_WAY_OUT}"
-            ) from error
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+                model = AutoModelForSequenceClassification.from_pretrained(
+                    self._folder,
+                    local_files_only=True,
+                    use_safetensors=True,  # never a pickle
+                    dtype=torch.float32,
+                )
+            except (OSError, ValueError, SafetensorError) as error:
+                raise ModelNotFound(
+                    f"retrieval.reranker {str(self._folder)!r} does not load: {error}; {_WAY_OUT}"
+                ) from error
         if model.config.num_labels > 2:
             raise ModelNotFound(
                 f"retrieval.reranker {self._folder} has {model.config.num_labels} labels, and which of them means "
