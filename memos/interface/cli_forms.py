@@ -113,7 +113,7 @@ def gate(
         scores, short = kernel.gate([named(a) for a in adapters], on=on or (), user=user)
     refused = GateRejected(f"the gate is not passed: {', '.join(short)}", scores) if short else None
     lines = [scores_line(scores), *([] if short else ["the gate is passed"])]
-    return Told({"passed": not short, "short": short, "scores": scores}, lines, error=refused)
+    return Told({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
 
 
 @forms.command()

@@ -50,7 +50,7 @@ def verify(
         f"{state}: {verdict.rows} rows, {verdict.checkpoints} checkpoints of {keys}",
         f"not signed yet, so that it would not be missed: the last {verdict.unsigned} rows",
     ]
-    return Told(verdict, lines, sound=not verdict.problems)
+    return Told(verdict, lines, failed=bool(verdict.problems))
 
 
 @audit.command()
@@ -71,7 +71,7 @@ def proof(
         with opened(vault, config, set_) as kernel:
             problems = kernel.verify_proof(file)
     lines = [*problems, "it does not hold" if problems else "it holds"]
-    return Told({"problems": problems}, lines, sound=not problems)
+    return Told({"problems": problems}, lines, failed=bool(problems))
 
 
 @audit.command()
@@ -196,7 +196,7 @@ def forget(
     except InputError as refused:  # what is gone is gone, and is told
         proof, error = None, refused
     told = {"message": "Forgotten.", "results": [done]}
-    return Told(told, _proven(done, proof), error=error, sound=done.clean)
+    return Told(told, _proven(done, proof), failed=error or not done.clean)
 
 
 def _proven(done: Any, path: Path | None) -> Iterator[str]:

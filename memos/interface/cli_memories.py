@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.errors import EmptyMemory, InputError, MemosError
+from memos.errors import EmptyMemory, InputError
 from memos.interface.cli_life import event_line
 from memos.interface.cli_shared import Id, Told, User, over_new_vault, over_vault
 
@@ -38,20 +38,13 @@ def add(
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
     from memos.interface.mem_api import added
 
-    began, kept, lines = kernel.vault.now(), list[Any](), list[str]()
-    error: MemosError | None = None
-    for one in what:
-        path = Path(one)
-        try:
-            new = kernel.add(path if _is_path(path) else one, tags=tag or (), user=user)
-        except MemosError as refused:  # what was kept before it is told all the same
-            error = refused
-            break
-        kept += new
-        lines += [f"{cube.id}  {cube.text}" for cube in new] or [
-            f"{one}: nothing in it is worth keeping; a statement that is given as text is always kept"
-        ]
-    return Told(added(kept, began), lines, error=error)
+    began = kernel.vault.now()
+    kept = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
+    nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
+    return Told(
+        (result for _, cubes in kept for result in added(cubes, began)),
+        (line for one, cubes in kept for line in [f"{c.id}  {c.text}" for c in cubes] or [f"{one}: {nothing}"]),
+    )
 
 
 @memories.command()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,15 +36,14 @@ class Told:
     """What a command has to say.
 
     value: for programs, in the words of the Memory API (`plain`). lines: for people, texts and what rich draws; none:
-    said where there are none. Both may be made while they are told. error: raised once all is told. sound: where it is
-    not, the exit code is 1.
+    said where there are none. Both may be made while they are told; an error in the middle leaves what was done before
+    told. failed: the error that is raised once all is told; or just that the exit code is 1.
     """
 
     value: Any
     lines: str | Iterable[Any] = ()
     none: str = ""
-    error: MemosError | None = None
-    sound: bool = True
+    failed: MemosError | bool | None = None
 
 
 def telling(command: Callable[..., Told]) -> Callable[..., None]:
@@ -52,25 +52,42 @@ def telling(command: Callable[..., Told]) -> Callable[..., None]:
 
     def run(*given: Any, as_json: bool = False, **named: Any) -> None:
         if as_json:
-            from memos.interface.mem_api import costing, plain
-
-            with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
-                told = command(*given, **named)
-                value = plain(told.value)
-            reply = {"results": value} if isinstance(value, list) else value
-            print(json.dumps(reply | {"cost": cost}, ensure_ascii=False))
+            failed = _print_json(partial(command, *given, **named))
         else:
             told = command(*given, **named)
             _print(told)
-        if told.error:
-            raise told.error
-        if not told.sound:
+            failed = told.failed
+        if isinstance(failed, MemosError):
+            raise failed
+        if failed:
             raise typer.Exit(1)
 
     hints = inspect.get_annotations(command, locals={"MemOS": object}, eval_str=True)  # no kernel is imported for help
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values()]
     flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
     return _taking([*own, flag], run, command)
+
+
+def _print_json(command: Callable[[], Told]) -> MemosError | bool | None:
+    """Returns whether it has failed, as `Told` has it."""
+    from memos.interface.mem_api import costing, plain
+
+    with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
+        told = command()
+        failed, value = told.failed, told.value
+        if isinstance(value, Iterator):
+            done = list[Any]()
+            try:
+                done.extend(map(plain, value))
+            except MemosError as error:
+                if not done:
+                    raise
+                failed = error
+            value = done
+        value = plain(value)
+    reply = {"results": value} if isinstance(value, list) else value
+    print(json.dumps(reply | {"cost": cost}, ensure_ascii=False))
+    return failed
 
 
 def _print(told: Told) -> None:

@@ -153,7 +153,7 @@ def update(
     done = kernel.update_packs(pack, trust=trust, user=user)
     failed = sum(bool(kept.failed) for kept in done)
     error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
-    return Told(done, _became(done), error=error if failed else None)
+    return Told(done, _became(done), failed=error if failed else None)
 
 
 @store.command()

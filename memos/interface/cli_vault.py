@@ -33,7 +33,7 @@ def check(
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
         found = check(folder, show, settings.key, settings.server)
-    return Told({"path": folder, "problems": found}, found, none=f"{folder} is sound", sound=not found)
+    return Told({"path": folder, "problems": found}, found, none=f"{folder} is sound", failed=bool(found))
 
 
 @vault.command()
@@ -59,7 +59,7 @@ def repair(
         changed if done.steps else f"{folder}: there is nothing to repair",
         *_listed("still wrong", done.left),
     ]
-    return Told(done, lines, sound=not (done.left or (done.problems and not done.steps)))
+    return Told(done, lines, failed=bool(done.left or (done.problems and not done.steps)))
 
 
 @vault.command()

@@ -152,3 +152,17 @@ def test_an_error_leaves_stdout_empty_or_with_what_was_done(vault: Path, tmp_pat
     [kept] = json.loads(half.stdout)["results"]
     asked = run(app, ["delete", kept["id"], "--vault", str(vault), "--json"], input="n\n")
     assert (asked.exit_code, asked.stdout) == (1, "") and "delete for good?" in asked.stderr
+
+
+def test_a_line_of_add_is_told_when_its_statement_is_kept(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, said = MemOS.add, list[str]()
+
+    def add(kernel: MemOS, what: str, **named: object) -> object:
+        if said:
+            raise KeyboardInterrupt
+        said.append(what)
+        return real(kernel, what, **named)
+
+    monkeypatch.setattr(MemOS, "add", add)
+    cut = CliRunner().invoke(app, ["add", "Mia plays the oboe.", "Mia lives in Bonn.", "--vault", str(vault)])
+    assert cut.exit_code != 0 and "Mia plays the oboe." in cut.stdout and "Bonn" not in cut.stdout
