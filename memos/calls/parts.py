@@ -23,7 +23,7 @@ from memos.errors import (
 )
 from memos.exchange import MemDumper, MemLoader
 from memos.forgetting import Forgetting
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.alone import loading
 from memos.infrastructure.host.tagger import Tagger
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault, absent

@@ -1100,6 +1100,10 @@ class MemVault:
         """How much of what it holds, and how near that is to its quotas; bytes of files as they are on disk."""
         return self._stats.all()
 
+    def shrink(self) -> None:
+        """Give back the memory of what was read or written before, and is read again when it is needed."""
+        self._db.shrink()
+
     def compact(self) -> tuple[int, int]:
         """Give back the space of what was deleted, and sweep; bytes on disk before and after. Raises VaultError."""
         before = self._stats.bytes()
@@ -1169,7 +1173,7 @@ def _names_missing(cube: MemCube, source: Source) -> str:
     return f"cube {cube.id} is derived from {source.id} version {source.version}, which is not there"
 
 
-@lru_cache(maxsize=1 << 13)  # the cubes of busy topic groups are read with every request
+@lru_cache(maxsize=1 << 11)  # the cubes of busy topic groups are read with every request
 def _parsed(content: str) -> MemCube:
     try:
         return MemCube.model_validate_json(content)

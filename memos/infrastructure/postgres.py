@@ -452,6 +452,9 @@ class PostgresDatabase:
     def journals(self) -> dict[str, int]:
         return {}
 
+    def shrink(self) -> None:
+        """The pages lie in the server's memory."""
+
     def vacuum(self) -> bool:
         """Write the tables that texts stood in anew, without what was deleted. What was made of texts is ten times as
         large, and stays on free pages until they are used again, or `compact`; the server's log and its copies are its

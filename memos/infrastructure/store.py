@@ -76,6 +76,9 @@ class Store(Rows, Protocol):
     def journals(self) -> dict[str, int]:
         """How many bytes its logs take, by place; of a server, they are its own."""
 
+    def shrink(self) -> None:
+        """Give back the memory of what was read or written before, and is read again when it is needed."""
+
     def vacuum(self) -> bool:
         """Leave nothing of a deleted text where rows lie; False while somebody is in the way."""
 

@@ -87,6 +87,25 @@ def test_a_cube_survives_closing_and_opening(tmp_path: Path) -> None:
         assert vault.get(cube.id) == cube
 
 
+def test_what_is_read_and_written_stays_while_memory_is_given_back(vault: MemVault) -> None:
+    cubes, done = [note(f"Fact {n}.") for n in range(40)], threading.Event()
+
+    def write() -> None:
+        for cube in cubes:
+            vault.put(cube)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not done.is_set():
+        vault.shrink()
+        vault.at([cubes[0].id])
+    writer.join()
+    assert [vault.get(cube.id) for cube in cubes] == cubes
+    vault.close()
+    vault.shrink()  # nothing is held, and nothing is opened
+
+
 def test_versions_are_kept_and_the_last_is_current(vault: MemVault) -> None:
     first = note("Ada lives in Oslo.")
     second = next_version(first, "Ada lives in Rome.")

@@ -46,7 +46,21 @@ def test_an_inside_follows_its_own_label_only() -> None:
     scores = torch.full((3, len(labels)), -9.0)
     scores[0, labels.index("B-a")] = scores[1, labels.index("I-b")] = scores[2, labels.index("I-b")] = 0.0
     scores[0, labels.index("B-b")] = -1.0
-    assert [labels[n] for n in _likeliest(scores, labels)] == ["B-b", "I-b", "I-b"]
+    assert [labels[n] for n in _likeliest(scores, labels, [False] * 3)] == ["B-b", "I-b", "I-b"]
+
+
+def test_no_run_begins_or_ends_within_a_word() -> None:
+    import torch
+
+    labels = bio(["a"])
+    scores = torch.full((4, len(labels)), -9.0)
+    for n, label in enumerate(("O", "B-a", "O", "O")):
+        scores[n, labels.index(label)] = 0.0
+    scores[2, labels.index("I-a")] = -1.0
+    assert [labels[n] for n in _likeliest(scores, labels, [False, False, True, False])] == ["O", "B-a", "I-a", "O"]
+    scores[1:3] = scores[[2, 1]]  # it would begin with the second half
+    scores[1, labels.index("I-a")] = -9.0
+    assert [labels[n] for n in _likeliest(scores, labels, [False, False, True, False])] == ["O"] * 4
 
 
 @pytest.mark.parametrize("damage", ["no weights", "another tensor", "no json"])

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.alone import loading, reading
 from memos.once import once
 
 DEFAULT = "all-MiniLM-L6-v2"
@@ -70,7 +70,8 @@ class Embedder:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            found |= zip(rows, self._forward([texts[i] for i in rows], [of[i] for i in rows]), strict=True)
+            batch = [texts[i] for i in rows], [of[i] for i in rows]
+            found |= zip(rows, reading(partial(self._forward, *batch)), strict=True)
         return [found[i] for i in range(len(texts))]
 
     def _forward(self, texts: list[str], spans: list[tuple[int, int]]) -> list[Reading]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from memos.errors import ModelNotFound
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.alone import loading, reading
 from memos.once import once
 
 _BATCH = 16  # pairs in one forward
@@ -40,8 +40,12 @@ class Reranker:
         tokenizer, model = self._loaded
         pairs = ([query] * len(texts), list(texts))
         batch = tokenizer(*pairs, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
-        with torch.inference_mode():
-            logits = model(**batch).logits.float()  # [texts, labels]
+
+        def forward() -> Any:
+            with torch.inference_mode():
+                return model(**batch).logits.float()  # [texts, labels]
+
+        logits = reading(forward)
         yes = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
         scores: np.ndarray = yes.numpy()
         return scores

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.errors import HostError
+from memos.infrastructure.host.alone import reading
 from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder
 
 _MODEL = "reader_model"  # the folder with our weights, beside this file
@@ -58,22 +59,19 @@ class Tagger:
 
     def tag(self, text: str, before: str = "") -> Tagged:
         """Read a message in the light of what was said before it. Raises HostError, ModelNotFound."""
-        import torch
-
         network = _network(self._folder, _written(self._folder))
         early = max(0, len(before) - BEFORE)
         said, asked = network.tokens(before[early:]), network.tokens(text)[:_MOST]
         if not asked:
             return Tagged((), (), ())
-        with torch.inference_mode():
-            scores = network(said, asked)
+        scores = reading(partial(network, said, asked))
         of_asked, of_said = slice(-1 - len(asked), -1), slice(1, 1 + len(said))
         parts, *within = (_spans(scores[head][of_asked], labels, asked, 0) for head, labels in network.heads.items())
         pointed = (_spans(scores[head][of_said], network.heads[head], said, early) for head in ("slots", "refs"))
         return Tagged(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
 
 
-Token = tuple[int, int, int]  # id, and the characters [begin, end)
+Token = tuple[int, int, int, bool]  # id, the characters [begin, end), and whether it goes on with a word
 
 
 class _Network:
@@ -101,7 +99,8 @@ class _Network:
         if not text:
             return []
         read = self._tokenizer.encode(text, add_special_tokens=False)
-        return [(id, *place) for id, place in zip(read.ids, read.offsets, strict=True)]
+        whole = zip(read.ids, read.offsets, read.tokens, strict=True)
+        return [(id, *place, piece.startswith("##")) for id, place, piece in whole]
 
     def __call__(self, said: Sequence[Token], asked: Sequence[Token]) -> dict[str, Any]:
         """Of each head [tokens, labels] log probabilities, special tokens among the tokens."""
@@ -112,8 +111,9 @@ class _Network:
         second = [*(token[0] for token in asked), sep]
         ids = torch.tensor([[*first, *second]])
         types = torch.tensor([[0] * len(first) + [1] * len(second)])
-        hidden = self._model(input_ids=ids, token_type_ids=types).last_hidden_state[0]
-        return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
+        with torch.inference_mode():
+            hidden = self._model(input_ids=ids, token_type_ids=types).last_hidden_state[0]
+            return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
 
 
 def changed(model: Any, own: Mapping[str, Any]) -> None:
@@ -168,8 +168,8 @@ def _spans(scores: Any, labels: Sequence[str], tokens: Sequence[Token], early: i
     if not tokens:
         return []
     runs: list[tuple[str, int, int, list[float]]] = []
-    for n, state in enumerate(_likeliest(scores, labels)):
-        label, (_, begin, end) = labels[state], tokens[n]
+    for n, state in enumerate(_likeliest(scores, labels, [token[3] for token in tokens])):
+        label, (_, begin, end, _) = labels[state], tokens[n]
         p = math.exp(float(scores[n, state]))
         if label.startswith("B-"):
             runs.append((label[2:], begin, end, [p]))
@@ -179,12 +179,13 @@ def _spans(scores: Any, labels: Sequence[str], tokens: Sequence[Token], early: i
     return [Span(label, early + begin, early + end, sum(sure) / len(sure)) for label, begin, end, sure in runs]
 
 
-def _likeliest(scores: Any, labels: Sequence[str]) -> list[int]:
-    """Viterbi: the path of the highest sum. scores: [tokens, labels]."""
-    allowed = _allowed(tuple(labels))
-    best, back = scores[0] + allowed[0], []
-    for row in scores[1:]:
-        value, origin = (best[:, None] + allowed).max(0)
+def _likeliest(scores: Any, labels: Sequence[str], within: Sequence[bool]) -> list[int]:
+    """Viterbi: the path of the highest sum. scores: [tokens, labels]. within: of each token, whether it goes on with a
+    word; no run begins or ends there."""
+    allowed = [_allowed(tuple(labels), on) for on in (False, True)]
+    best, back = scores[0] + allowed[False][0], []
+    for row, on in zip(scores[1:], within[1:], strict=True):
+        value, origin = (best[:, None] + allowed[on]).max(0)
         best = value + row
         back.append(origin)
     path = [int(best.argmax())]
@@ -193,15 +194,15 @@ def _likeliest(scores: Any, labels: Sequence[str]) -> list[int]:
     return path[::-1]
 
 
-@lru_cache(maxsize=4)
-def _allowed(labels: tuple[str, ...]) -> Any:
+@lru_cache(maxsize=8)
+def _allowed(labels: tuple[str, ...], within: bool) -> Any:
     """[before, after] 0 or -inf; O, with which a text begins, is the first."""
     import torch
 
     out = torch.zeros(len(labels), len(labels))
     for n, after in enumerate(labels):
-        if after.startswith("I-"):
-            for m, before in enumerate(labels):
-                if before[1:] != after[1:]:  # neither B- nor I- of the same
-                    out[m, n] = -math.inf
+        for m, before in enumerate(labels):
+            goes_on = not after.startswith("B-") and before[1:] == after[1:]  # both O, or of the same run
+            if not goes_on and (within or after.startswith("I-")):
+                out[m, n] = -math.inf
     return out

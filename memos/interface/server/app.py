@@ -31,7 +31,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        async with given_back(), mcp_runs():
+        async with given_back(memory.kernel.vault.shrink), mcp_runs():
             yield
         lanes.close()
         telemetry.close()
