@@ -33,3 +33,24 @@ print(len(kernels), failed)
 def test_first_calls_that_come_at_once_are_all_answered_by_one_model(tmp_path):
     done = subprocess.run([sys.executable, "-c", _FIRST, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout == "1 []\n", done.stdout + done.stderr
+
+
+_LAST = """
+import threading
+from memos.config import Config
+from memos.infrastructure.host.embedder import Embedder
+
+embedder, ended = Embedder(Config().embedder), threading.main_thread()
+embedder.embed(["tea"])
+
+def late():
+    ended.join()
+    print(embedder.embed(["coffee"]).shape)
+
+threading.Thread(target=late).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_can_still_read():
+    done = subprocess.run([sys.executable, "-c", _LAST], capture_output=True, text=True)
+    assert done.stdout == "(1, 384)\n", done.stdout + done.stderr

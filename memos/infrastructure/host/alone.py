@@ -32,7 +32,11 @@ def reading(call: Callable[[], _Done]) -> _Done:
     """
     if threading.current_thread().name.startswith(_NAME):
         return call()
-    return _thread.submit(call).result()
+    try:
+        made = _thread.submit(call)
+    except RuntimeError:  # the interpreter ends, and what goes on beside is still waited for
+        return call()
+    return made.result()
 
 
 _NAME = "memos-encoder"
