@@ -365,9 +365,9 @@ def bench_reader(
     """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
     from memos.bench import write_report
     from memos.bench.reader import bench_reader as measure
-    from memos.interface.report import scores_table
+    from memos.interface.report import rows_table
 
     with progress_bars() as show:
         figures = measure(show, cases, extracted)
     report = write_report("reader", seed, "cpu", figures, json)
-    _print(scores_table(report))
+    _print(rows_table(report))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from datetime import date, datetime
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import memos.bench
+from memos.interface.cli import app
 
 ROOMS = {  # intent: arguments that it must have, arguments that it may have
     "remember": ({"what"}, {"who", "when"}),
@@ -143,3 +146,13 @@ def test_what_and_who_come_from_what_was_said(cases: Cases) -> None:
                 words = list(plain(arguments.get("what", "")))
             unknown = [word for word in words if plain(word) not in plain(said)]
             assert len(unknown) <= 1, (case["id"], unknown)
+
+
+def test_the_command_writes_its_report_and_prints_its_rows(tmp_path: Path) -> None:
+    report = tmp_path / "reader.json"
+    given = ("--cases", Path(__file__).parents[1] / "interface" / "reader_dev.yaml", "--extracted", "0")
+    done = CliRunner().invoke(app, ["bench", "reader", "--json", str(report), *map(str, given)])
+    assert done.exit_code == 0, done.output
+    told = json.loads(report.read_text("utf-8"))
+    assert told["requests"] == told["turns"] >= 100 and told["intent"] > 0.9
+    assert "zh, several" in done.stdout

@@ -214,7 +214,7 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         and (
             not (sure and what and part.sure >= _SURE_OF.get(intent, _SURE))
             or (intent == "forget" and first["with"])  # who is to be kept out, or what is to go?
-            or (intent == "correct" and _SO.fullmatch(what))  # wrong, but what is right?
+            or (intent == "correct" and (first["what"] is None or _SO.fullmatch(what)))  # wrong, but what is right?
         )
     ):
         told = _cut(text, first["what"])
@@ -222,6 +222,8 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
     days = [_when(_cut(text, mark), mark.label, today) for mark in marks if mark.label in _DAYS]
     if intent in _ABOUT_SOMEBODY:
         when = days[-1] if days and intent in _STATED else ""
+        if intent == "correct" and first["what"]:  # "sorry, I meant 14 Elm Street" is about nobody
+            marks = [mark for mark in marks if mark.label != "me" or _within(first["what"], [mark])]
         return Asked(intent=intent, what=what, who=_about(text, first["what"], marks, what, said), when=when)
     asked = Asked(intent=intent, what=what)
     if intent == "about":
