@@ -23,7 +23,7 @@ _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
 _LONGEST = 600  # characters of a request; what is longer is a text
 _SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
-_SURE = 0.85  # of the labels of a destructive part; what is less sure is asked back
+_SURE = 0.8  # of the labels of a destructive part; what is less sure is asked back
 _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
 )
