@@ -84,7 +84,8 @@ def _print_json(command: Callable[[], Told]) -> MemosError | bool | None:
                     raise
                 failed = error
             value = done
-        value = plain(value)
+        else:
+            value = plain(value)
     reply = {"results": value} if isinstance(value, list) else value
     print(json.dumps(reply | {"cost": cost}, ensure_ascii=False))
     return failed
