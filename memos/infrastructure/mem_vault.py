@@ -1173,7 +1173,7 @@ def _names_missing(cube: MemCube, source: Source) -> str:
     return f"cube {cube.id} is derived from {source.id} version {source.version}, which is not there"
 
 
-@lru_cache(maxsize=1 << 11)  # the cubes of busy topic groups are read with every request
+@lru_cache(maxsize=1 << 9)  # the cubes of busy topic groups are read with every request
 def _parsed(content: str) -> MemCube:
     try:
         return MemCube.model_validate_json(content)

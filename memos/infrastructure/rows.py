@@ -47,9 +47,6 @@ def kept(when: datetime | None) -> str | None:
 
 def checksum(*values: str | int | bytes) -> str:
     """Of the values of a row that is not changed once it is written. Against accidents, not against people."""
-    found = xxhash.xxh3_128()
-    for value in values:
-        part = value if isinstance(value, bytes) else str(value).encode()
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return str(found.hexdigest())
+    parts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+    pieces = (piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
+    return str(xxhash.xxh3_128_hexdigest(b"".join(pieces)))

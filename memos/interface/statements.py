@@ -266,7 +266,7 @@ _FOR = re.compile(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
 _NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))
 
 
-@lru_cache(maxsize=1 << 12)  # a sentence is looked at to be kept, and again to be read
+@lru_cache(maxsize=1 << 8)  # a sentence is looked at to be kept, and again to be read
 def read(sentence: str, speaker: str = "", corrects: bool = False) -> Reading:
     """What a sentence states. corrects: it was said to put something right, so that what it says is said anew."""
     if len(sentence) > LONGEST:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from memos.operation.policies.policy import Floats
 
-_HELD = 1 << 24  # bytes, of some 4,000 memories of a sentence; a token of 384 numbers takes 388
+_HELD = 1 << 23  # bytes, of some 2,000 memories of a sentence; a token of 384 numbers takes 388
 _ONE_THREAD = 1 << 18  # multiplications, of a product of matrices: OpenBLAS shares out what is larger
 Coarse = npt.NDArray[np.int8]
 Read = Callable[[Sequence[int]], Mapping[int, Coarse]]
