@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Show = Callable[[str, int, int], None]  # (what, done, of how many)
+_LINE_S = 30.0  # between two lines, where there is no terminal to draw on
 
 
 @contextmanager
 def progress_bars() -> Iterator[Show]:
-    """Progress bars on the terminal: call with (what, done, of how many)."""
+    """Progress bars on the terminal: call with (what, done, of how many). In a file, a line twice a minute, and the
+    bars at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console) as bars:
         current: dict[str, TaskID] = {}
+        told = time.monotonic()
 
         def show(what: str, done: int, total: int) -> None:
+            nonlocal told
+            if not console.is_terminal and (now := time.monotonic()) - told >= _LINE_S:
+                told = now
+                console.print(f"{what} {done}/{total}")
             name = what.split(",")[0].split(":")[0]
             if name not in current:
                 current[name] = bars.add_task(what, total=total)
