@@ -123,6 +123,43 @@ def test_jobs_and_the_log_are_told_as_json(vault: Path, tmp_path: Path) -> None:
     assert tell(vault, "audit", "proof", tmp_path / "proof.json")["problems"] == []
 
 
+def test_packs_and_what_is_taken_back_are_told_as_json(vault: Path, tmp_path: Path) -> None:
+    shop = ("--registry", tmp_path / "shop")
+
+    def plain(*command: object) -> Any:
+        done = CliRunner().invoke(app, [*map(str, command), "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    other = tmp_path / "other"
+    mine = tell(vault, "add", "Vera keeps bees in Rome.", "--user", "vera")["results"][0]["id"]
+    made = tell(vault, "store", "publish", "vera/bees", "1.0.0", *shop, "--licence", "CC0-1.0", "--user", "vera")
+    assert made["left"] == {} and made["said"]["records"] == 1
+    [shown] = plain("store", "show", "vera/bees", *shop)["results"]
+    assert shown["key"] == made["key"] == tell(vault, "store", "keys")["own"]
+    [came] = tell(other, "store", "install", "vera/bees", *shop, "--trust", made["key"])["results"]
+    assert len(came["loaded"]["added"]) == 1
+    assert tell(other, "store", "subscribe", "vera/bees")["subscribed"] is True
+    taken = tell(vault, "store", "withdraw", "vera/bees", "1.0.0", *shop, "--why", "they left")
+    assert taken.items() >= {"pack": "vera/bees", "version": "1.0.0", "withdrawn": "they left"}.items()
+    [gone] = tell(other, "store", "remove", "vera/bees")["results"]
+    assert gone["event"] == "DELETE"
+    assert tell(other, "store", "untrust", "vera")["name"] == "vera"
+
+    assert tell(vault, "feedback", mine, "--useful", "1", "--user", "vera")["results"][0]["id"] == mine
+    [kv] = tell(vault, "promote", mine, "--to", "activation", "--user", "vera")["results"]
+    assert [one["id"] for one in tell(vault, "demote", kv["id"], "--user", "vera")["results"]] == [mine]
+    with Memory(vault=vault) as memory:
+        done = memory.chat("Remember that Tom likes tea, and remember that Kim likes coffee.", user_id="vera")
+    assert all(one["undone"] for one in tell(vault, "undo", done["pipeline"], "--user", "vera")["results"])
+
+    key = tmp_path / "key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    for command in ("encrypt", "decrypt"):
+        assert tell(other, "vault", command, "--key", f"file:{key}")["path"] == str(other)
+
+
 def test_a_command_says_what_the_memory_api_says(vault: Path) -> None:
     with Memory(vault=vault) as memory:
         [known] = memory.add("Ana lives in Porto.", user_id="ana")["results"]
