@@ -60,6 +60,21 @@ def test_a_request_has_an_intent_and_its_arguments(text: str, intent: str, argum
 @pytest.mark.parametrize(
     "text",
     [
+        "Don't delete the menu yet",
+        "please do not revoke Omar's access to the menu",
+        "You needn't, I mean, don't go and erase the seating chart!",
+        "先别删菜单，我再想想",
+        "菜单不要清空",
+        "座位表先别撤回",
+    ],
+)
+def test_what_is_not_to_be_destroyed_is_not_destroyed(text: str) -> None:
+    assert not {intent for intent, _ in asked(text)} & {"forget", "unshare", "rollback"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "I deleted my account",
         "My boss shared her screen with everyone",
         "How do I freeze a row in Excel?",

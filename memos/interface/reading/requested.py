@@ -49,6 +49,14 @@ _CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers'
     re.IGNORECASE,
 )
 _OWNS = re.compile(r"his|its|their", re.IGNORECASE)
+_WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
+    r"(?:\b(?:do not|don['’]?t|never|not to|no need to|rather not|shouldn['’]t)|n['’]t)"
+    r"(?: (?:ever|yet|just|actually|you|go and|dare|want (?:you )?to))* "
+    r"(?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo|undid)\w*\b"
+    r"|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上|真的?)?"
+    r"(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
+    re.IGNORECASE,
+)
 _NO_NOUN = re.compile(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
 
 
@@ -108,6 +116,8 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     parts = _whole(tagged.parts, tagged.slots)
     for part in parts:
         slots = _within(part, tagged.slots)
+        if part.label in ("forget", "unshare", "rollback") and _WITHHELD.search(text, part.begin, part.end):
+            continue
         if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
             continue  # goes with the part that says what
         asked = _asked(text, part, slots, said, out, today)
