@@ -47,7 +47,8 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 
 
 class Failure(BaseModel):
-    """What went wrong. message: the words of the error, with the way out. code: its name in memos/errors.py."""
+    """What went wrong. message: the words of the error, with the way out. code: its name in memos/errors.py. param: of
+    a body that is not of its form, the place of what is wrong first."""
 
     message: str
     type: str
@@ -81,20 +82,20 @@ def status_of(error: Exception) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
-def failed(error: Exception) -> Failed:
+def failed(error: Exception, param: str | None = None) -> Failed:
     """An error in the shape that OpenAI's clients read."""
     status = status_of(error)
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return Failed(error=Failure(message=str(error), type=kind, code=type(error).__name__))
+    return Failed(error=Failure(message=str(error), type=kind, code=type(error).__name__, param=param))
 
 
-def response(error: Exception, status: int | None = None) -> JSONResponse:
+def response(error: Exception, status: int | None = None, param: str | None = None) -> JSONResponse:
     headers = {}
     if isinstance(error, Busy):
         headers["Retry-After"] = str(max(1, math.ceil(error.after)))
     if isinstance(error, errors.Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(failed(error).model_dump(), status or status_of(error), headers)
+    return JSONResponse(failed(error, param).model_dump(), status or status_of(error), headers)
 
 
 def install(app: FastAPI) -> None:
@@ -107,7 +108,8 @@ def install(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return response(InputError(_explained(error.errors(), request)), 422)
+        found = error.errors()
+        return response(InputError(_explained(found, request)), 422, _place(found[0]) or None)
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -141,7 +143,7 @@ def _explained(found: Sequence[Any], request: Request) -> str:
     known = getattr(request.scope.get("endpoint"), "takes", ())
     lines = []
     for item in found[:10]:
-        place = ".".join(str(part) for part in item["loc"][1:])
+        place = _place(item)
         if item["type"] == "extra_forbidden":
             near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
             lines.append(
@@ -155,3 +157,8 @@ def _explained(found: Sequence[Any], request: Request) -> str:
             given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
             lines.append(f"{place:.100}: {item['msg'].removeprefix('Value error, ')}{given}")
     return "; ".join(lines)
+
+
+def _place(item: Any) -> str:
+    """Of one error of a body: "messages.0.role"."""
+    return ".".join(str(part) for part in item["loc"][1:])

@@ -68,24 +68,27 @@ def test_errors_have_the_words_that_they_have_in_python(client: httpx.Client, me
 
 
 @pytest.mark.parametrize(
-    "body, status, told",
+    "body, status, told, param",
     [
-        (b'{"query": "tea"', 400, "broken JSON (EOF while parsing an object at line 1 column 15)"),
-        (b'{"query": "\\ud800"}', 400, "broken JSON"),
-        (b'{"query": NaN}', 400, "broken JSON"),
-        (b"[" * 100_000, 400, "broken JSON"),
-        (b"\xff\xfe", 400, "broken JSON"),
-        (b'["tea"]', 422, "send one JSON object"),
-        (b'{"query": "tea", "topk": 3}', 422, "topk: unknown; did you mean top_k?"),
-        (b'{"query": 3}', 422, "query: Input should be a valid string (given: 3)"),
-        (b"{}", 422, "query: Field required"),
-        (b'{"query": "tea", "user_id": "somebody-else"}', 403, "does not reach"),
+        (b'{"query": "tea"', 400, "broken JSON (EOF while parsing an object at line 1 column 15)", None),
+        (b'{"query": "\\ud800"}', 400, "broken JSON", None),
+        (b'{"query": NaN}', 400, "broken JSON", None),
+        (b"[" * 100_000, 400, "broken JSON", None),
+        (b"\xff\xfe", 400, "broken JSON", None),
+        (b'["tea"]', 422, "send one JSON object", None),
+        (b'{"query": "tea", "topk": 3}', 422, "topk: unknown; did you mean top_k?", "topk"),
+        (b'{"query": 3}', 422, "query: Input should be a valid string (given: 3)", "query"),
+        (b"{}", 422, "query: Field required", "query"),
+        (b'{"query": "tea", "user_id": "somebody-else"}', 403, "does not reach", None),
     ],
 )
-def test_bad_input_is_named_with_the_way_out(client: httpx.Client, body: bytes, status: int, told: str) -> None:
+def test_bad_input_is_named_with_the_way_out(
+    client: httpx.Client, body: bytes, status: int, told: str, param: str | None
+) -> None:
     reply = client.post("/v1/memory/search", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == status
     assert told in error(reply)["message"]
+    assert error(reply)["param"] == param
 
 
 @pytest.mark.parametrize(
