@@ -73,6 +73,24 @@ def test_what_is_not_to_be_destroyed_is_not_destroyed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "turns, text",
+    [
+        (("Is the menu in the cache?", "It is."), "Then chuck it out."),
+        (("You have the menu as an adapter, right?",), "get rid of it"),
+        (("菜单在缓存里吧？", "在的。"), "那就拿掉它"),
+        (("你把菜单背下来了？",), "卸了吧"),
+    ],
+)
+def test_what_may_be_taken_out_of_the_cache_alone_is_not_deleted(turns: tuple[str, ...], text: str) -> None:
+    assert not {intent for intent, _ in asked(text, *turns)} & {"forget", "unshare", "rollback"}
+
+
+def test_what_is_deleted_in_words_is_deleted_though_the_cache_was_spoken_of() -> None:
+    said = "Is the menu in the cache?"
+    assert asked("把我的旧地址忘掉", said) == [("forget", {"what": "我的旧地址", "who": "user"})]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "I deleted my account",

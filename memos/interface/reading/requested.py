@@ -57,6 +57,15 @@ _WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
     r"(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
     re.IGNORECASE,
 )
+_FORMS = re.compile(  # where a memory may be taken out of without being lost
+    r"\b(?:cache|adapter|LoRA|KV|weights|by heart)"
+    r"|缓存|快取|适配器|权重|常驻|预热|热着|预载|加载|载入|背(?:下|熟|过|着|会)",
+    re.IGNORECASE,
+)
+_ERASES = re.compile(
+    r"\b(?:delet|eras|forg[eo]t|wip|memor|entirely|altogether|for good)|删|忘|抹|销|清[除空]|扔|记忆|彻底",
+    re.IGNORECASE,
+)
 _NO_NOUN = re.compile(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
 
 
@@ -98,6 +107,7 @@ class _Said:
     things: tuple[str, ...] = ()  # that the message points to as what is meant
     partners: tuple[str, ...] = ()  # as with whom
     named: tuple[str, ...] = ()  # within a longer text
+    of_form: bool = False  # whether it is about the cache or an adapter
 
 
 def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: Tagger) -> list[Asked]:
@@ -205,7 +215,8 @@ def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Sa
         if own and own not in found.setdefault(span.label, []):
             found[span.label].append(own)
     things, partners, named = (tuple(found.get(label, ())) for label in ("what", "with", "ref"))
-    return _Said(references.known(turns), things, partners, named)
+    of_form = any(_FORMS.search(str(turn.get("content", ""))) for turn in turns)
+    return _Said(references.known(turns), things, partners, named, of_form)
 
 
 def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Sequence[Asked], today: date) -> Asked:
@@ -224,6 +235,9 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         and (
             not (sure and what and part.sure >= _SURE_OF.get(intent, _SURE))
             or (intent == "forget" and first["with"])  # who is to be kept out, or what is to go?
+            or (
+                intent in ("forget", "unshare") and said.of_form and not _ERASES.search(words) and not first["with"]
+            )  # a memory, or its KV or adapter?
             or (intent == "correct" and (first["what"] is None or _SO.fullmatch(what)))  # wrong, but what is right?
         )
     ):
