@@ -454,31 +454,40 @@ class Database:
         try:
             if self._lock.mine:
                 return self._db.execute(sql, values).fetchall()
-            with self._reader() as db:
+            db = self._taken()
+            try:
                 return db.execute(sql, values).fetchall()
+            finally:
+                self._give_back(db)
         except self._damaged as error:
             raise VaultError(
                 f"{self._file} cannot be read ({why(error)}); if it is damaged, bring back a copy of the vault folder"
             ) from error
 
-    @contextmanager
-    def _reader(self) -> Iterator[Any]:
+    def _taken(self) -> Any:
+        """A connection that reads, for the caller alone until it is given back."""
         with self._pool:
             if self._closed:
-                yield self._db  # whose error says so
-                return
+                return self._db  # whose error says so
             self._reading += 1
-            db = self._idle.pop() if self._idle else None
+            if self._idle:
+                return self._idle.pop()
         try:
-            db = db or _connect_reader(self._file, self._key)
-            yield db
-        finally:
-            with self._pool:
-                self._reading -= 1
-                if db and len(self._idle) < _READERS:
-                    self._idle.append(db)
-                elif db:
-                    db.close()
+            return _connect_reader(self._file, self._key)
+        except BaseException:
+            self._give_back(None)
+            raise
+
+    def _give_back(self, db: Any) -> None:
+        with self._pool:
+            if db is self._db:
+                return
+            self._reading -= 1
+            if db and len(self._idle) < _READERS:
+                self._idle.append(db)
+            elif db:
+                db.close()
+            if self._closed:  # somebody waits for the last of them
                 self._pool.notify_all()
 
     def now(self) -> datetime:
