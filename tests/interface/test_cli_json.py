@@ -151,7 +151,8 @@ def test_packs_and_what_is_taken_back_are_told_as_json(vault: Path, tmp_path: Pa
     assert [one["id"] for one in tell(vault, "demote", kv["id"], "--user", "vera")["results"]] == [mine]
     with Memory(vault=vault) as memory:
         done = memory.chat("Remember that Tom likes tea, and remember that Kim likes coffee.", user_id="vera")
-    assert all(one["undone"] for one in tell(vault, "undo", done["pipeline"], "--user", "vera")["results"])
+    undone = tell(vault, "undo", done["pipeline"], "--user", "vera")["results"]
+    assert undone and all(one["undone"] for one in undone)
 
     key = tmp_path / "key"
     key.write_text("ab" * 32)

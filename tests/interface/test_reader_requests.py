@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos.bench.reader import Outcome, cases, figures
-from memos.infrastructure.host.tagger import Tagger
+from memos.infrastructure.host.tagger import Span, Tagged, Tagger
 from memos.interface.mem_reader import MemReader
 from memos.interface.reading import times, versions
 
@@ -83,6 +83,30 @@ def test_what_is_not_to_be_destroyed_is_not_destroyed(text: str) -> None:
 )
 def test_what_may_be_taken_out_of_the_cache_alone_is_not_deleted(turns: tuple[str, ...], text: str) -> None:
     assert not {intent for intent, _ in asked(text, *turns)} & {"forget", "unshare", "rollback"}
+
+
+class Hasty:
+    """A tagger that takes every message for a deletion of its first word."""
+
+    def tag(self, text: str, before: str = "") -> Tagged:
+        whole = Span("forget", 0, len(text), 0.99)
+        return Tagged((whole,), (Span("what", 0, len(text.split()[0]), 0.99),), ())
+
+
+@pytest.mark.parametrize(
+    "text, said, intent",
+    [
+        ("it can go", "The menu is in the cache.", "ask_back"),
+        ("菜单 拿掉", "菜单在缓存里。", "ask_back"),
+        ("it can be deleted", "The menu is in the cache.", "forget"),
+        ("菜单 删掉", "菜单在缓存里。", "forget"),
+        ("menus can go", "The menu is on the wall.", "forget"),
+        ("menus are not to be kept, but do not delete them yet", "The menu is on the wall.", "talk"),
+    ],
+)
+def test_a_tagger_that_takes_all_for_deletion_is_held_back(text: str, said: str, intent: str) -> None:
+    [told] = MemReader(Hasty()).asked(text, [{"role": "user", "content": said}], WEDNESDAY)
+    assert told.intent == intent
 
 
 def test_what_is_deleted_in_words_is_deleted_though_the_cache_was_spoken_of() -> None:

@@ -50,7 +50,7 @@ _CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers'
 )
 _OWNS = re.compile(r"his|its|their", re.IGNORECASE)
 _WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
-    r"(?:\b(?:do not|don['’]?t|never|not to|no need to|rather not|shouldn['’]t)|n['’]t)"
+    r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)"
     r"(?: (?:ever|yet|just|actually|you|go and|dare|want (?:you )?to))* "
     r"(?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo|undid)\w*\b"
     r"|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上|真的?)?"
