@@ -156,7 +156,7 @@ class MemVault:
                     for name in self._index.sweep(alone=True):
                         log.warning("%s is not named by the vault as it is now, and was removed", path / name)
                     self._clear_work()
-                    self._pay()
+                    self._pay(self._owes())
                 self.audit_log.sign_what_is_older()
         except BaseException:
             if "_db" in vars(self):
@@ -197,9 +197,10 @@ class MemVault:
         outermost = not self._db.in_transaction
         with self._db.transaction():
             yield
+            owing = outermost and self._owes()  # asked in here, where it costs least
         if outermost:
             self._clear_work()
-            self._pay()
+            self._pay(owing)
 
     def now(self) -> datetime:
         """The time; never before one that was written down here, even where the machine's clock went back."""
@@ -796,11 +797,11 @@ class MemVault:
     def _owes(self) -> bool:
         return bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))
 
-    def _pay(self) -> None:
-        """The debt of `delete`: at once where that takes some tenths of a second. Else in the background, where one
-        rewriting of vault.db is enough for many deletions."""
-        if not self._owes() or next(iter(self._db.sizes().values())) < _AT_ONCE:
-            return self._erase()
+    def _pay(self, owing: bool) -> None:
+        """The debt of `delete`, if there is one: at once where that takes some tenths of a second. Else in the
+        background, where one rewriting of vault.db is enough for many deletions."""
+        if not owing or next(iter(self._db.sizes().values())) < _AT_ONCE:
+            return self._erase(owing)
         with self._of_erasing:
             if self._erasing is None:
                 self._erasing = threading.Thread(target=self._erase_later, daemon=True)
@@ -815,12 +816,12 @@ class MemVault:
                     self._erasing = None
                     return
 
-    def _erase(self) -> None:
+    def _erase(self, owing: bool = True) -> None:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
         files of an index."""
-        debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
         try:
             self._drop_copies()
+            debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n") if owing else ()
             if not debt:
                 return
             with self._db.writing():

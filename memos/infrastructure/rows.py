@@ -4,12 +4,14 @@ checked against these, and made anew. Knows cubes and columns; must not know a d
 from __future__ import annotations
 
 import hashlib
+import struct
 from datetime import datetime, timezone
 
 import xxhash
 
 from memos.cube import MemCube, Text, plain
 
+_LENGTH = struct.Struct("<Q").pack
 # of `head`, in order
 HEAD = ("version", "form", "segment", "user_id", "expires", "words", "tags")
 
@@ -47,6 +49,9 @@ def kept(when: datetime | None) -> str | None:
 
 def checksum(*values: str | int | bytes) -> str:
     """Of the values of a row that is not changed once it is written. Against accidents, not against people."""
-    parts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
-    pieces = (piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
-    return str(xxhash.xxh3_128_hexdigest(b"".join(pieces)))
+    digest = xxhash.xxh3_128()
+    for value in values:
+        part = value if isinstance(value, bytes) else str(value).encode()
+        digest.update(_LENGTH(len(part)))
+        digest.update(part)
+    return str(digest.hexdigest())

@@ -105,7 +105,7 @@ class PlainFiles:
 
     def has_work(self, job: str) -> bool:
         try:
-            with os.scandir(self._work / job) as entries:
+            with os.scandir(self._work / job if job else self._work) as entries:
                 return any(True for _ in entries)
         except FileNotFoundError:
             return False

@@ -115,21 +115,26 @@ class FileTurn:
             _unlock(lock)
 
     def _lock(self, wait_s: float) -> int:
-        later: futures.Future[int] = futures.Future()
         try:
             try:
                 return _lock(self._next, self._turn, fcntl.LOCK_NB)
-            except BlockingIOError:  # waiting in order cannot be given up, so another thread does it
-                threading.Thread(target=_lock_later, args=(self._next, self._turn, later), daemon=True).start()
-                return later.result(wait_s)
-        except futures.TimeoutError:
-            later.add_done_callback(_unlock_late)
-            raise too_long(str(self._file), "another process") from None
+            except BlockingIOError:
+                return self._waited(wait_s)
         except OSError as error:
             raise VaultError(
                 f"{self._turn} cannot be locked ({error.strerror}); nothing was written, make sure that the folder "
                 "can be written to, and try again"
             ) from error
+
+    def _waited(self, wait_s: float) -> int:
+        """Waiting in order cannot be given up, so another thread does it."""
+        later: futures.Future[int] = futures.Future()
+        threading.Thread(target=_lock_later, args=(self._next, self._turn, later), daemon=True).start()
+        try:
+            return later.result(wait_s)
+        except futures.TimeoutError:
+            later.add_done_callback(_unlock_late)
+            raise too_long(str(self._file), "another process") from None
         except BaseException:  # Ctrl-C
             later.add_done_callback(_unlock_late)
             raise

@@ -58,14 +58,15 @@ _WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
     re.IGNORECASE,
 )
 _FORMS = re.compile(  # where a memory may be taken out of without being lost
-    r"\b(?:cache|adapter|LoRA|KV|weights|by heart)"
-    r"|缓存|快取|适配器|权重|常驻|预热|热着|预载|加载|载入|背(?:下|熟|过|着|会)",
+    r"\b(?:cached?|adapter|LoRA|KV|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into))\b"
+    r"|缓存|快取|显存|适配器|权重|常驻|预热|热着|预载|加载|载入|[进入]模型|背(?:下|熟|过|着|会)",
     re.IGNORECASE,
 )
 _ERASES = re.compile(
-    r"\b(?:delet|eras|forg[eo]t|wip|memor|entirely|altogether|for good)|删|忘|抹|销|清[除空]|扔|记忆|彻底",
+    r"\b(?:delet|eras|forg[eo]t|memor|entirely|altogether|for good)|删|忘|销|记忆|彻底",  # a cache, too, is wiped
     re.IGNORECASE,
 )
+_WHOLLY = re.compile(r"\b(?:memor|entirely|altogether|for good)|记忆|彻底|原文", re.IGNORECASE)
 _NO_NOUN = re.compile(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
 
 
@@ -219,6 +220,15 @@ def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Sa
     return _Said(references.known(turns), things, partners, named, of_form)
 
 
+def _of_form(text: str, part: Span, what: Span | None, said: _Said) -> bool:
+    """True where a memory is perhaps not to go, but only its KV or its adapter."""
+    words = text[part.begin : part.end]
+    around = words if what is None else text[part.begin : what.begin] + "\n" + text[what.end : part.end]
+    if _FORMS.search(around):
+        return not _WHOLLY.search(words)
+    return said.of_form and not _ERASES.search(words)
+
+
 def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Sequence[Asked], today: date) -> Asked:
     """One part, with its arguments."""
     name, _, detail = part.label.partition(":")
@@ -235,9 +245,7 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         and (
             not (sure and what and part.sure >= _SURE_OF.get(intent, _SURE))
             or (intent == "forget" and first["with"])  # who is to be kept out, or what is to go?
-            or (
-                intent in ("forget", "unshare") and said.of_form and not _ERASES.search(words) and not first["with"]
-            )  # a memory, or its KV or adapter?
+            or (intent in ("forget", "unshare") and not first["with"] and _of_form(text, part, first["what"], said))
             or (intent == "correct" and (first["what"] is None or _SO.fullmatch(what)))  # wrong, but what is right?
         )
     ):
