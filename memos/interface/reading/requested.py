@@ -18,6 +18,7 @@ from memos.interface.reading.references import Known
 from memos.ops import Asked, Intent
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
+_REMOVES = _DESTRUCTIVE[:3]
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
 _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
@@ -58,8 +59,9 @@ _WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
     re.IGNORECASE,
 )
 _FORMS = re.compile(  # where a memory may be taken out of without being lost
-    r"\b(?:cached?|adapter|LoRA|KV|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into))\b"
-    r"|缓存|快取|显存|适配器|权重|常驻|预热|热着|预载|加载|载入|[进入]模型|背(?:下|熟|过|着|会)",
+    r"(?<![a-z])(?:cached?|adapter|LoRA|KV|GPU|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into?)|resident"
+    r"|memori[sz]ed?|(?:kept?|still|is|are|stays?) warm|warm slots?|(?:at|to) hand|within reach)(?![a-z])"
+    r"|缓存|快取|显存|显卡|适配器|权重|激活|常驻|预热|热着|温着|预载|加载|载入|[进入]模型|手边|背(?:下|熟|过|着|会)",
     re.IGNORECASE,
 )
 _ERASES = re.compile(
@@ -127,7 +129,7 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     parts = _whole(tagged.parts, tagged.slots)
     for part in parts:
         slots = _within(part, tagged.slots)
-        if part.label in ("forget", "unshare", "rollback") and _WITHHELD.search(text, part.begin, part.end):
+        if part.label in _REMOVES and _WITHHELD.search(text, part.begin, part.end):
             continue
         if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
             continue  # goes with the part that says what
@@ -245,7 +247,9 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         and (
             not (sure and what and part.sure >= _SURE_OF.get(intent, _SURE))
             or (intent == "forget" and first["with"])  # who is to be kept out, or what is to go?
-            or (intent in ("forget", "unshare") and not first["with"] and _of_form(text, part, first["what"], said))
+            or (  # a memory, or its KV or adapter?
+                intent in _REMOVES and not (first["with"] or first["to"]) and _of_form(text, part, first["what"], said)
+            )
             or (intent == "correct" and (first["what"] is None or _SO.fullmatch(what)))  # wrong, but what is right?
         )
     ):
