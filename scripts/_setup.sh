@@ -31,12 +31,13 @@ install() {
   for stamp in "$VENV/.memos-${1:-}" "$VENV/.memos-dev"; do
     [ "$(cat "$stamp" 2>/dev/null)" = "$now" ] && return
   done
+  # --no-compile: of the thousands of modules few are ever imported, and those are compiled then
   pip() { "$VENV/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
   # torch by itself and first: it is the largest, and on a machine without a GPU it may come from an index of CPU builds
   say "installing torch (200 MB for CPU builds, several GB for CUDA builds)"
-  pip install -c constraints.txt "$(grep '^torch==' constraints.txt)"
+  pip install --no-compile -c constraints.txt "$(grep '^torch==' constraints.txt)"
   say "installing memos${1:+[$1]} with the versions of constraints.txt"
-  pip install -c constraints.txt -e ".${1:+[$1]}"
+  pip install --no-compile -c constraints.txt -e ".${1:+[$1]}"
   echo "$now" >"$VENV/.memos-${1:-}"
 }
 

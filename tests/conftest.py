@@ -22,6 +22,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
     os.environ["OMP_NUM_THREADS"] = "1"
 
+# The files that take longest, which begin first: one that begins late leaves a core without work at the end
+_LONG = (
+    *("test_parametric", "test_bench", "test_mem_lifecycle_machine", "test_cli", "test_process", "test_kernel_forms"),
+    *("test_sessions", "test_encrypted_kernel", "test_apart", "test_adapters", "test_host_kv", "test_bench_peers"),
+    *("test_vault", "test_tiers", "test_database", "test_mcp", "test_snippets"),
+)
 _users = (f"user{n}" for n in itertools.count())
 _schemas = itertools.count()
 
@@ -81,6 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG))
     if config.getoption("--store") == "postgres":
         about_files = [item for item in items if item.get_closest_marker("sqlite")]
         config.hook.pytest_deselected(items=about_files)

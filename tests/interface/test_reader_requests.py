@@ -96,13 +96,13 @@ class Hasty:
 @pytest.mark.parametrize(
     "text, said, intent",
     [
-        ("it can go", "The menu is in the cache.", "ask_back"),
-        ("菜单 拿掉", "菜单在缓存里。", "ask_back"),
-        ("it can go", "The menu is resident on the GPU.", "ask_back"),
-        ("菜单 清走", "菜单有没有进KV？", "ask_back"),  # a cache is cleared and wiped, too
-        ("menus can be wiped from there", "I keep the menus at hand.", "ask_back"),
-        ("menus deleted from the cache", "The menu is on the wall.", "ask_back"),
-        ("菜单 从缓存里删掉", "菜单在墙上。", "ask_back"),
+        ("it can go", "The menu is in the cache.", "demote"),
+        ("菜单 拿掉", "菜单在缓存里。", "demote"),
+        ("it can go", "The menu is resident on the GPU.", "demote"),
+        ("菜单 清走", "菜单有没有进KV？", "demote"),  # a cache is cleared and wiped, too
+        ("menus can be wiped from there", "I keep the menus at hand.", "demote"),
+        ("menus deleted from the cache", "The menu is on the wall.", "demote"),
+        ("菜单 从缓存里删掉", "菜单在墙上。", "demote"),
         ("menus: out of the cache, and out of your memory", "The menu is on the wall.", "forget"),
         ("it can be deleted", "The menu is in the cache.", "forget"),
         ("菜单 删掉", "菜单在缓存里。", "forget"),

@@ -312,7 +312,7 @@ QUICK = settings(stateful_step_count=30, deadline=None, suppress_health_check=li
 class TestLife(Life.TestCase):
     """The same lives every time."""
 
-    settings = settings(QUICK, max_examples=80, derandomize=True)
+    settings = settings(QUICK, max_examples=40, derandomize=True)
 
 
 @pytest.mark.slow
