@@ -46,7 +46,7 @@ class Tally:
     recompute: list[float] = field(default_factory=list)
     operations: list[float] = field(default_factory=list)
 
-    def row(self) -> dict[str, float]:
+    def row(self) -> dict[str, float | None]:
         mean = statistics.fmean
         return {
             "questions": len(self.right),
@@ -57,7 +57,7 @@ class Tally:
             "decision_agreement": mean(self.agree),
             "decision_agreement_low": least_share(sum(self.agree), len(self.agree)),
             "accuracy": mean(self.right),
-            "accuracy_two_cubes": mean(self.two) if self.two else float("nan"),
+            "accuracy_two_cubes": mean(self.two) if self.two else None,
             "ttft_ms": statistics.median(self.ttft_ms),
         }
 

@@ -28,7 +28,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from memos.config import ServeConfig
-from memos.errors import MemosError
+from memos.errors import InputError, MemosError
 from memos.interface.mem_api import Memory
 from memos.interface.progress import Show
 
@@ -68,6 +68,8 @@ def bench_serve(clients: int, seconds: float, seed: int, show: Show) -> dict[str
             stopped_s = time.perf_counter() - began
         lost = _lost(vault, keys, told.kept)
     every = sorted(ms for some in told.ms.values() for ms in some)
+    if not every:
+        raise InputError(f"no request was answered within {seconds:g} s; give more --seconds, or fewer --clients")
     warm, end = rss[int(len(rss) * _WARM) :][:5], rss[-5:]
     return {
         "clients": clients,
@@ -91,6 +93,7 @@ def bench_serve(clients: int, seconds: float, seed: int, show: Show) -> dict[str
                 "p95_ms": _share(sorted(told.ms[name]), 0.95),
             }
             for name in _CALLS
+            if told.ms[name]
         ],
         "overhead_ms_p50": {name: median(some) for name, some in overhead.items()},
         "problems": told.problems[:10],
@@ -98,7 +101,7 @@ def bench_serve(clients: int, seconds: float, seed: int, show: Show) -> dict[str
 
 
 def _share(ordered: list[float], share: float) -> float:
-    return ordered[int((len(ordered) - 1) * share)] if ordered else float("nan")
+    return ordered[int((len(ordered) - 1) * share)]
 
 
 # -- the server ------------------------------------------------------------------------------------------------

@@ -154,11 +154,15 @@ def test_packs_and_what_is_taken_back_are_told_as_json(vault: Path, tmp_path: Pa
     undone = tell(vault, "undo", done["pipeline"], "--user", "vera")["results"]
     assert undone and all(one["undone"] for one in undone)
 
-    key = tmp_path / "key"
+
+@pytest.mark.sqlite
+def test_a_vault_that_is_encrypted_and_decrypted_is_told_as_json(tmp_path: Path) -> None:
+    vault, key = tmp_path / "other", tmp_path / "key"
+    tell(vault, "add", "Vera keeps bees in Rome.")
     key.write_text("ab" * 32)
     key.chmod(0o600)
     for command in ("encrypt", "decrypt"):
-        assert tell(other, "vault", command, "--key", f"file:{key}")["path"] == str(other)
+        assert tell(vault, "vault", command, "--key", f"file:{key}")["path"] == str(vault)
 
 
 def test_a_command_says_what_the_memory_api_says(vault: Path) -> None:

@@ -32,6 +32,7 @@ def spoil(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.sqlite
 def test_a_sound_vault_and_a_spoilt_one_are_told_apart(folder: Path) -> None:
     assert "is sound" in run("check", folder)
     told = json.loads(run("check", folder, "--json"))
@@ -52,6 +53,7 @@ def test_a_folder_without_a_vault_is_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.sqlite
 def test_a_repair_is_shown_before_it_is_done(folder: Path) -> None:
     spoil(next((folder / "index").iterdir()))
     assert "nothing was changed; add --yes" in run("repair", folder)
@@ -63,6 +65,7 @@ def test_a_repair_is_shown_before_it_is_done(folder: Path) -> None:
     assert "there is nothing to repair" in run("repair", folder)
 
 
+@pytest.mark.sqlite
 def test_a_backup_is_made_checked_and_brought_back(folder: Path, tmp_path: Path) -> None:
     backup, again = tmp_path / "backup", tmp_path / "again"
     assert "of them copied" in run("backup", backup, "--vault", folder)
