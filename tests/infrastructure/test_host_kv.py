@@ -312,6 +312,21 @@ def test_a_file_cut_short_or_grown_is_found(small_file: tuple[Host, bytes, int],
     assert refused(host, content + b"\0", tmp_path / "grown")
 
 
+@pytest.mark.parametrize("shape", [[], [2] * 64, [1] * 70, [0], [-1], [1 << 62, 4]])
+def test_a_tensor_of_another_shape_is_refused(
+    small_file: tuple[Host, bytes, int], tmp_path: Path, shape: list[int]
+) -> None:
+    host, content, header = small_file
+    for first_alone in (True, False):
+        told = json.loads(content[8:header])
+        names = [name for name in sorted(told) if name != "__metadata__"]
+        for name in names[:1] if first_alone else names:
+            first, end = told[name]["data_offsets"]
+            told[name]["shape"] = [*shape, (end - first) // 4] if shape and set(shape) == {1} else shape
+        head = json.dumps(told).encode()
+        assert refused(host, len(head).to_bytes(8, "little") + head + content[header:], tmp_path / "other")
+
+
 def test_a_damaged_file_says_what_to_do(host: Host, saved: Path) -> None:
     with saved.open("r+b") as file:
         file.seek(-1, os.SEEK_END)

@@ -121,7 +121,7 @@ def load_activation(
             read.append(n)
             if len(read) == len(sums):
                 file.close()
-        except (OSError, ValueError) as error:  # gone, or cut short, since its header was read
+        except (OSError, ValueError, RuntimeError) as error:  # gone, or cut short, since its header was read
             raise _damaged(path) from error
         if _checksum(stored) != sums[n]:
             raise _damaged(path)
@@ -201,7 +201,7 @@ def _checksum(parts: Parts) -> str:
     for name in sorted(parts):
         tensor = parts[name]
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.view(torch.uint8).numpy().data)
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)  # of any shape: it may be a stranger's
     return digest.hexdigest()
 
 
