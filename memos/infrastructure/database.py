@@ -332,7 +332,8 @@ class Database:
         self._damaged = damaged(key)
         self.reading = reading(key is not None)  # how a row of `readings` is laid out
         self._idle: list[Any] = []  # connections that could read
-        self._reading, self._pool = 0, threading.Condition()  # how many do
+        self._reading, self._pool = 0, threading.Lock()  # how many do
+        self._unread = threading.Condition(self._pool)
         self._closed = False
         try:
             self._db.execute("SELECT n FROM clock").fetchone()  # makes the log, where there is none
@@ -350,9 +351,9 @@ class Database:
         with self._lock.among_threads(-1):
             if self._closed:
                 return
-            with self._pool:
+            with self._unread:
                 self._closed = True
-                self._pool.wait_for(lambda: self._reading == 0)  # the last connection clears the logs
+                self._unread.wait_for(lambda: self._reading == 0)  # the last connection clears the logs
             while self._idle:
                 self._idle.pop().close()
             self._sync.close()
@@ -488,7 +489,7 @@ class Database:
             elif db:
                 db.close()
             if self._closed:  # somebody waits for the last of them
-                self._pool.notify_all()
+                self._unread.notify_all()
 
     def now(self) -> datetime:
         """The time: never before one that was told here, and after all that was written in any process."""

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy.typing as npt
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Source, State, Text, Turn, Usage, ids_after
@@ -69,7 +69,8 @@ log = logging.getLogger("memos")
 _CUBE = """SELECT v.json, h.state, h.repeats, u.recalls, u.last, u.utility FROM heads h JOIN versions v ON v.id = h.id
            LEFT JOIN usage u ON u.id = h.id """
 _CURRENT = _CUBE + "WHERE v.version = h.version "
-_OF_ID = _CUBE + "WHERE h.id = ? AND v.version = ifnull(?, h.version)"
+_OF_ID = _CURRENT + "AND h.id = ?"
+_OF_VERSION = _CUBE + "WHERE h.id = ? AND v.version = ?"
 _STATE = "CASE WHEN h.expires <= ? THEN 'expired' ELSE h.state END"  # as `_cube` tells it
 _DERIVED = """WITH RECURSIVE tree (id) AS (
                 SELECT derived_id FROM sources WHERE source_id IN (SELECT value FROM json_each(?))
@@ -285,13 +286,18 @@ class MemVault:
 
         A prefix of `id` will do where it fits one cube alone.
         """
-        rows = self._db.rows(_OF_ID, id, version)
+        rows = self._of_id(id, version)
         if not rows:
             known = self._resolve(id)
-            rows = self._db.rows(_OF_ID, known, version)
+            rows = self._of_id(known, version)
             if not rows:
                 raise NotFound(f"cube {known} has no version {version}; see `memos show {known}`")
         return self._cube(rows[0])
+
+    def _of_id(self, id: str, version: int | None) -> list[tuple[Any, ...]]:
+        if version is None:
+            return self._db.rows(_OF_ID, id)
+        return self._db.rows(_OF_VERSION, id, version)
 
     def named(self, id: str) -> list[MemCube]:
         """The current cubes that an id, or a prefix of one, may mean; in canonical order."""
@@ -1174,10 +1180,14 @@ def _names_missing(cube: MemCube, source: Source) -> str:
     return f"cube {cube.id} is derived from {source.id} version {source.version}, which is not there"
 
 
+_of_json = TypeAdapter(MemCube).validator.validate_json
+_STATES = {state.value: state for state in State}
+
+
 @lru_cache(maxsize=1 << 9)  # the cubes of busy topic groups are read with every request
 def _parsed(content: str) -> MemCube:
     try:
-        return MemCube.model_validate_json(content)
+        return _of_json(content)
     except ValidationError:
         raise odd_row(content) from None
 
@@ -1192,6 +1202,6 @@ def _usage(recalls: int | None, last: str | None, repeats: int, utility: float |
 
 def _state(written: str) -> State:
     try:
-        return State(written)
-    except ValueError:
+        return _STATES[written]
+    except KeyError:
         raise odd_row(written) from None
