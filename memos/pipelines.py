@@ -296,14 +296,16 @@ class Pipelines:
                 log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
             case Demote() if cube:
                 forms = [
-                    c
-                    for c in kernel.vault.at(kernel.vault.derived(cube.id))
-                    if isinstance(c.payload, Blob) and c.state in ANSWERING
+                    c for c in kernel.vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING
                 ]
                 for derived in [cube] if cube.blob else forms:
                     kernel.demote(derived.id, user=user)
                     log.undo.append(("unarchive", (derived.id,), {}))
-                log.lines.append(f"As text again: {cube.text}")
+                log.lines.append(
+                    f"As text again: {cube.text}"
+                    if forms or cube.blob
+                    else f"Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {cube.text}"
+                )
             case ChangeState(to=State.FROZEN) if cube:
                 kernel.freeze(cube.id, user=user)
                 log.undo.append(("thaw", (cube.id,), {}))

@@ -71,6 +71,18 @@ def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, b
     assert kernel.get(job.id, user=ada).state is State.ACTIVATED
 
 
+def test_a_demotion_says_where_there_was_nothing_to_give_up(kernel: MemOS, ada: str) -> None:
+    [cube] = kernel.add("I live in Oslo.", user=ada)
+    asked = [Asked(intent="demote", what="where I live")]
+    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    assert "Nothing was done" in done.text and "I live in Oslo." in done.text and not done.id
+    kv = kernel.promote([cube.id], "activation", user=ada)
+    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    assert done.text.startswith("As text again") and kernel.get(kv.id, user=ada).state is State.ARCHIVED
+    kernel.undo(done.id, user=ada)
+    assert kernel.get(kv.id, user=ada).state is State.ACTIVATED
+
+
 def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:
     kernel.add("I live in Oslo.", user=ada)
     reply = kernel.chat("Freeze where I live.", user=ada)

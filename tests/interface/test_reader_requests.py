@@ -115,6 +115,12 @@ def test_a_tagger_that_takes_all_for_deletion_is_held_back(text: str, said: str,
     assert told.intent == intent
 
 
+def test_a_cache_that_was_spoken_of_long_ago_says_nothing_of_a_deletion() -> None:
+    turns = [{"role": "user", "content": "The menu is in the cache."}, {"role": "user", "content": "And so on. " * 40}]
+    [told] = MemReader(Hasty()).asked("menus can go", turns, WEDNESDAY)
+    assert told.intent == "forget"
+
+
 def test_what_is_deleted_in_words_is_deleted_though_the_cache_was_spoken_of() -> None:
     said = "Is the menu in the cache?"
     assert asked("把我的旧地址忘掉", said) == [("forget", {"what": "我的旧地址", "who": "user"})]

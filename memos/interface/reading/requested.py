@@ -19,6 +19,7 @@ from memos.ops import Asked, Intent
 
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _REMOVES = _DESTRUCTIVE[:3]
+_NEAR = 400  # characters of what was said before, of which the tagger reads as many
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
 _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
@@ -220,7 +221,7 @@ def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Sa
         if own and own not in found.setdefault(span.label, []):
             found[span.label].append(own)
     things, partners, named = (tuple(found.get(label, ())) for label in ("what", "with", "ref"))
-    of_form = any(_FORMS.search(str(turn.get("content", ""))) for turn in turns)
+    of_form = bool(_FORMS.search(" ".join(str(turn.get("content", "")) for turn in turns)[-_NEAR:]))
     return _Said(references.known(turns), things, partners, named, of_form)
 
 
