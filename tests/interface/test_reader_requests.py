@@ -85,6 +85,13 @@ def test_what_may_be_taken_out_of_the_cache_alone_is_not_deleted(turns: tuple[st
     assert not {intent for intent, _ in asked(text, *turns)} & {"forget", "unshare", "rollback"}
 
 
+@pytest.mark.parametrize("name", [f"user{n}" for n in range(5, 200, 13)])
+def test_a_name_with_a_number_is_whom_it_is_shared_with(name: str) -> None:
+    told = asked(f"Lock my job, then share where I live with {name}.")
+    assert [(intent, given["what"]) for intent, given in told] == [("freeze", "my job"), ("share", "where I live")]
+    assert told[1][1]["with"] == name
+
+
 class Hasty:
     """A tagger that takes every message for a deletion of its first word."""
 

@@ -44,6 +44,7 @@ _SOMEBODY = re.compile(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
 _MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
 _OPENS = re.compile(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
 _AFTER = re.compile(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
+_INSIDE = re.compile(r"(?P<what>.*\S) (?:with|from) (?P<with>[\w@.-]*\w)")
 _NEXT = re.compile(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
 _CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers' "
     r"^(?:the |our )?(?:group|team|user|agent) (?:called )?(?=\w)|^(?:the|our) (?=\w)|['’]s?$"
@@ -275,10 +276,12 @@ def _asked(text: str, part: Span, slots: Sequence[Span], said: _Said, before: Se
         with_ = _with(text, first["with"], said, before)
         if not with_ and first["what"] and (after := _AFTER.match(text, first["what"].end)):
             with_ = after["with"]  # a name that is none to the tagger: "with user12"
+        if not with_ and (inside := _INSIDE.fullmatch(what)):  # or part of what is shared: "where I live with user12"
+            what, with_ = inside["what"], inside["with"]
         if not with_ and intent == "unshare" and not said.known.shared:
             return Asked(intent="ask_back", doubted="unshare", what=what)
         until = days[-1].split("/")[-1] if days and intent == "share" else ""
-        return asked.model_copy(update={"with_": with_, "relation": detail, "until": until})
+        return asked.model_copy(update={"what": what, "with_": with_, "relation": detail, "until": until})
     if intent == "rollback":
         # "that one": the version that the message names elsewhere, or that was spoken of last
         lines = (_cut(text, first["to"]), words, *reversed(said.known.said))
