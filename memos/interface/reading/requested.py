@@ -44,7 +44,7 @@ _SOMEBODY = re.compile(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
 _MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
 _OPENS = re.compile(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
 _AFTER = re.compile(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
-_INSIDE = re.compile(r"(?P<what>.*\S) (?:with|from) (?P<with>[\w@.-]*\w)")
+_INSIDE = re.compile(r"(?P<what>.*\S) with (?P<with>[\w@.-]*\w)")
 _NEXT = re.compile(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
 _CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers' "
     r"^(?:the |our )?(?:group|team|user|agent) (?:called )?(?=\w)|^(?:the|our) (?=\w)|['’]s?$"
