@@ -66,6 +66,8 @@ def refused(url: str) -> bool:
     """True once nothing is listening there any more."""
     try:
         return httpx.get(f"{url}/healthz").status_code != 200
+    except httpx.ReadError:  # it came just as the listening ended: the next one tells
+        return False
     except httpx.ConnectError:
         return True
 
