@@ -123,12 +123,13 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
         return [
             Asked(intent="recall", what=text.strip()) if text.rstrip().endswith(("?", "？")) else Asked(intent="talk")
         ]
-    tagged = tagger.tag(text, " ".join(str(turn.get("content", "")) for turn in turns))
+    before = " ".join(str(turn.get("content", "")) for turn in turns)
+    tagged = tagger.tag(text, before)
     if turns and (_doubtful(tagged) or _is_open(tagged)):
         alone = tagger.tag(text)
         if _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone)):
             tagged = alone
-    said = _said(turns, tagged.pointed)
+    said = _said(turns, before, tagged.pointed)
     out: list[Asked] = []
     parts = _whole(tagged.parts, tagged.slots)
     for part in parts:
@@ -205,8 +206,8 @@ def _within(part: Span, slots: Iterable[Span]) -> list[Span]:
     return [slot for slot in slots if part.begin <= slot.begin and slot.end <= part.end]
 
 
-def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Said:
-    """The words that are pointed to, as the user would say them."""
+def _said(turns: Sequence[Mapping[str, object]], before: str, pointed: Iterable[Span]) -> _Said:
+    """The words that are pointed to, as the user would say them. before: the turns as one text."""
     found: dict[str, list[str]] = {}
     places: list[tuple[int, Mapping[str, object]]] = []
     start = 0
@@ -222,8 +223,7 @@ def _said(turns: Sequence[Mapping[str, object]], pointed: Iterable[Span]) -> _Sa
         if own and own not in found.setdefault(span.label, []):
             found[span.label].append(own)
     things, partners, named = (tuple(found.get(label, ())) for label in ("what", "with", "ref"))
-    of_form = bool(_FORMS.search(" ".join(str(turn.get("content", "")) for turn in turns)[-_NEAR:]))
-    return _Said(references.known(turns), things, partners, named, of_form)
+    return _Said(references.known(turns), things, partners, named, bool(_FORMS.search(before[-_NEAR:])))
 
 
 def _of_form(text: str, part: Span, what: Span | None, said: _Said) -> bool:
