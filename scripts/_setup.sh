@@ -5,6 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 VENV=${MEMOS_VENV:-$PWD/.venv}
+# what is imported is compiled once: some images set this, and each process would compile thousands of modules again
+unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '\n== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
