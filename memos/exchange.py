@@ -18,21 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from memos.cube import (
-    Blob,
-    Form,
-    Frozen,
-    MemCube,
-    Namespace,
-    Probe,
-    Rights,
-    Source,
-    State,
-    Text,
-    Turn,
-    Usage,
-    new_id,
-)
+from memos.cube import Blob, Form, Frozen, MemCube, Namespace, Probe, Rights, Source, State, Text, Turn, Usage, new_id
 from memos.errors import BadTransition, CorruptBlob, IdClash, InputError, MemosError, NotFound
 from memos.infrastructure.mem_vault import MemVault
 from memos.infrastructure.mip import Manifest, Origin, Record, Release, content_of

@@ -16,14 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.bound import handing_over
-from memos.calls.current import Current
-from memos.calls.granting import Granting
-from memos.calls.life import Life
+from memos.calls.calls import Calls
 from memos.calls.parts import Hit, each_once, log
-from memos.calls.seeing import Seeing
-from memos.calls.travelling import Travelling
 from memos.config import Config, DecodeConfig
-from memos.cube import Fact, Form, MemCube, Namespace
+from memos.cube import Form, MemCube, Namespace
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -34,21 +30,10 @@ from memos.errors import (
     UnsupportedLanguage,
 )
 from memos.once import once
-from memos.operation.currency import stated
 from memos.operation.mem_lifecycle import ANSWERING
-from memos.operation.mem_scheduler import (
-    ALWAYS,
-    Admission,
-    Route,
-    Talk,
-    Via,
-)
+from memos.operation.mem_scheduler import ALWAYS, Admission, Route, Talk, Via
 from memos.operation.policies.policy import Policy
-from memos.ops import (
-    Asked,
-    Forget,
-    Recall,
-)
+from memos.ops import Asked, Forget, Recall
 from memos.pipelines import Pipelines
 from memos.self_report import told
 
@@ -79,7 +64,7 @@ class Reply:
 
 
 @handing_over
-class MemOS(Current, Life, Travelling, Granting, Seeing):
+class MemOS(Calls):
     """A memory kernel around one local model.
 
     Every public call acts for `user` (default: config.user_id), and passes governance first; what it returns shows
@@ -351,14 +336,6 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
         """Answers to what is asked about the memory itself."""
         return [told(self, one, caller, user) for one in asked if one.intent == "about"]
 
-    def _described(self, op: Forget, caller: Namespace) -> tuple[list[MemCube], list[Hit]]:
-        """(the memories that a description means, those that are near it)."""
-        texts = self._texts(caller)
-        meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in stated(c))]
-        # what is meant does not depend on how answers are found
-        near = [] if op.facts else self._find(op.query, 3, caller, policy="memos")
-        return meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score], near
-
     def _forget(self, op: Forget, caller: Namespace) -> Reply:
         """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
         self.governance.permit(caller, op)
@@ -374,13 +351,6 @@ class MemOS(Current, Life, Travelling, Granting, Seeing):
             )
         gone = [id for root in self._behind(meant[0]) for id in self.delete(root.id, user=caller.user_id)]
         return Reply(f"Forgotten: {self._as_read(caller)(meant[0]).text}", forgotten=tuple(gone))
-
-    def _behind(self, cube: MemCube) -> list[MemCube]:
-        """What a memory was made of, down to what was told; a memory that was told, itself. All that is made of it goes
-        with it."""
-        if not cube.sources:
-            return [cube]
-        return each_once(root for source in self.vault.at(s.id for s in cube.sources) for root in self._behind(source))
 
     def explain(
         self, question: str, *, answer: str | None = None, via: Via = "auto", user: str | None = None
@@ -427,9 +397,3 @@ def _drain(pieces: Generator[str, None, Completion], on_text: Callable[[str], No
                 return done.value
             if on_text:
                 on_text(piece)
-
-
-def _fits(wanted: Fact, said: Fact) -> bool:
-    """True if a fact with blanks describes another."""
-    pairs = ((wanted.subject, said.subject), (wanted.relation, said.relation), (wanted.object, said.object))
-    return all(not asked or asked.casefold() == there.casefold() for asked, there in pairs)

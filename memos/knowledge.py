@@ -31,15 +31,7 @@ from memos.cube import (
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.mem_vault import MemVault
 from memos.interface.mem_reader import MemReader
-from memos.operation.currency import (
-    HELD,
-    contradicts,
-    facts_out_of_force,
-    is_outdated,
-    modes_against,
-    replaces,
-    stated,
-)
+from memos.operation.currency import HELD, contradicts, facts_out_of_force, is_outdated, modes_against, replaces, stated
 from memos.operation.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
 from memos.ops import Add, Correct
 

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timezone
-from typing import Any
 from uuid import uuid4
 
+from memos.calls.calls import Calls
 from memos.cube import Blob, Form, MemCube, Namespace, State
 from memos.errors import NotFound
 from memos.operation.mem_lifecycle import ANSWERING
@@ -28,6 +28,7 @@ from memos.ops import (
     Correct,
     Delete,
     Demote,
+    Get,
     GiveRight,
     Operation,
     Promote,
@@ -110,7 +111,7 @@ class Unclear(Exception):
 class Pipelines:
     """Carries pipelines out for the callers of one kernel."""
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: Calls) -> None:
         self._kernel = kernel
         self._doubts: OrderedDict[str, _Doubt] = OrderedDict()
 
@@ -371,8 +372,6 @@ def _looked_at(asked: Asked, id: str) -> Operation:
         case "freeze" | "thaw":
             return ChangeState(id=id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
         case _:
-            from memos.ops import Get
-
             return Get(id=id)
 
 

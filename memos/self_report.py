@@ -5,8 +5,7 @@ Knows what was asked and the kernel's calls; knows no language.
 
 from __future__ import annotations
 
-from typing import Any
-
+from memos.calls.calls import Calls
 from memos.cube import Namespace, State
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.ops import Asked
@@ -14,7 +13,7 @@ from memos.ops import Asked
 _SHOWN = 20  # memories that a list names
 
 
-def told(kernel: Any, asked: Asked, caller: Namespace, user: str | None) -> str:
+def told(kernel: Calls, asked: Asked, caller: Namespace, user: str | None) -> str:
     """The answer to one question about the memory. user: as the call names the caller. Raises Denied."""
     match asked.ask:
         case "list" | "count":

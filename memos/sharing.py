@@ -18,18 +18,7 @@ from memos.infrastructure.credential_table import Credential
 from memos.infrastructure.mem_governance import MemGovernance
 from memos.infrastructure.mem_vault import MemVault
 from memos.ops import Join, ListGroups, ListRights
-from memos.rights import (
-    Caller,
-    Grant,
-    Group,
-    Subject,
-    holds_for,
-    name_of,
-    object_of,
-    relation_of,
-    subject_of,
-    word,
-)
+from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, object_of, relation_of, subject_of, word
 
 
 class Sharing:

@@ -31,6 +31,14 @@ LANGUAGE = (
     "memos.interface.extraction",
 )
 
+# what the kernel's calls are made with
+CALLS_STAND_ON = (
+    READER,
+    *("memos.operation", "memos.infrastructure", "memos.transitions", "memos.serving", "memos.sessions"),
+    *("memos.externalize", "memos.upkeep", "memos.knowledge", "memos.exchange", "memos.subscriptions", "memos.sharing"),
+    *("memos.bound", "memos.forgetting", "memos.insight", "memos.overview", "memos.unread"),
+)
+
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "memos.cube": (),
@@ -59,34 +67,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             for part in ("bench", "kernel", "calls", "transitions", "operation", "infrastructure", "interface")
         ),
     ),
-    **dict.fromkeys(
-        ("memos.kernel", "memos.calls"),
-        (
-            *VOCABULARY,
-            READER,
-            "memos.calls",
-            "memos.operation",
-            "memos.infrastructure",
-            "memos.transitions",
-            "memos.serving",
-            "memos.sessions",
-            "memos.externalize",
-            "memos.upkeep",
-            "memos.knowledge",
-            "memos.exchange",
-            "memos.subscriptions",
-            "memos.sharing",
-            "memos.bound",
-            "memos.forgetting",
-            "memos.insight",
-            "memos.overview",
-            "memos.pipelines",
-            "memos.self_report",
-            "memos.unread",
-        ),
-    ),
-    "memos.pipelines": (*VOCABULARY, "memos.operation"),
-    "memos.self_report": (*VOCABULARY, "memos.operation"),
+    "memos.kernel": (*VOCABULARY, *CALLS_STAND_ON, "memos.calls", "memos.pipelines", "memos.self_report"),
+    "memos.calls": (*VOCABULARY, *CALLS_STAND_ON, "memos.calls"),
+    # they make calls, and the kernel has them: between both
+    **dict.fromkeys(("memos.pipelines", "memos.self_report"), (*VOCABULARY, "memos.operation", "memos.calls")),
     "memos.insight": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
     "memos.overview": (*VOCABULARY, "memos.infrastructure"),
     "memos.exchange": (*VOCABULARY, READER, "memos.knowledge", "memos.operation", "memos.infrastructure"),

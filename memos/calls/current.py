@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memos.calls.parts import Parts, _tags
 from memos.cube import MemCube
-from memos.errors import (
-    InputError,
-)
+from memos.errors import InputError
 from memos.knowledge import Disagreement, MemoryAudit, text_of
-from memos.ops import (
-    Fuse,
-    Rate,
-    Reinstate,
-    Split,
-    Tag,
-)
-
-if TYPE_CHECKING:
-    pass
+from memos.ops import Fuse, Rate, Reinstate, Split, Tag
 
 
 class Current(Parts):

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memos.calls.parts import Hit, Parts
-from memos.cube import Form, MemCube, Namespace, in_zone
-from memos.errors import (
-    InputError,
-)
+from memos.calls.parts import Hit, Parts, each_once
+from memos.cube import Fact, Form, MemCube, Namespace, in_zone
+from memos.errors import InputError
+from memos.operation.currency import stated
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.operation.policies.policy import Tiers
-from memos.ops import (
-    Get,
-    Recall,
-    Rewind,
-    Search,
-)
-
-if TYPE_CHECKING:
-    pass
+from memos.ops import Forget, Get, Recall, Rewind, Search
 
 
 class Finding(Parts):
@@ -117,6 +108,21 @@ class Finding(Parts):
         hits = [Hit(cubes[f.id], f.score, f.why) for f in found if f.id in cubes]
         return self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits
 
+    def _described(self, op: Forget, caller: Namespace) -> tuple[list[MemCube], list[Hit]]:
+        """(the memories that a description means, those that are near it)."""
+        texts = self._texts(caller)
+        meant = [c for c in texts if any(_fits(wanted, said) for wanted in op.facts for said in stated(c))]
+        # what is meant does not depend on how answers are found
+        near = [] if op.facts else self._find(op.query, 3, caller, policy="memos")
+        return meant or [hit.cube for hit in near if hit.why["near"] >= self.config.scheduler.forget_score], near
+
+    def _behind(self, cube: MemCube) -> list[MemCube]:
+        """What a memory was made of, down to what was told; a memory that was told, itself. All that is made of it goes
+        with it."""
+        if not cube.sources:
+            return [cube]
+        return each_once(root for source in self.vault.at(s.id for s in cube.sources) for root in self._behind(source))
+
     def _by_use(self, hits: Sequence[Hit]) -> list[Hit]:
         """The same, in the order of their scores and of how much they have helped so far."""
         weight = self.config.retrieval.useful
@@ -131,3 +137,9 @@ class Finding(Parts):
         if replay := self._replay(self._policy(caller)):
             return replay.tiers(self._view(caller))
         raise InputError(f"the policy {self._policy(caller)} keeps no tiers; set policy to one that does: memoryos")
+
+
+def _fits(wanted: Fact, said: Fact) -> bool:
+    """True if a fact with blanks describes another."""
+    pairs = ((wanted.subject, said.subject), (wanted.relation, said.relation), (wanted.object, said.object))
+    return all(not asked or asked.casefold() == there.casefold() for asked, there in pairs)

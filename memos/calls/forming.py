@@ -10,29 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from memos.calls.keeping import Keeping
 from memos.calls.parts import log
 from memos.cube import Form, MemCube, Namespace, Source, State, Text
-from memos.errors import (
-    EmptyMemory,
-    InputError,
-    MemosError,
-    NoRoom,
-    Untrusted,
-)
+from memos.errors import EmptyMemory, InputError, MemosError, NoRoom, Untrusted
 from memos.infrastructure import recrypt
 from memos.infrastructure.job_list import no_job, sources_of
 from memos.infrastructure.provenance import Provenance, give, given
 from memos.once import once
 from memos.operation.mem_lifecycle import ANSWERING
-from memos.operation.mem_scheduler import (
-    Budgets,
-    Move,
-    Segment,
-    composable,
-)
-from memos.ops import (
-    Demote,
-    Get,
-    Promote,
-)
+from memos.operation.mem_scheduler import Budgets, Move, Segment, composable
+from memos.ops import Demote, Get, Promote
 from memos.rights import Caller
 from memos.unread import READ_TURNS
 from memos.upkeep import Upkeep

@@ -7,24 +7,14 @@ from typing import Any
 
 from memos.calls.parts import Parts
 from memos.cube import MemCube, Namespace, Trust
-from memos.errors import (
-    InputError,
-)
+from memos.errors import InputError
 from memos.forgetting import Proof, read_proof
 from memos.infrastructure.audit_log import AuditRow, Verdict, verify_export
 from memos.infrastructure.hold_table import LegalHold
 from memos.infrastructure.quarantine_table import Suspect
 from memos.infrastructure.signing import read_public
 from memos.knowledge import text_of
-from memos.ops import (
-    EndHold,
-    ForgetUser,
-    Hold,
-    Holds,
-    Quarantined,
-    Release,
-    SetTrust,
-)
+from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
 
 
 class Governing(Parts):

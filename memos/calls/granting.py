@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 from memos.bound import Bound
 from memos.calls.parts import Parts
 from memos.cube import MemCube, Namespace
-from memos.ops import (
-    GiveRight,
-    TakeRight,
-)
+from memos.ops import GiveRight, TakeRight
 from memos.rights import Caller, Grant, Group, Subject, object_of, relation_of
 
 if TYPE_CHECKING:

@@ -10,19 +10,10 @@ from typing import Any
 
 from memos.calls.parts import Parts, _tags, each_once
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
-from memos.errors import (
-    InputError,
-)
+from memos.errors import InputError
 from memos.knowledge import text_of
 from memos.once import once
-from memos.ops import (
-    Add,
-    Correct,
-    Delete,
-    Get,
-    History,
-    Update,
-)
+from memos.ops import Add, Correct, Delete, Get, History, Update
 from memos.unread import Unread
 
 

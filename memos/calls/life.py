@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 from memos.calls.parts import Parts
 from memos.cube import MemCube, State, Text
 from memos.operation.time_machine import Restored
-from memos.ops import (
-    ChangeState,
-    DeleteSnapshot,
-    History,
-    ListSnapshots,
-    Restore,
-    Rollback,
-    TakeSnapshot,
-)
+from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
 
 if TYPE_CHECKING:
     from memos.infrastructure.snapshot_table import Snapshot

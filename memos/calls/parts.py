@@ -16,11 +16,7 @@ from typing_extensions import Self
 from memos.bound import AsRead, handed
 from memos.config import Config, load_config
 from memos.cube import Blob, Form, MemCube, Namespace, Text
-from memos.errors import (
-    Denied,
-    HostError,
-    InputError,
-)
+from memos.errors import Denied, HostError, InputError
 from memos.exchange import MemDumper, MemLoader
 from memos.forgetting import Forgetting
 from memos.infrastructure.host.alone import loading
@@ -34,17 +30,12 @@ from memos.operation.catalog import View
 from memos.operation.foresight import Foresight
 from memos.operation.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.mem_operator import MemOperator
-from memos.operation.mem_scheduler import (
-    MemScheduler,
-    Segment,
-)
+from memos.operation.mem_scheduler import MemScheduler, Segment
 from memos.operation.policies.policy import Policy, Staged
 from memos.operation.policies.table import policy as policy_of
 from memos.operation.replay import Replay
 from memos.operation.time_machine import TimeMachine
-from memos.ops import (
-    Operation,
-)
+from memos.ops import Operation
 from memos.sharing import Sharing
 from memos.subscriptions import Subscriptions, TrustedKeys
 

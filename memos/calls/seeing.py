@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from memos.calls.finding import Finding
 from memos.calls.forming import Forming
@@ -12,13 +11,8 @@ from memos.calls.governing import Governing
 from memos.cube import Form, MemCube, Text
 from memos.infrastructure.audit_log import AuditRow
 from memos.operation.mem_lifecycle import ANSWERING
-from memos.ops import (
-    Get,
-)
+from memos.ops import Get
 from memos.overview import Lineage, Overview, Topic
-
-if TYPE_CHECKING:
-    pass
 
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 

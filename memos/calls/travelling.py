@@ -10,21 +10,12 @@ from typing import TYPE_CHECKING, Any
 from memos.calls.finding import Finding
 from memos.calls.keeping import Keeping
 from memos.cube import Namespace, in_zone
-from memos.errors import (
-    InputError,
-)
+from memos.errors import InputError
 from memos.exchange import Clash, Dumped, Loaded, Selection
 from memos.infrastructure.mem_store import MemStore
 from memos.infrastructure.mip import release_of
 from memos.infrastructure.pack import PackReader
-from memos.ops import (
-    Dump,
-    Get,
-    ListPacks,
-    Load,
-    RemovePack,
-    Untrust,
-)
+from memos.ops import Dump, Get, ListPacks, Load, RemovePack, Untrust
 from memos.subscriptions import Kept
 
 if TYPE_CHECKING:
