@@ -34,14 +34,14 @@ from memos.operation.mem_lifecycle import ANSWERING
 from memos.operation.mem_scheduler import ALWAYS, Admission, Route, Talk, Via
 from memos.operation.policies.policy import Policy
 from memos.ops import Asked, Forget, Recall
-from memos.pipelines import Pipelines
+from memos.pipelines import Conversation, Pipelines
 from memos.self_report import told
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.decode import Completion
     from memos.insight import Explanation
 
-_ALONE = frozenset(("remember", "correct", "forget", "recall", "talk"))  # need nothing looked up and permitted before
+_ALONE = frozenset(("forget", "recall", "talk"))  # there is nothing to undo
 # why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 
@@ -117,12 +117,12 @@ class MemOS(Calls):
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
         caller = self._caller(user)
-        waiting = self.pipelines.answered(message, caller)
+        waiting = self.pipelines.answered(message, Conversation(caller, session, turns))
         before = turns if session is None else self.sessions.said(self._session(session, user))
-        asked, meant = waiting or (self.reader.asked(message, before, self.vault.now().date()), {})
+        asked, meant = waiting or (self.reader.asked(message, before, self.vault.now().astimezone().date()), {})
         first, last = asked[0], asked[-1]
         if waiting or len(asked) > 1 or first.intent not in _ALONE:
-            done = self.pipelines.run(asked, caller, meant, user)
+            done = self.pipelines.run(asked, caller, meant, user, session)
             if last.intent == "recall":
                 reply = self._ask(last.what, via, turns, session, user, on_text, decode, done.remembered)
             else:
@@ -131,8 +131,6 @@ class MemOS(Calls):
             return replace(reply, operations=asked, remembered=noted, forgotten=gone, pipeline=done.id)
         if first.intent == "forget":
             return replace(self._forget(self.reader.forget(first.what), caller), operations=asked)
-        if first.intent in ("remember", "correct"):
-            return replace(self._noted(self._remember([self.reader.told(first)], caller)), operations=asked)
         beside = self.reader.read_turns([{"role": "user", "content": message}], "chat")  # what a question tells
         kept = each_once(self._remember(beside, caller))
         reply = self._ask(message, via, turns, session, user, on_text, decode, kept)
@@ -324,9 +322,6 @@ class MemOS(Calls):
             if self.governance.may(self._caller(user), "annotate", reason.cube):
                 self.feedback(reason.cube.id, reason.useful, user=user)
         return told
-
-    def _noted(self, cubes: Sequence[MemCube]) -> Reply:
-        return Reply("Noted: " + " ".join(c.text for c in cubes), remembered=tuple(cubes))
 
     def undo(self, pipeline: str, *, user: str | None = None) -> list[str]:
         """Take back what a message has done (`Reply.pipeline`), but for what it has deleted. Raises NotFound."""

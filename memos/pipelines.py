@@ -1,8 +1,8 @@
 """What a message asks of the memory, carried out: looked up, authorised as a whole, done, and undone.
 
 Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
-where several could be, they are named with their ids, and the next message to this process may say which. A deletion
-is final, and the pipeline says so beforehand; all else that a pipeline has done can be undone, in any process.
+where several could be, they are named with their ids, and the next message of that conversation, to this process, may
+say which. A deletion is final, and comes when all else has been done; that can be undone, in any process.
 """
 
 # ruff: noqa: E501  (a regular expression is read as one line)
@@ -10,10 +10,11 @@ is final, and the pipeline says so beforehand; all else that a pipeline has done
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, time, timezone
+from datetime import datetime, time, timedelta, timezone
 from uuid import uuid4
 
 from memos.calls.calls import Calls
@@ -39,6 +40,7 @@ from memos.rights import Subject, object_of, relation_of
 
 _KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names
+_WAITS = timedelta(minutes=10)  # for an answer that does not come with the question
 _ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
 _NTH = {
     word: n
@@ -79,21 +81,39 @@ class Done:
 
 
 @dataclass(frozen=True)
+class Conversation:
+    """Where a message is said: the session's name, or the turns before it, or neither."""
+
+    caller: Namespace
+    session: str | None = None
+    turns: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass
 class _Doubt:
     """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
 
+    caller: Namespace
+    session: str | None
+    question: str
+    until: datetime
     asked: tuple[Asked, ...]
     meant: dict[int, str]
     at: int
     candidates: tuple[str, ...]
 
+    def is_last_said(self, where: Conversation, now: datetime) -> bool:
+        """True if this was asked just before: a number in another conversation is no answer."""
+        if (self.caller, self.session) != (where.caller, where.session):
+            return False
+        return self.question in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
+
 
 @dataclass
 class _Log:
-    """What a pipeline has done since a time and a change of the vault, and the calls that undo it, in their order."""
+    """What a pipeline has done since a time, and the calls that undo it, in their order."""
 
     began: datetime
-    change: int
     lines: list[str] = field(default_factory=list)
     undo: list[Call] = field(default_factory=list)
     remembered: list[MemCube] = field(default_factory=list)
@@ -113,36 +133,53 @@ class Pipelines:
 
     def __init__(self, kernel: Calls) -> None:
         self._kernel = kernel
-        self._doubts: OrderedDict[str, _Doubt] = OrderedDict()
+        self._doubts: deque[_Doubt] = deque(maxlen=_KEPT)
 
-    def answered(self, message: str, caller: Namespace) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
+    def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
         """The pipeline whose question a message answers, with what is meant; None where it answers none."""
-        doubt = self._doubts.pop(str(caller), None)
+        now = self._kernel.vault.now()
+        doubt = next((doubt for doubt in reversed(list(self._doubts)) if doubt.is_last_said(where, now)), None)
         if doubt is None:
             return None
         picked = _picked(message, doubt.candidates)
-        return None if picked is None else (doubt.asked, {**doubt.meant, doubt.at: picked})
+        if picked is None:
+            doubt.until = now  # something else was said
+            return None
+        with suppress(ValueError):  # a question is answered once
+            self._doubts.remove(doubt)
+            return doubt.asked, {**doubt.meant, doubt.at: picked}
+        return None
 
-    def run(self, asked: Sequence[Asked], caller: Namespace, meant: dict[int, str], user: str | None) -> Done:
-        """Look up, authorise and do. Raises Denied, before anything is done, where a step is not permitted."""
+    def run(
+        self,
+        asked: Sequence[Asked],
+        caller: Namespace,
+        meant: dict[int, str],
+        user: str | None,
+        session: str | None = None,
+    ) -> Done:
+        """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
+        done."""
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
                 steps.append(self._step(one, caller, meant.get(n), user))
             except Unclear as unclear:
-                return self._ask_back(unclear, tuple(asked), meant, n, caller)
+                return self._ask_back(unclear, tuple(asked), meant, n, caller, session)
         for step in steps:
             for cube in step.cubes or (None,):
                 for op in step.operations:
                     self._kernel.governance.permit(caller, op, cube)
-        log = _Log(self._kernel.vault.now(), self._kernel.vault.last_change())
+            for root in self._kernel._behind(step.cubes[0]) if _is_final(step) else ():
+                self._kernel.lifecycle.require_deletable(root.id)
+        log = _Log(self._kernel.vault.now())
         try:
-            for step in steps:
+            for step in sorted(steps, key=_is_final):
                 self._do(step, log, user)
         except Exception:
-            self._reverse([*self._replaced(log, caller), *log.undo], user)  # half a pipeline is none
+            self._reverse(log.undo, user)  # half a pipeline is none
             raise
-        log.undo[:0] = self._replaced(log, caller)  # undone last, when what has replaced them is gone
+        log.undo = [call for call in log.undo if call[1][0] not in log.forgotten]
         if not log.undo:
             return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
         id = uuid4().hex[:12]
@@ -241,18 +278,24 @@ class Pipelines:
         return int(then[-1])
 
     def _ask_back(
-        self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, caller: Namespace
+        self,
+        unclear: Unclear,
+        asked: tuple[Asked, ...],
+        meant: dict[int, str],
+        at: int,
+        caller: Namespace,
+        session: str | None,
     ) -> Done:
         """Name what could be meant, and wait for the answer. Nothing is done."""
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
             return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
-        self._doubts[str(caller)] = _Doubt(asked, meant, at, tuple(cube.id for cube in unclear.candidates[:_NAMED]))
-        while len(self._doubts) > _KEPT:
-            self._doubts.popitem(last=False)
-        shown = self._kernel._as_read(caller)
-        lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(unclear.candidates[:_NAMED], start=1)]
-        return Done("\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines]))
+        shown, candidates = self._kernel._as_read(caller), unclear.candidates[:_NAMED]
+        lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
+        question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
+        until, ids = self._kernel.vault.now() + _WAITS, tuple(cube.id for cube in candidates)
+        self._doubts.append(_Doubt(caller, session, question, until, asked, meant, at, ids))
+        return Done(question)
 
     # -- doing ---------------------------------------------------------------------------------------------
 
@@ -261,8 +304,13 @@ class Pipelines:
         cube = step.cubes[0] if step.cubes else None
         match step.operations[0] if step.operations else None:
             case Correct() | Add() as add:
-                kept = kernel._remember([add], kernel._caller(user))
+                with kernel.vault.transaction():  # what others replace meanwhile is none of this
+                    before = kernel.vault.last_superseding()
+                    kept = kernel.knowledge.remember([add], kernel._caller(user))
+                    replaced = kernel.vault.superseded_after(before)
+                kernel._changed(kept)
                 log.remembered += kept
+                log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
                 log.undo += [("delete", (c.id,), {}) for c in kept if self._is_new(c.id, log)]
                 log.lines.append("Noted: " + " ".join(c.text for c in kept))
             case Delete() if cube:
@@ -332,18 +380,14 @@ class Pipelines:
             done.append(f"{name} {values[0]}")
         return done
 
-    def _replaced(self, log: _Log, caller: Namespace) -> list[Call]:
-        """What puts the caller's memories back in force that a pipeline's statements have replaced."""
-        vault = self._kernel.vault
-        _, ended = vault.changed_since(log.change, ANSWERING)
-        gone = (cube for cube in map(vault.get, ended) if cube.form is Form.PLAINTEXT and cube.state not in ANSWERING)
-        mine = (cube.id for cube in gone if cube.rights.owner == caller.user_id)
-        return [("reinstate", (id,), {}) for id in mine if not self._is_new(id, log)]
-
     def _is_new(self, id: str, log: _Log) -> bool:
         """True of a memory that the pipeline has made."""
         made, _, _ = self._kernel.vault.transitions(id)[0]
         return bool(made >= log.began)
+
+
+def _is_final(step: Step) -> bool:
+    return any(isinstance(op, Delete) for op in step.operations)
 
 
 def _picked(message: str, candidates: Sequence[str]) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from memos.cube import Namespace, State
-from memos.errors import BadTransition, Denied, NotFound
+from memos.cube import Form, MemCube, Namespace, State
+from memos.errors import BadTransition, Denied, InputError, NotFound
 from memos.kernel import MemOS
 from memos.ops import Asked
 
@@ -118,11 +118,94 @@ def test_an_answer_may_name_a_place(kernel: MemOS, ada: str, answer: str, place:
     assert kernel.chat(answer, user=ada).forgotten == (named[place],)
 
 
+def test_a_number_in_another_conversation_is_no_answer(tmp_path: Path, later: Callable[[timedelta], None]) -> None:
+    cooking = [{"role": "user", "content": "Soup or salad?"}, {"role": "assistant", "content": "Which of the two?"}]
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        for text in ("My locker code is 4711.", "My gate code is 9020."):
+            kernel.add(text)
+        question = kernel.chat("Delete it.").text
+        assert not kernel.chat("2", turns=cooking).forgotten
+        assert not kernel.chat("2", session="cooking").forgotten
+        later(timedelta(minutes=11))
+        assert not kernel.chat("2").forgotten  # what was that about?
+        there = [{"role": "user", "content": "Delete it."}, {"role": "assistant", "content": question}]
+        assert kernel.chat("2", turns=there).text == "Forgotten: My locker code is 4711."
+
+
+def test_a_session_s_question_is_answered_in_it(kernel: MemOS, ada: str) -> None:
+    for text in ("My locker code is 4711.", "My gate code is 9020."):
+        kernel.add(text, user=ada)
+    kernel.chat("Delete it.", session="monday", user=ada)
+    assert not kernel.chat("2", user=ada).forgotten
+    assert len(kernel.chat("2", session="monday", user=ada).forgotten) == 1
+
+
 def test_another_message_is_no_answer(kernel: MemOS, ada: str) -> None:
     kernel.add("My locker code is 4711.", user=ada)
     kernel.chat("Delete it.", user=ada)
     assert [op.intent for op in kernel.chat("Freeze my locker code.", user=ada).operations] == ["freeze"]
     assert len(kernel.memories(user=ada)) == 1
+
+
+def test_what_is_final_comes_last(kernel: MemOS, ada: str) -> None:
+    """A step that fails leaves what was to be deleted."""
+    code, job = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My job is baker."))
+    asked = [Asked(intent="forget", what=code.id), Asked(intent="share", what=job.id, with_="nobody:x")]
+    with pytest.raises(InputError, match="names nobody"):
+        kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    asked[1] = Asked(intent="forget", what=job.id)
+    kernel.freeze(job.id, user=ada)
+    with pytest.raises(BadTransition, match="frozen and cannot be deleted"):
+        kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    assert len(kernel.memories(user=ada)) == 2
+
+
+def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: str, bob: str) -> None:
+    [cube] = kernel.add("My locker code is 4711.", user=ada)
+    asked = [Asked(intent="share", what=cube.id, with_=bob), Asked(intent="forget", what=cube.id)]
+    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    assert done.forgotten == (cube.id,) and not done.id
+
+
+def test_one_statement_is_undone_with_what_it_replaced_and_nothing_else(kernel: MemOS, ada: str) -> None:
+    """What somebody else changed meanwhile is not of the pipeline."""
+    [oslo] = kernel.add("I live in Oslo.", user=ada)
+    [job] = kernel.add("My job is baker.", user=ada)
+    promote = kernel.promote
+
+    def meanwhile(ids: Sequence[str], to: Form | str, *, user: str | None = None) -> MemCube:
+        kernel.archive(job.id, user=ada)
+        return promote(ids, to, user=user)
+
+    kernel.promote = meanwhile  # type: ignore[method-assign, assignment]
+    try:
+        asked = [
+            Asked(intent="remember", what="I have moved to Rome"),
+            Asked(intent="promote", what=kernel.add("My locker code is 4711.", user=ada)[0].id, to="activation"),
+        ]
+        done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    finally:
+        del kernel.promote  # type: ignore[attr-defined]
+    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
+    kernel.undo(done.id, user=ada)
+    assert kernel.get(oslo.id, user=ada).state is State.ACTIVATED
+    assert kernel.get(job.id, user=ada).state is State.ARCHIVED
+
+
+def test_a_statement_alone_can_be_undone(kernel: MemOS, ada: str) -> None:
+    [oslo] = kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat("Remember that I have moved to Rome.", user=ada)
+    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
+    kernel.undo(reply.pipeline, user=ada)
+    assert [c.id for c in kernel.memories(user=ada)] == [oslo.id]
+
+
+def test_a_day_that_is_told_from_today_is_kept_with_its_date(kernel: MemOS, ada: str) -> None:
+    [kept] = kernel.chat("Remember that I met Ana yesterday.", user=ada).remembered
+    yesterday = (kernel.vault.now().astimezone() - timedelta(days=1)).date()
+    assert kept.text == f"User: I met Ana yesterday ({yesterday})."
+    [kept] = kernel.chat("Remember that I met Ana on 6 March 2020.", user=ada).remembered
+    assert "(" not in kept.text
 
 
 def test_a_rollback_goes_back_and_forth(kernel: MemOS, ada: str) -> None:

@@ -617,6 +617,14 @@ class MemVault:
         rows = self._db.rows("SELECT by FROM superseded WHERE id = ? AND undone IS NULL ORDER BY n DESC LIMIT 1", id)
         return str(rows[0][0]) if rows else None
 
+    def last_superseding(self) -> int:
+        """How often a memory was replaced: see `superseded_after`."""
+        return int(self._db.rows("SELECT coalesce(max(n), 0) FROM superseded")[0][0])
+
+    def superseded_after(self, n: int) -> list[str]:
+        """The ids of the memories that were replaced after the n-th time, and are."""
+        return [id for (id,) in self._db.rows("SELECT id FROM superseded WHERE n > ? AND undone IS NULL ORDER BY n", n)]
+
     def reinstate(self, id: str) -> None:
         """Take that back, if there is anything to take back."""
         with self.transaction():

@@ -24,7 +24,7 @@ from memos.interface.documents.conversation import conversation
 from memos.interface.documents.parts import Call, Part, Passage, Row, Turn, require_text
 from memos.interface.files import read
 from memos.interface.phrasebook import NAME, asked, is_all_said, parse, phrasebook
-from memos.interface.reading import requested
+from memos.interface.reading import requested, times
 from memos.interface.reading.requested import Tagger
 from memos.interface.requests import Intent
 from memos.interface.statements import read as read_statement
@@ -71,7 +71,7 @@ class MemReader:
         for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
             ops = self._part(part, origin)
             kept += ops
-            if isinstance(part, Turn) and not (ops or part.silent) and part.content.strip():
+            if isinstance(part, Turn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
                 left.append(part)
         return kept, left
 
@@ -104,11 +104,14 @@ class MemReader:
         return found
 
     def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
-        """What was asked to be remembered or corrected, as a statement."""
+        """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
         words = asked.what[:1].upper() + asked.what[1:]
         if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
             words = f"{changed[1]} is now {changed[2]}"
-        return _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
+        op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
+        if not asked.when or _is_dated(words):
+            return op
+        return op.model_copy(update={"text": _line(f"{words} ({asked.when})", op.speaker, op.facts)})
 
     def forget(self, words: str, speaker: str = USER) -> Forget:
         """To delete what words describe. Raises InputError."""
@@ -230,6 +233,8 @@ class MemReader:
         kept: list[Add | Correct] = []
         for sentence in requests.sentences(said.content):
             intent, words = requests.intent(sentence, said.speaker)
+            if requests.forgets(sentence, said.speaker):
+                continue
             if intent is Intent.REMEMBER or requests.is_worth_keeping(words, said.speaker):
                 kept.append(_statement(words, place, corrects=intent is Intent.CORRECT))
         return kept
@@ -249,6 +254,10 @@ class MemReader:
                 groups.append([sentence])
         place = _Origin(origin, heading=passage.heading)
         return [_statement(" ".join(group), place) for group in groups]
+
+
+def _forgets(said: Turn) -> bool:
+    return any(requests.forgets(sentence, said.speaker) for sentence in requests.sentences(said.content))
 
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
@@ -273,6 +282,12 @@ def _described(words: str, speaker: str) -> list[Fact]:
             if found := asked(question[0].upper() + question[1:] + "?", speaker):
                 return found
     return asked(words, speaker)
+
+
+def _is_dated(words: str) -> bool:
+    """True where the day that words name is the same whenever they are said."""
+    seen = [times.find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
+    return None not in seen and len({found.when for found in seen if found}) == 1
 
 
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:

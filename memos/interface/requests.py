@@ -51,6 +51,10 @@ _OF_SOMEBODY = re.compile(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # 
 _FROM_MEMORY = re.compile(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
 _NOTHING = re.compile(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
 
+_JOINED = re.compile(
+    r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE
+)
+
 _CUT = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?][\"')”]))(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\bMrs\.)(?<!\b(?:e\.g|i\.e)\.)\s+"
     r"|(?<=[。！？])\s*|\s*\n\s*"
@@ -142,6 +146,11 @@ def intent(text: str, speaker: str) -> tuple[Intent, str]:
                 return kind, _FROM_MEMORY.sub("", rest)
             return (Intent.ASK, text) if is_question(rest, speaker) else (kind, rest[0].upper() + rest[1:])
     return (Intent.ASK if is_question(text, speaker) else Intent.TALK), text
+
+
+def forgets(sentence: str, speaker: str) -> bool:
+    """True where something is to be forgotten: what is named for that is not to be learnt from it."""
+    return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is Intent.FORGET
 
 
 def is_question(text: str, speaker: str = "") -> bool:

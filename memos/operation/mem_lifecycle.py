@@ -196,16 +196,21 @@ class MemLifecycle:
         A frozen derived cube goes too: its freeze must not keep somebody else's memory from being deleted.
         """
         with self._vault.transaction():
-            cube = self._vault.get(id)
-            gone = [cube, *self._vault.derived(cube.id)]
-            ids = [other.id for other in gone]
-            self._vault.holds.require_none(ids, "be deleted")
-            if cube.state is State.FROZEN:
-                raise BadTransition(f"cube {cube.id} is frozen and cannot be deleted; thaw it with a move to activated")
+            gone = self.require_deletable(id)
+            ids = [cube.id for cube in gone]
             sources = self._sources_of(gone)
             self._vault.delete(ids)
             self.let_out(self._vault.at(cube.id for cube in sources))
         return ids
+
+    def require_deletable(self, id: str) -> list[MemCube]:
+        """A cube, with all that derives from it, that nothing keeps from being deleted. Raises BadTransition."""
+        cube = self._vault.get(id)
+        gone = [cube, *self._vault.derived(cube.id)]
+        self._vault.holds.require_none([other.id for other in gone], "be deleted")
+        if cube.state is State.FROZEN:
+            raise BadTransition(f"cube {cube.id} is frozen and cannot be deleted; thaw it with a move to activated")
+        return gone
 
     def publish(self, cube: MemCube) -> MemCube:
         """Keep a derived cube and activate it, if its sources are still what it was made from. It expires with the

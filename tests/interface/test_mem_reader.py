@@ -176,6 +176,20 @@ def test_the_models_own_words_are_never_memories() -> None:
     assert texts([{"role": "user", "content": said}]) == ["User: I live in Oslo."]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Please forget that I live in Oslo.",
+        "Don't remember that I work at Acme.",
+        "请忘记我住在北京。",
+        "Delete my address: I live at 5 Elm Street.",
+        "Where do I work? And forget that my locker code is 4711.",
+    ],
+)
+def test_what_is_to_be_forgotten_is_not_learnt_from_being_named(content: str) -> None:
+    assert reader.heard([{"role": "user", "content": content}]) == ([], [])
+
+
 def test_a_turn_keeps_its_time_and_a_time_without_a_zone_is_utc() -> None:
     [op] = reader.read_turns([{"speaker": "Tom", "content": "I live in Oslo.", "time": "2025-03-01T09:00:00"}], "chat")
     assert (op.said, op.origin, op.segment) == (datetime(2025, 3, 1, 9, tzinfo=timezone.utc), "chat", "Tom")

@@ -325,3 +325,37 @@ def test_a_time_is_resolved_against_the_day_of_its_turn(text: str, when: str) ->
 def test_words_of_which_one_knows_the_side_are_resolved(words: str, past: bool, when: str) -> None:
     found = times.find(words, WEDNESDAY, past)
     assert found and found.when == when
+
+
+@pytest.mark.parametrize(
+    "words, today, past, when",
+    [
+        ("on the 31st", date(2026, 4, 10), False, "2026-05-31"),
+        ("on the 31st", date(2026, 4, 10), True, "2026-03-31"),
+        ("on the 30th", date(2026, 2, 10), False, "2026-03-30"),
+        ("on Feb 29", date(2026, 1, 1), False, "2028-02-29"),
+        ("on Feb 29", date(2026, 1, 1), True, "2024-02-29"),
+        ("from the 28th to the 3rd of April", date(2026, 3, 15), False, "2026-03-28/2026-04-03"),
+        ("this winter", date(2026, 1, 10), False, "2025-12-01/2026-02-28"),
+        ("last winter", date(2026, 1, 10), True, "2024-12-01/2025-02-28"),
+        ("两三天前", date(2026, 3, 6), True, "2026-03-03/2026-03-04"),
+        ("七八周后", date(2026, 3, 6), False, "2026-04-24/2026-05-01"),
+    ],
+)
+def test_a_time_at_the_edge_of_the_calendar_is_resolved(words: str, today: date, past: bool, when: str) -> None:
+    found = times.find(words, today, past)
+    assert found and found.when == when
+
+
+@pytest.mark.parametrize("words", ["on Feb 30", "on the 32nd", "二三十天前", "10000年前", "in 100000000 years"])
+def test_a_time_that_no_calendar_has_is_left_open(words: str) -> None:
+    assert times.find(words, WEDNESDAY) is None
+
+
+@pytest.mark.parametrize("words, end", [("for 10000 years", ""), ("期限10000年", ""), ("期限两三天", "2026-03-07")])
+def test_an_end_that_no_calendar_has_is_left_open(words: str, end: str) -> None:
+    assert times.until(words, date(2026, 3, 4)) == end
+
+
+def test_a_message_with_a_vague_time_is_read() -> None:
+    assert asked("记住两三天前我换了工作")[0][0] == "remember"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 
 Days = tuple[date, date] | date
@@ -32,13 +33,21 @@ def week(day: date, weeks: int = 0) -> tuple[date, date]:
 
 
 def near(day: Callable[[int], date], today: date, past: bool) -> date:
-    """The day of the nearest year that fits the tense."""
-    there = day(today.year)
+    """The day of the nearest year that fits the tense. Raises ValueError for a day that no year has."""
+    there = _had(day, today.year, past)
     if past and there > today:
-        return day(today.year - 1)
+        return _had(day, there.year - 1, past)
     if not past and (today - there).days > 180:
-        return day(today.year + 1)
+        return _had(day, there.year + 1, past)
     return there
+
+
+def _had(day: Callable[[int], date], year: int, past: bool) -> date:
+    """The day of the first year from this one on, or back, that has it: 29 February."""
+    for there in range(year, year - 9, -1) if past else range(year, year + 9):
+        with suppress(ValueError):
+            return day(there)
+    return day(year)
 
 
 def near_month(month: int, today: date, past: bool) -> tuple[date, date]:
@@ -51,16 +60,19 @@ def near_month(month: int, today: date, past: bool) -> tuple[date, date]:
 
 
 def of_month(day: int, step: int | None, today: date, past: bool) -> date:
-    """A day of the month `step` months on; None: of this month, or the next to it that fits."""
+    """A day of the month `step` months on; None: of this month, or the nearest that fits and has the day. Raises
+    ValueError."""
     there = today.replace(day=1)
     if step is not None:
         return moved(there, step).replace(day=day)
     if (past and day > today.day) or (not past and day < today.day):
         there = moved(there, -1 if past else 1)
+    if calendar.monthrange(there.year, there.month)[1] < day <= 31:  # the month beside it has 31 days
+        there = moved(there, -1 if past else 1)
     return there.replace(day=day)
 
 
-def shifted(today: date, n: int, unit: str, back: bool) -> Days:
+def shifted(today: date, n: int, unit: str, back: bool) -> date:
     sign = -1 if back else 1
     match unit:
         case "day" | "night":

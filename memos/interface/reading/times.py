@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from memos.interface.reading import times_en, times_zh
-from memos.interface.reading.days import iso, moved, shifted
+from memos.interface.reading.days import iso, last_day, moved, shifted
 
 # traditional characters of times
 _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
@@ -79,7 +79,13 @@ _ZH_FOR = re.compile(
 
 
 def until(text: str, today: date) -> str:
-    """The last day until when something shall hold; "" where the text names none."""
+    """The last day until when something shall hold; "" where the text names none that a calendar has."""
+    with suppress(ValueError, OverflowError):
+        return _until(text, today)
+    return ""
+
+
+def _until(text: str, today: date) -> str:
     for match in _UNTIL.finditer(text):
         if match["for"]:
             if (spell := _FOR.fullmatch(match["time"].strip())) and (spell["n"] or "next" in match[0]):
@@ -92,4 +98,4 @@ def until(text: str, today: date) -> str:
         return found.when.split("/")[-1]
     lasts = _ZH_FOR.search(text)
     end = times_zh.shift(lasts.groupdict(), today, False) if lasts else None
-    return iso(end) if end else ""
+    return iso(last_day(end)) if end else ""

@@ -104,8 +104,11 @@ def _season(g: dict[str, str], today: date, past: bool) -> Days:
     else:
         year = today.year
         begun, ended = date(year, first, 1) <= today, moved(date(year, first, 1), 3) <= today
+        runs = moved(date(year - 1, first, 1), 3) > today  # the winter of last year
         if step < 0 or (not g.get("which") and past):
-            year -= 0 if ended else 1
+            year -= 0 if ended else 2 if runs else 1
+        elif step == 0 and g.get("which") and runs:
+            year -= 1
         elif step > 0 or (not g.get("which") and ended):
             year += 1 if begun else 0
     start = date(year, first, 1)
@@ -139,7 +142,8 @@ def _days_of_month(g: dict[str, str], today: date, past: bool) -> Days:
     """ "the 6th to the 12th of April", "from the 20th to the 24th"."""
     last = (_dated if "month" in g else _of_month)(g, today, past)
     assert isinstance(last, date)  # both name one day
-    return last.replace(day=int(g["d1"])), last
+    day = int(g["d1"])
+    return (last if day <= last.day else moved(last.replace(day=1), -1)).replace(day=day), last
 
 
 def _end(g: dict[str, str], today: date, past: bool) -> Days:

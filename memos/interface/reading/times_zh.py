@@ -24,6 +24,7 @@ from memos.interface.reading.days import (
 
 _DIGIT = {c: n for n, c in enumerate("零一二三四五六七八九十")} | {"两": 2, "〇": 0, "半": 0}
 _ZN = r"(?P<n>\d+|[一二两三四五六七八九十]{1,3}|几)"
+_ABOUT = re.compile(r"([一二两三四五六七八])([二三四五六七八九])")  # "两三天": from two to three days
 _ZD = r"(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})"
 _ZM = r"(?P<m>\d{1,2}|十[一二]|[一二三四五六七八九十元])"
 _ZY = r"(?P<y>\d{4}|[一二三四五六七八九零〇]{4})"
@@ -31,6 +32,7 @@ _ZDAY = r"(?:周|星期|礼拜)(?P<day>[一二三四五六日天1-6])"
 
 
 def number(word: str) -> int:
+    """Raises ValueError for what is no one number, as "二三十"."""
     if word.isdigit():
         return int(word)
     if word == "元":  # of a year, the first month
@@ -38,9 +40,9 @@ def number(word: str) -> int:
     if len(word) == 4:
         return int("".join(str(_DIGIT[c]) for c in word))
     tens, ten, ones = word.partition("十")
-    if ten:
-        return (_DIGIT[tens] if tens else 1) * 10 + (_DIGIT[ones] if ones else 0)
-    return _DIGIT[word]
+    if any(part and part not in _DIGIT for part in (tens, ones)):
+        raise ValueError(f"{word!r} is no one number")
+    return (_DIGIT[tens] if tens else 1) * 10 + (_DIGIT[ones] if ones else 0) if ten else _DIGIT[tens]
 
 
 def _day(word: str) -> int:
@@ -86,6 +88,9 @@ def shift(g: dict[str, str], today: date, back: bool) -> Days | None:
     unit = {"天": "day", "日": "day", "周": "week", "星期": "week", "礼拜": "week", "月": "month", "年": "year"}[
         g["unit"]
     ]
+    if about := _ABOUT.fullmatch(g["n"]):
+        first, last = sorted(shifted(today, number(n), unit, back) for n in about.groups())
+        return first, last
     return shifted(today, number(g["n"]), unit, back)
 
 
