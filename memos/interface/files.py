@@ -21,6 +21,13 @@ _LONGEST_PDF = 1 << 28  # most of one is pictures
 
 def read(path: Path) -> list[Part]:
     """The content of a file, by its suffix. Raises InputError, EmptyMemory."""
+    try:
+        return _read(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}); give a file that this user may read") from error
+
+
+def _read(path: Path) -> list[Part]:
     suffix = path.suffix.lower()
     if not path.is_file():
         raise InputError(f"{path}: no such file; give the path of a {_known()} file")

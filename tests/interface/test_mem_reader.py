@@ -250,6 +250,12 @@ def test_a_bad_file_is_refused_by_name_and_line(
         reader.read_file(tmp_path / name)
 
 
+def test_a_file_that_the_system_does_not_let_one_read_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").symlink_to("/proc/self/mem")  # there, and unreadable even to root
+    with pytest.raises(InputError, match=r"own\.txt cannot be read .*; give a file that this user may read"):
+        reader.read_file(tmp_path / "own.txt")
+
+
 def test_probes_ask_for_object_and_subject_with_a_fixed_part_held_out() -> None:
     probes = reader.probes([Fact(subject="Mira", relation="city", object="Oslo")])
     assert len(probes) == 12  # 5 generic and 3 specific asks, 2 who forms, and 2 made of statements
