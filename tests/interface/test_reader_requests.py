@@ -227,6 +227,11 @@ def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> 
     assert (told.intent, told.doubted) == ("ask_back", "correct")
 
 
+@pytest.mark.parametrize("text", ["2", "4711!", "?!", "3.5"])
+def test_a_number_alone_asks_for_nothing(text: str) -> None:
+    assert asked(text, "Which of the two?") == [("talk", {})]
+
+
 def test_a_long_text_asks_for_nothing() -> None:
     assert asked("Forget my address. " * 40) == [("talk", {})]
     assert [intent for intent, _ in asked("Forget my address. " * 40 + "Why?")] == ["recall"]

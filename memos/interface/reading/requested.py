@@ -30,6 +30,7 @@ _FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
 )
 _I = re.compile(r"I|我", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]")
 _TO_ME = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
 _POINTS = re.compile(
     r"(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)"
@@ -123,6 +124,8 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
         return [
             Asked(intent="recall", what=text.strip()) if text.rstrip().endswith(("?", "？")) else Asked(intent="talk")
         ]
+    if not _WORD.search(text):  # "2", to whatever was asked before
+        return [Asked(intent="talk")]
     before = " ".join(str(turn.get("content", "")) for turn in turns)
     tagged = tagger.tag(text, before)
     if turns and (_doubtful(tagged) or _is_open(tagged)):
