@@ -70,9 +70,18 @@ class Seeing(Finding, Forming, Governing):
         since: datetime | None = None,
         until: datetime | None = None,
         allowed: bool | None = None,
+        own_reads: bool = True,
         limit: int = 100,
         user: str | None = None,
     ) -> list[AuditRow]:
-        """The last decisions about what the caller has done, oldest first; see `AuditLog.query`."""
+        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first. What
+        it was refused since it may not see it is not among them: that would tell that it is there.
+
+        target: it begins with this; decisions of others take at least as much of an id as names a memory. own_reads:
+        False: without what the caller itself has read. Raises InputError.
+        """
+        caller = self._caller(user)
+        own = self.governance.manages(caller, self.vault.named(target) if target else self.vault.cubes())
+        about = [f"namespace {caller}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
-        return self.audit_query(caller=str(self._caller(user)), limit=limit, **asked)
+        return self.vault.audit_log.told(str(caller), about, own_reads, limit=limit, **asked)

@@ -654,13 +654,17 @@ class Memory:
         since: datetime | None = None,
         until: datetime | None = None,
         allowed: bool | None = None,
+        own_reads: bool = True,
         limit: int = MOST,
         **who: Unpack[Who],
     ) -> Rows:
-        """The last decisions on what the caller did, oldest first. target: it begins with this."""
-        found = self.within(**who).log(
-            action=action, target=target, since=since, until=until, allowed=allowed, limit=_limit(limit)
-        )
+        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first.
+
+        target: it begins with this, as with the id of a memory. own_reads: False leaves out what the caller itself has
+        read, so that looking does not crowd out the rest.
+        """
+        asked: dict[str, Any] = {"action": action, "target": target, "since": since, "until": until}
+        found = self.within(**who).log(**asked, allowed=allowed, own_reads=own_reads, limit=_limit(limit))
         return {"results": [plain(row) for row in found]}
 
     @_call
