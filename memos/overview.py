@@ -16,13 +16,22 @@ class Topic(Frozen):
     ids: tuple[str, ...]
 
 
+class Warm(Frozen):
+    """A memory with the heat of its topic, or of the hottest that it is made of."""
+
+    cube: MemCube
+    heat: float
+
+
 class Overview(Frozen):
-    """What there is, for one caller. cubes: how many by "form state". tiers: where the payload of each KV cache and
-    adapter lies (device, host, disk), by id. used, budget: KV bytes and adapters, and how many there may be."""
+    """What there is, for one caller. cubes: how many by "form state". hottest: of each form, the hottest first. tiers:
+    where the payload of each KV cache and adapter lies (device, host, disk), by id. used, budget: KV bytes and
+    adapters, and how many there may be."""
 
     cubes: dict[str, int]
     bytes: int
     topics: tuple[Topic, ...]
+    hottest: tuple[Warm, ...]
     tiers: dict[str, str]
     used: dict[str, float]
     budget: dict[str, float]

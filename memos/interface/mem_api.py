@@ -88,6 +88,7 @@ class Item(TypedDict):
     bytes: int
     sources: list[str]
     event: NotRequired[str]  # ADD, or NONE where it was known already
+    heat: NotRequired[float]  # of its topic
     score: NotRequired[float]
     why: NotRequired[dict[str, float]]  # the signals of the score
     note: NotRequired[str]  # why it is in quarantine, or held
@@ -154,6 +155,7 @@ class Overviewed(Costed):
     cubes: dict[str, int]
     bytes: int
     topics: list[dict[str, Any]]
+    hottest: list[Item]
     tiers: dict[str, str]
     used: dict[str, float]
     budget: dict[str, float]
@@ -668,9 +670,12 @@ class Memory:
         return {"results": [plain(row) for row in found]}
 
     @_call
-    def overview(self, **who: Unpack[Who]) -> Overviewed:
-        """What there is: counts by form and state, topics by heat, tiers, budgets."""
-        return self.within(**who).overview().model_dump(mode="json")
+    def overview(self, *, hottest: int = 0, **who: Unpack[Who]) -> Overviewed:
+        """What there is: counts by form and state, topics by heat, tiers, budgets. hottest: with so many memories of
+        each form, the hottest first."""
+        told = self.within(**who).overview(hottest=hottest)
+        warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in told.hottest]
+        return cast(Overviewed, told.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})
 
 
 class AsyncMemory:

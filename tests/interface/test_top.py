@@ -14,6 +14,7 @@ pytest.importorskip("textual", reason="needs textual: `pip install 'memos[top]'`
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
+from memos.interface import top
 from memos.interface.top import ORDERS, Top
 
 
@@ -65,6 +66,21 @@ def test_it_shows_memories_by_heat_with_budgets_and_counts(memory: Memory) -> No
         assert "text 3" in words(app, "#counts") and "jobs: none" in words(app, "#counts")
 
     driven(memory, steps)
+
+
+def test_of_more_than_it_lists_the_hottest_are_shown_by_one_decision(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add("Uma lives in Rome.")
+    monkeypatch.setattr(top, "_MOST", 1)
+    before = len(memory.log(limit=1000)["results"])
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        assert "Mira" in column(app, 7)[0] and len(column(app, 7)) == 1
+        assert "the hottest 1 of 4" in words(app, "#counts")
+
+    driven(memory, steps)
+    assert len(memory.log(limit=1000)["results"]) == before + 1
 
 
 def test_a_key_makes_kv_and_another_gives_it_up(memory: Memory) -> None:
