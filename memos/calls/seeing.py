@@ -34,6 +34,7 @@ class Seeing(Finding, Forming, Governing):
         made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
         used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
         serving = self.__dict__.get("serving")
+        recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
         return Overview(
             cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
             bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
@@ -46,7 +47,9 @@ class Seeing(Finding, Forming, Governing):
             },
             used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
             budget={str(form): budget for form, budget in self._budgets(caller).items()},
-            recalls=sum(cube.usage.recalls for cube in seen),
+            recalls=sum(recalls.values()),
+            uses=recalls,
+            answering=bool(serving and serving.answered),
             prefetched=serving.prefetched if serving else 0,
             prefetch_hits=serving.prefetch_hits if serving else 0,
             jobs=dict(Counter(job.state for job in self.jobs(user=user))),

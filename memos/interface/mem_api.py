@@ -160,6 +160,8 @@ class Overviewed(Costed):
     used: dict[str, float]
     budget: dict[str, float]
     recalls: int
+    uses: dict[str, int]
+    answering: bool
     prefetched: int
     prefetch_hits: int
     jobs: dict[str, int]

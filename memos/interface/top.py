@@ -222,11 +222,12 @@ class Inspect(ModalScreen[None]):
 
 
 def listed(overview: Any) -> list[Row]:
-    """The hottest memories, each with the tier of its payload, and words for what has no text."""
+    """The hottest memories, each with the tier of its payload where it is known, and words for what has no text."""
+    tiers = overview["tiers"] if overview["answering"] else {}
 
     def one(row: Row) -> Row:
         words = row["memory"] or f"{FORMS[row['form']][0]} of {len(row['sources'])} memories"
-        return row | {"tier": overview["tiers"].get(row["id"], ""), "words": words}
+        return row | {"tier": tiers.get(row["id"], ""), "words": words}
 
     return list(map(one, overview["hottest"]))
 
@@ -268,16 +269,22 @@ def counts(overview: Any) -> Text:
     out = Text()
     for form, (name, colour) in FORMS.items():
         out.append(f"{name} ").append(f"{many(form)}  ", f"bold {colour}")
-    tiers = list(overview["tiers"].values())
-    lying = ", ".join(f"{tier} {tiers.count(tier)}" for tier in ("device", "host", "disk"))
-    ahead = overview["prefetched"]
-    ready = f"{overview['prefetch_hits'] / ahead:.0%} of {ahead}" if ahead else "none yet"
+    uses = ", ".join(f"{name} {overview['uses'][form]}" for form, (name, _) in FORMS.items())
     jobs = ", ".join(f"{state} {n}" for state, n in overview["jobs"].items()) or "none"
     shown, every = len(overview["hottest"]), sum(overview["cubes"].values())
     if shown < every:
         out.append(f"below: the hottest {shown:,} of {every:,}")
-    out.append(f"\n{lying}\nuses {overview['recalls']}, prefetched and used: {ready}, jobs: {jobs}")
-    return out
+    return out.append(f"\nuses: {uses}\n{in_memory(overview)}\njobs: {jobs}")
+
+
+def in_memory(overview: Any) -> str:
+    """Tiers and prefetching: of the process that answers, which may be another one."""
+    if not overview["answering"]:
+        return "in memory: not known here; another process may answer"
+    tiers, ahead = list(overview["tiers"].values()), overview["prefetched"]
+    lying = ", ".join(f"{tier} {tiers.count(tier)}" for tier in ("device", "host", "disk"))
+    ready = f"{overview['prefetch_hits'] / ahead:.0%} of {ahead}" if ahead else "none yet"
+    return f"{lying}; prefetched and used: {ready}"
 
 
 def job_line(job: Row) -> str:

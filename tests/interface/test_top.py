@@ -99,6 +99,21 @@ def test_a_key_makes_kv_and_another_gives_it_up(memory: Memory) -> None:
     driven(memory, steps)
 
 
+def test_what_another_process_holds_in_memory_is_not_called_disk(memory: Memory) -> None:
+    kept = memory.kernel.vault.path
+    ids = [row["id"] for row in memory.get_all()["results"][:1]]
+    memory.promote(ids, "activation")
+    memory.kernel.ask("Where does Mira live?", via="activation")
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        assert column(app, 2)[column(app, 1).index("KV")] == ""
+        assert "not known here" in words(app, "#counts") and "none yet" not in words(app, "#counts")
+        assert "KV 0" not in words(app, "#counts").split("uses:")[1]
+
+    with Memory(vault=kept) as beside:
+        driven(beside, steps)
+
+
 def test_a_memory_is_frozen_thawed_and_inspected(memory: Memory) -> None:
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("f")
