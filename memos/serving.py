@@ -42,6 +42,7 @@ class Serving:
         self._background = ThreadPoolExecutor(1, "memos-prefetch")
         self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
         self.prefetched, self.prefetch_hits = 0, 0  # KV caches
+        self.answered = False  # anything yet
         self._tiers = Tiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
         self._unmeasurable = self._waiting = False
@@ -197,6 +198,7 @@ class Serving:
     def settle(self, admission: Admission, took: float) -> None:
         """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go
         to where it should stay."""
+        self.answered = True
         if admission.way and self._measures:
             self.costs = self.costs.paced(admission.way, took)
         if held := self._held():

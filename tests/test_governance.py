@@ -775,3 +775,58 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: O
             assert vault.verify_audit() == []
     with pytest.raises(VaultError, match="holds no vault"):
         vault_backup.restore(tmp_path / "backup", tmp_path / "other", forgotten=tmp_path / "nowhere")
+
+
+# who is told of what was decided
+
+
+def decided(memos: MemOS, user: str, **asked: Any) -> list[tuple[str, str, bool]]:
+    return [(row.caller, row.target, row.allowed) for row in memos.log(user=user, **asked)]
+
+
+def test_an_owner_is_told_whatever_was_decided_on_its_memories_by_whomever(opened: Opener, ada: str, bob: str) -> None:
+    memos = opened()
+    (mine,) = memos.add("I live in Oslo.", user=ada)
+    with pytest.raises(NotFound):
+        memos.get(mine.id, user=bob)
+    with pytest.raises(Denied):
+        memos.grant(f"namespace:{ada}", bob, "owner", user=bob)
+    memos.grant(mine.id, bob, "reader", user=ada)
+    memos.get(mine.id, user=bob)
+    memos.get(mine.id, user=ada)
+    about = [(bob, mine.id, False), (ada, mine.id, True), (bob, mine.id, True)]
+    assert decided(memos, ada, target=mine.id, own_reads=False) == about
+    assert decided(memos, ada, target=mine.id[:20]) == [*about, (ada, mine.id, True)]
+    whole = (bob, f"namespace {ada}", False)
+    assert [row for row in decided(memos, ada) if row[0] == bob] == [about[0], whole, about[2]]
+    assert decided(memos, ada, own_reads=False, allowed=True, limit=1) == [about[2]]
+
+
+def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, ada: str, bob: str) -> None:
+    memos = opened()
+    (secret,) = memos.add("I live in Oslo.", user=ada)
+    memos.get(secret.id, user=ada)
+    for ask in (memos.get, memos.delete, memos.history):
+        with pytest.raises(NotFound):
+            ask(secret.id[:20], user=bob)
+    (own,) = memos.add("I live in Rome.", user=bob)
+    for target in (None, secret.id[:20], secret.id, secret.id[:2]):
+        told = decided(memos, bob, target=target)
+        assert not any(ada in row or secret.id in row for row in told)
+    memos.grant(secret.id, bob, "reader", user=ada)
+    with pytest.raises(Denied):
+        memos.delete(secret.id, user=bob)
+    assert decided(memos, bob, target=secret.id) == [(bob, secret.id, False)], "what it sees, and not what others did"
+    assert decided(memos, bob, target=own.id) == []
+    memos.grant(secret.id, bob, "owner", user=ada)
+    assert (ada, secret.id, True) in decided(memos, bob), "who may manage it sees all"
+
+
+def test_what_the_viewer_reads_does_not_crowd_out_the_rest(opened: Opener, ada: str, bob: str) -> None:
+    memos = opened()
+    (mine,) = memos.add("I live in Oslo.", user=ada)
+    memos.freeze(mine.id, user=ada)
+    for _ in range(5):
+        memos.overview(user=ada)
+    assert [row.action for row in memos.log(user=ada, limit=3)] == ["read"] * 3
+    assert [row.why for row in memos.log(user=ada, limit=3, own_reads=False)][-1] == "changestate"

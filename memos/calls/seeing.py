@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from heapq import nlargest
 
 from memos.calls.finding import Finding
 from memos.calls.forming import Forming
@@ -12,7 +14,7 @@ from memos.cube import Form, MemCube, Text
 from memos.infrastructure.audit_log import AuditRow
 from memos.operation.mem_lifecycle import ANSWERING
 from memos.ops import Get
-from memos.overview import Lineage, Overview, Topic
+from memos.overview import Lineage, Overview, Topic, Warm
 
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 
@@ -20,8 +22,8 @@ _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 class Seeing(Finding, Forming, Governing):
     """overview, lineage, log."""
 
-    def overview(self, *, user: str | None = None) -> Overview:
-        """What there is of the user's, and where it lies. Loads no model."""
+    def overview(self, *, hottest: int = 0, user: str | None = None) -> Overview:
+        """What there is of the user's, and where it lies, with so many memories of each form. Loads no model."""
         caller, seen = self._caller(user), self.cubes(user=user)
         texts: dict[str, list[MemCube]] = {}
         for cube in seen:
@@ -32,10 +34,12 @@ class Seeing(Finding, Forming, Governing):
         made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
         used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
         serving = self.__dict__.get("serving")
+        recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
         return Overview(
             cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
             bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
             topics=tuple(sorted(topics, key=lambda topic: -topic.heat)),
+            hottest=tuple(_hottest(seen, topics, hottest)),
             tiers={
                 c.id: serving.tier(c.blob.sha256) if serving and c.form is Form.ACTIVATION else "disk"
                 for c in made
@@ -43,7 +47,9 @@ class Seeing(Finding, Forming, Governing):
             },
             used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
             budget={str(form): budget for form, budget in self._budgets(caller).items()},
-            recalls=sum(cube.usage.recalls for cube in seen),
+            recalls=sum(recalls.values()),
+            uses=recalls,
+            answering=bool(serving and serving.answered),
             prefetched=serving.prefetched if serving else 0,
             prefetch_hits=serving.prefetch_hits if serving else 0,
             jobs=dict(Counter(job.state for job in self.jobs(user=user))),
@@ -70,9 +76,31 @@ class Seeing(Finding, Forming, Governing):
         since: datetime | None = None,
         until: datetime | None = None,
         allowed: bool | None = None,
+        own_reads: bool = True,
         limit: int = 100,
         user: str | None = None,
     ) -> list[AuditRow]:
-        """The last decisions about what the caller has done, oldest first; see `AuditLog.query`."""
+        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first. What
+        it was refused since it may not see it is not among them: that would tell that it is there.
+
+        target: it begins with this; decisions of others take at least as much of an id as names a memory. own_reads:
+        False: without what the caller itself has read. Raises InputError.
+        """
+        caller = self._caller(user)
+        own = self.governance.manages(caller, self.vault.named(target) if target else self.vault.cubes())
+        about = [f"namespace {caller}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
-        return self.audit_query(caller=str(self._caller(user)), limit=limit, **asked)
+        return self.vault.audit_log.told(str(caller), about, own_reads, limit=limit, **asked)
+
+
+def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:
+    """So many of each form; of those that are as hot, the most used."""
+    of_topic = {id: topic.heat for topic in topics for id in topic.ids}
+
+    def warm(cube: MemCube) -> float:
+        return of_topic.get(cube.id, max((of_topic.get(source.id, 0.0) for source in cube.sources), default=0.0))
+
+    for form in Form:
+        of_form = (cube for cube in cubes if cube.form is form)
+        for cube in nlargest(most, of_form, lambda cube: (warm(cube), cube.usage.recalls)):
+            yield Warm(cube=cube, heat=warm(cube))

@@ -16,7 +16,7 @@ import json
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 from memos.config import AuditConfig
 from memos.errors import InputError, VaultError
 from memos.infrastructure import on_disk
+from memos.infrastructure.database import IN
 from memos.infrastructure.signing import KEY, Signer, is_signed, statement
 from memos.infrastructure.store import Rows, Store
 
 log = logging.getLogger("memos")
 FORMAT = "memos audit 1"
+UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target
 _CHECKPOINT, _FORGETTING, _EXPORT = "audit checkpoint", "audit forgetting", "audit export"
 _OVER = "namespace "  # before a namespace, in the place of a target
 _PAGE = 10_000  # rows read at once
@@ -149,22 +151,33 @@ class AuditLog:
         until: datetime | None = None,
         allowed: bool | None = None,
         limit: int | None = None,
+        also: Mapping[str, tuple[Any, ...]] | None = None,
     ) -> list[AuditRow]:
         """The last `limit` decisions of this kind, or all; oldest first. target: it begins with this. since, until: UTC
-        where no zone is given."""
-        given = {
-            "caller = ?": caller,
-            "action = ?": action,
-            "substr(target, 1, length(?)) = ?": target,
-            "at >= ?": since and _utc(since).isoformat(),
-            "at < ?": until and _utc(until).isoformat(),
-            "allowed = ?": None if allowed is None else int(allowed),
+        where no zone is given. also: further tests in SQL, with their values."""
+        given: dict[str, tuple[Any, ...]] = {
+            "caller = ?": (caller,),
+            "action = ?": (action,),
+            "substr(target, 1, length(?)) = ?": (target, target),
+            "at >= ?": (since and _utc(since).isoformat(),),
+            "at < ?": (until and _utc(until).isoformat(),),
+            "allowed = ?": (None if allowed is None else int(allowed),),
+            **(also or {}),
         }
-        asked = {test: value for test, value in given.items() if value is not None}
+        asked = {test: values for test, values in given.items() if None not in values}
         where = f"WHERE {' AND '.join(asked)}" if asked else ""
-        values = [value for test, value in asked.items() for _ in range(test.count("?"))]
+        values = [value for of_test in asked.values() for value in of_test]
         sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
         return [_row(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
+
+    def told(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
+        """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
+        anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""
+        may = {
+            f"(caller = ? AND instr(why, ?) = 0 OR target {IN})": (viewer, UNSEEN, json.dumps([*about])),
+            "NOT (caller = ? AND action = 'read' AND allowed = 1)": (None if own_reads else viewer,),
+        }
+        return self.query(**asked, also=may)
 
     # signed
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied
+from memos.infrastructure.audit_log import UNSEEN
 from memos.infrastructure.mem_vault import MemVault, absent
 from memos.ops import (
     ChangeState,
@@ -158,9 +159,7 @@ class MemGovernance:
         else:
             allowed = over is None or self.may_over(caller, right, over)
         hidden = not allowed and cube is not None and not self.may(caller, "read", cube)
-        why = (
-            name if allowed else f"{name}: {'may not see it' if hidden else 'not the owner, or outside its namespace'}"
-        )
+        why = name if allowed else f"{name}: {UNSEEN if hidden else 'not the owner, or outside its namespace'}"
         target = cube.id if cube else name if over is None else f"namespace {over}"
         self._vault.audit(str(caller), right, target, allowed, why)
         if allowed:
@@ -176,7 +175,13 @@ class MemGovernance:
 
     def may(self, caller: Namespace, right: Action, cube: MemCube) -> bool:
         """The rule by itself, not audited. What cannot be read can be cleared away by its owner, and nothing else."""
-        asked = self._asked(caller)
+        return self._may(self._asked(caller), right, cube)
+
+    def manages(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
+        """Those of which `caller` may know all that was decided about them, in the order given; not audited."""
+        return self._allowed(self._asked(caller), "manage", cubes)
+
+    def _may(self, asked: _Asked, right: Action, cube: MemCube) -> bool:
         if right == "read":
             return self._may_read(asked, cube)
         own = asked.has(right, cube.id, cube.namespace, cube.rights)
@@ -199,7 +204,7 @@ class MemGovernance:
                 if len(self._singles) >= _STANDINGS:
                     self._singles.clear()
                 made = self._vault.made(standing.cubes)
-                found = {cube.id for cube in self._readable(asked, self._vault.at(made))}
+                found = {cube.id for cube in self._allowed(asked, "read", self._vault.at(made))}
                 self._singles[key] = frozenset({*standing.cubes} - made) | found
             return self._singles[key]
 
@@ -245,12 +250,12 @@ class MemGovernance:
         """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
         asked = self._asked(caller)
         asked.known.update((cube.id, True) for cube in seen)
-        return self._readable(asked, cubes)
+        return self._allowed(asked, "read", cubes)
 
-    def _readable(self, asked: _Asked, cubes: Iterable[MemCube]) -> list[MemCube]:
+    def _allowed(self, asked: _Asked, right: Action, cubes: Iterable[MemCube]) -> list[MemCube]:
         given = list(cubes)
         asked.at(source.id for cube in given for source in cube.sources)
-        return [cube for cube in given if self._may_read(asked, cube)]
+        return [cube for cube in given if self._may(asked, right, cube)]
 
     def visible_ids(self, caller: Namespace, cubes: Iterable[MemCube]) -> set[str]:
         return {cube.id for cube in self.visible(caller, cubes)}

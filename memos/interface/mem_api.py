@@ -88,6 +88,7 @@ class Item(TypedDict):
     bytes: int
     sources: list[str]
     event: NotRequired[str]  # ADD, or NONE where it was known already
+    heat: NotRequired[float]  # of its topic
     score: NotRequired[float]
     why: NotRequired[dict[str, float]]  # the signals of the score
     note: NotRequired[str]  # why it is in quarantine, or held
@@ -154,10 +155,13 @@ class Overviewed(Costed):
     cubes: dict[str, int]
     bytes: int
     topics: list[dict[str, Any]]
+    hottest: list[Item]
     tiers: dict[str, str]
     used: dict[str, float]
     budget: dict[str, float]
     recalls: int
+    uses: dict[str, int]
+    answering: bool
     prefetched: int
     prefetch_hits: int
     jobs: dict[str, int]
@@ -654,19 +658,26 @@ class Memory:
         since: datetime | None = None,
         until: datetime | None = None,
         allowed: bool | None = None,
+        own_reads: bool = True,
         limit: int = MOST,
         **who: Unpack[Who],
     ) -> Rows:
-        """The last decisions on what the caller did, oldest first. target: it begins with this."""
-        found = self.within(**who).log(
-            action=action, target=target, since=since, until=until, allowed=allowed, limit=_limit(limit)
-        )
+        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first.
+
+        target: it begins with this, as with the id of a memory. own_reads: False leaves out what the caller itself has
+        read, so that looking does not crowd out the rest.
+        """
+        asked: dict[str, Any] = {"action": action, "target": target, "since": since, "until": until}
+        found = self.within(**who).log(**asked, allowed=allowed, own_reads=own_reads, limit=_limit(limit))
         return {"results": [plain(row) for row in found]}
 
     @_call
-    def overview(self, **who: Unpack[Who]) -> Overviewed:
-        """What there is: counts by form and state, topics by heat, tiers, budgets."""
-        return self.within(**who).overview().model_dump(mode="json")
+    def overview(self, *, hottest: int = 0, **who: Unpack[Who]) -> Overviewed:
+        """What there is: counts by form and state, topics by heat, tiers, budgets. hottest: with so many memories of
+        each form, the hottest first."""
+        told = self.within(**who).overview(hottest=hottest)
+        warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in told.hottest]
+        return cast(Overviewed, told.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})
 
 
 class AsyncMemory:

@@ -14,7 +14,6 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from memos.cube import Form
 from memos.errors import MemosError
 from memos.interface.mem_api import Memory
 from memos.interface.report import size
@@ -96,13 +95,12 @@ class Top(App[None]):
         """Ask for everything again."""
         api, who = self._memory, cast(Any, self._who)
         try:
-            overview = api.overview(**who)
-            rows = [dict(row) for form in FORMS for row in api.get_all(form=Form(form), limit=_MOST, **who)["results"]]
+            overview = api.overview(hottest=_MOST, **who)  # one decision, and so one row of the audit log
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
             self.call_from_thread(self._say, str(error))
             return
-        self.call_from_thread(self._show, overview, joined(overview, rows), jobs)
+        self.call_from_thread(self._show, overview, listed(overview), jobs)
 
     def _show(self, overview: Any, rows: list[Row], jobs: list[Row]) -> None:
         self._rows = rows
@@ -223,16 +221,15 @@ class Inspect(ModalScreen[None]):
 # -- values as text --------------------------------------------------------------------------------------------
 
 
-def joined(overview: Any, rows: list[Row]) -> list[Row]:
-    """Each memory with the heat of its topic, the tier of its payload, and words for what has no text."""
-    heat = {id: topic["heat"] for topic in overview["topics"] for id in topic["ids"]}
+def listed(overview: Any) -> list[Row]:
+    """The hottest memories, each with the tier of its payload where it is known, and words for what has no text."""
+    tiers = overview["tiers"] if overview["answering"] else {}
 
     def one(row: Row) -> Row:
-        warm = heat.get(row["id"], max((heat.get(id, 0.0) for id in row["sources"]), default=0.0))
         words = row["memory"] or f"{FORMS[row['form']][0]} of {len(row['sources'])} memories"
-        return row | {"heat": warm, "tier": overview["tiers"].get(row["id"], ""), "words": words}
+        return row | {"tier": tiers.get(row["id"], ""), "words": words}
 
-    return [one(row) for row in rows]
+    return list(map(one, overview["hottest"]))
 
 
 def cells(row: Row, hottest: float) -> tuple[Text, ...]:
@@ -272,13 +269,22 @@ def counts(overview: Any) -> Text:
     out = Text()
     for form, (name, colour) in FORMS.items():
         out.append(f"{name} ").append(f"{many(form)}  ", f"bold {colour}")
-    tiers = list(overview["tiers"].values())
-    lying = ", ".join(f"{tier} {tiers.count(tier)}" for tier in ("device", "host", "disk"))
-    ahead = overview["prefetched"]
-    ready = f"{overview['prefetch_hits'] / ahead:.0%} of {ahead}" if ahead else "none yet"
+    uses = ", ".join(f"{name} {overview['uses'][form]}" for form, (name, _) in FORMS.items())
     jobs = ", ".join(f"{state} {n}" for state, n in overview["jobs"].items()) or "none"
-    out.append(f"\n{lying}\nuses {overview['recalls']}, prefetched and used: {ready}, jobs: {jobs}")
-    return out
+    shown, every = len(overview["hottest"]), sum(overview["cubes"].values())
+    if shown < every:
+        out.append(f"below: the hottest {shown:,} of {every:,}")
+    return out.append(f"\nuses: {uses}\n{in_memory(overview)}\njobs: {jobs}")
+
+
+def in_memory(overview: Any) -> str:
+    """Tiers and prefetching: of the process that answers, which may be another one."""
+    if not overview["answering"]:
+        return "in memory: not known here; another process may answer"
+    tiers, ahead = list(overview["tiers"].values()), overview["prefetched"]
+    lying = ", ".join(f"{tier} {tiers.count(tier)}" for tier in ("device", "host", "disk"))
+    ready = f"{overview['prefetch_hits'] / ahead:.0%} of {ahead}" if ahead else "none yet"
+    return f"{lying}; prefetched and used: {ready}"
 
 
 def job_line(job: Row) -> str:

@@ -17,6 +17,7 @@ import uvicorn
 from PIL import Image
 
 from memos.config import Config, SchedulerConfig
+from memos.errors import NotFound
 from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server.app import create_app
@@ -261,6 +262,17 @@ def test_a_life_is_told_and_changed(opened: Any, memory: Memory) -> None:
     page.wait_for_selector("h1:has-text('Oslo')")
     assert memory.get(id)["memory"] == "Tom lives in Oslo."
     opened.wrong[:] = [told for told in opened.wrong if "409" not in told]  # the browser itself notes the refusal
+
+
+def test_an_owner_sees_what_others_tried_however_often_it_has_looked(opened: Any, memory: Memory) -> None:
+    id = next(told["id"] for told in memory.get_all()["results"] if told["memory"] == "Mira works as a florist.")
+    with pytest.raises(NotFound):
+        memory.kernel.get(id, user="carl")
+    for _ in range(120):  # more than a call of the log tells
+        memory.get(id)
+    assert "carl: read refused" in opened(f"#/cube/{id}").inner_text(".timeline")
+    row = opened("#/governance/log").locator("tr", has_text="carl").inner_text()
+    assert "refused" in row and id[-6:] in row
 
 
 def test_rights_are_shown_and_taken_back(opened: Any, memory: Memory) -> None:

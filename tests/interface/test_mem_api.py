@@ -123,6 +123,17 @@ def test_a_memory_is_traced_to_its_sources_and_to_what_is_made_of_it(memory: Mem
     assert memory.overview(user_id=ada)["tiers"] == {kv["id"]: "disk"}
 
 
+def test_the_hottest_are_told_first_whenever_they_were_said(memory: Memory, ada: str, bob: str) -> None:
+    cold = [ids(memory.add(f"{name} lives in Rome.", user_id=ada))[0] for name in ("Tom", "Uma", "Bo")]
+    (hot,) = ids(memory.add("Mira plays the flute.", user_id=ada))
+    [kv] = ids(memory.promote([hot], user_id=ada))
+    memory.kernel.ask("What does Mira play?", user=ada, via="activation")
+    told = memory.overview(hottest=2, user_id=ada)
+    assert [one["id"] for one in told["hottest"]] == [hot, cold[0], kv]
+    assert told["hottest"][0]["heat"] == told["hottest"][2]["heat"] > 0
+    assert memory.overview(user_id=ada)["hottest"] == memory.overview(hottest=9, user_id=bob)["hottest"] == []
+
+
 def test_delete_all_needs_to_know_whose_and_leaves_the_others(memory: Memory, ada: str, bob: str) -> None:
     memory.add("I like figs.", user_id=ada)
     kept = memory.add("I like plums.", user_id=bob)

@@ -14,6 +14,7 @@ pytest.importorskip("textual", reason="needs textual: `pip install 'memos[top]'`
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
+from memos.interface import top
 from memos.interface.top import ORDERS, Top
 
 
@@ -67,6 +68,21 @@ def test_it_shows_memories_by_heat_with_budgets_and_counts(memory: Memory) -> No
     driven(memory, steps)
 
 
+def test_of_more_than_it_lists_the_hottest_are_shown_by_one_decision(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.add("Uma lives in Rome.")
+    monkeypatch.setattr(top, "_MOST", 1)
+    before = len(memory.log(limit=1000)["results"])
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        assert "Mira" in column(app, 7)[0] and len(column(app, 7)) == 1
+        assert "the hottest 1 of 4" in words(app, "#counts")
+
+    driven(memory, steps)
+    assert len(memory.log(limit=1000)["results"]) == before + 1
+
+
 def test_a_key_makes_kv_and_another_gives_it_up(memory: Memory) -> None:
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("a")
@@ -81,6 +97,21 @@ def test_a_key_makes_kv_and_another_gives_it_up(memory: Memory) -> None:
         assert column(app, 3)[column(app, 1).index("KV")] == "archived"
 
     driven(memory, steps)
+
+
+def test_what_another_process_holds_in_memory_is_not_called_disk(memory: Memory) -> None:
+    kept = memory.kernel.vault.path
+    ids = [row["id"] for row in memory.get_all()["results"][:1]]
+    memory.promote(ids, "activation")
+    memory.kernel.ask("Where does Mira live?", via="activation")
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        assert column(app, 2)[column(app, 1).index("KV")] == ""
+        assert "not known here" in words(app, "#counts") and "none yet" not in words(app, "#counts")
+        assert "KV 0" not in words(app, "#counts").split("uses:")[1]
+
+    with Memory(vault=kept) as beside:
+        driven(beside, steps)
 
 
 def test_a_memory_is_frozen_thawed_and_inspected(memory: Memory) -> None:

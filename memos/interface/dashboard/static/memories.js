@@ -7,18 +7,11 @@ import { t } from "./i18n.js";
 export const FORMS = ["plaintext", "activation", "parametric"];
 export const TIERS = ["disk", "host", "device"]; // the later the faster
 
-/** {overview, memories, total}: at most `most` of each form, the hottest first. */
+/** {overview, memories, total}: at most `most`, the hottest first. */
 export async function everything(most) {
-  const [overview, ...forms] = await Promise.all([
-    call("overview"), ...FORMS.map((form) => call("get_all", { form, limit: 10 * most }))]);
-  const heat = new Map(overview.topics.flatMap((topic) => topic.ids.map((id) => [id, topic.heat])));
-  const all = forms.flatMap(({ results }) => results).map((memory) => ({
-    ...memory,
-    heat: heat.get(memory.id) ?? Math.max(0, ...memory.sources.map((id) => heat.get(id) ?? 0)),
-    tier: overview.tiers[memory.id],
-    words: words(memory),
-  }));
-  const memories = all.sort((a, b) => b.heat - a.heat).slice(0, most);
+  const overview = await call("overview", { hottest: most });
+  const told = overview.hottest.map((memory) => ({ ...memory, tier: overview.tiers[memory.id], words: words(memory) }));
+  const memories = told.sort((a, b) => b.heat - a.heat).slice(0, most);
   return { overview, memories, total: count(overview, () => true) };
 }
 

@@ -11,7 +11,7 @@ export async function page(given) {
   if (!given.rest) return [head("cube"), empty("cube.none", h("a", { class: "button", href: "#/map" }, t("nav.map")))];
   const id = given.rest;
   const [{ memory, sources, derived, origins }, { results: events }, { results: decisions }] = await Promise.all([
-    call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id })]);
+    call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id, own_reads: false })]);
   return [
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
@@ -61,10 +61,9 @@ function about(memory, origins) {
     h("dt", {}, "id"), h("dd", {}, h("code", {}, memory.id)));
 }
 
-/** Versions, moves and decisions, the latest first. Reading it is a decision too: those are left to the log. */
+/** Versions, moves and decisions, the latest first. */
 function timeline(memory, events, decisions, given) {
-  const decided = decisions.filter(({ action, allowed }) => !allowed || !["read", "get", "history"].includes(action));
-  const all = [...events, ...decided.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
+  const all = [...events, ...decisions.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
   all.sort((a, b) => new Date(b.at) - new Date(a.at));
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),

@@ -6,7 +6,7 @@ import { moment, t } from "../i18n.js";
 import { words } from "../memories.js";
 import { act, empty, head, memoryLink, table } from "../parts.js";
 
-const ROWS = 1000; // of the log that are looked through
+const ROWS = 1000; // of the log that are shown
 
 export async function page(given) {
   const name = TABS[given.rest] ? given.rest : "grants";
@@ -67,12 +67,11 @@ const kept = (name, memories, way) => listed(name, memories, [
   ["", way],
 ]);
 
-/** Decisions, the latest first; what was read with leave is left out, or this page would show itself alone. */
+/** Decisions, the latest first; what the viewer read is left out, or this page would show itself alone. */
 async function log() {
-  const { results } = await call("log", { limit: ROWS });
-  const rows = results.filter(({ action, allowed }) => !allowed || action !== "read").reverse();
+  const { results } = await call("log", { limit: ROWS, own_reads: false });
   const there = (target) => (/^[0-9a-f]{24}$/.test(target) ? memoryLink(target, h("code", {}, short(target))) : target);
-  return listed("log", rows, [
+  return listed("log", results.reverse(), [
     [t("governance.when"), ({ at }) => moment(at)],
     [t("governance.who"), ({ caller }) => caller],
     [t("governance.what"), ({ action, allowed, why }) => (allowed && why ? `${why} (${action})` : action)],
