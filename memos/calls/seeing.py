@@ -87,7 +87,8 @@ class Seeing(Finding, Forming, Governing):
         False: without what the caller itself has read. Raises InputError.
         """
         caller = self._caller(user)
-        own = self.governance.manages(caller, self.vault.named(target) if target else self.vault.cubes())
+        named = self.vault.named(target) if target else self.vault.at(self.vault.ids(caller.user_id))
+        own = self.governance.manages(caller, named)
         about = [f"namespace {caller}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
         return self.vault.audit_log.told(str(caller), about, own_reads, limit=limit, **asked)
