@@ -291,7 +291,7 @@ class ReaderConfig(Section):
     model: bool = Field(
         False,
         description="turns given to `add` of which the rules make no memory are kept, and read by the local model "
-        "beside the requests; needs memos[reader]",
+        "beside the requests; needs the extra `reader`",
     )
     every_turns: int = Field(
         8, ge=4, le=9, description="turns of one conversation that it reads at once, when so many have gathered"

@@ -40,6 +40,12 @@ MemosError
 from __future__ import annotations
 
 
+def how_to_install(extra: str) -> str:
+    """The way out where a package of an extra is missing."""
+    # from the clone: on PyPI the name `memos` is somebody else's
+    return f"run `pip install -e '.[{extra}]'` in the clone of memos"
+
+
 class MemosError(Exception):
     """Base of all errors that memos raises on purpose."""
 

@@ -185,6 +185,24 @@ def test_the_page_of_commands_shows_each_of_them() -> None:
     assert set(memos_command().commands) <= shown
 
 
+def test_the_page_of_commands_tells_which_take_the_yaml_as_their_argument() -> None:
+    (said,) = re.findall(r"((?:`\w+`[, and]*)+) take the YAML", text(ROOT / "docs/reference/commands.md"))
+    taking = [name for name, one in memos_command().commands.items() for taken in one.params if _is_config(taken)]
+    assert re.findall(r"`(\w+)`", said) == sorted(taking)
+
+
+def _is_config(taken: Any) -> bool:
+    return bool(taken.name == "config" and taken.param_type_name == "argument")
+
+
+def test_an_extra_that_is_named_is_there_and_is_installed_from_the_clone() -> None:
+    said = "".join(text(path) for path in [*DOCS, *ROOT.glob("memos/**/*.py"), ROOT / "scripts/quickstart"])
+    extras = re.findall(r"^(\w+) = \[", text(ROOT / "pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE)
+    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,]+)", said, re.MULTILINE)
+    assert named and {extra for one in named for extra in one.split(",")} <= set(extras)
+    assert "memos[" not in said  # on PyPI the name is somebody else's
+
+
 def test_every_page_is_in_the_sites_contents() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(doc.relative_to(ROOT / "docs").as_posix() for doc in DOCS if doc.parent != ROOT)

@@ -819,7 +819,7 @@ def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, 
     assert decided(memos, bob, target=secret.id) == [(bob, secret.id, False)], "what it sees, and not what others did"
     assert decided(memos, bob, target=own.id) == []
     memos.grant(secret.id, bob, "owner", user=ada)
-    assert (ada, secret.id, True) in decided(memos, bob), "who may manage it sees all"
+    assert (ada, secret.id, True) in decided(memos, bob, target=secret.id), "who may manage it sees all"
 
 
 def test_what_the_viewer_reads_does_not_crowd_out_the_rest(opened: Opener, ada: str, bob: str) -> None:

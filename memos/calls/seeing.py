@@ -80,10 +80,11 @@ class Seeing(Finding, Forming, Governing):
         limit: int = 100,
         user: str | None = None,
     ) -> list[AuditRow]:
-        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first. What
-        it was refused since it may not see it is not among them: that would tell that it is there.
+        """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first. What it was
+        refused since it may not see it is not among them: that would tell that it is there.
 
-        target: it begins with this; decisions of others take at least as much of an id as names a memory. own_reads:
+        target: it begins with this; named by its id, what was decided on another's memory that the caller may manage is
+        told, too. own_reads:
         False: without what the caller itself has read. Raises InputError.
         """
         caller = self._caller(user)

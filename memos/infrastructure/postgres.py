@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.cube import new_id
-from memos.errors import VaultError
+from memos.errors import VaultError, how_to_install
 from memos.infrastructure import database
 from memos.infrastructure.database import SCHEMA_VERSION, UPGRADES, Times
 from memos.infrastructure.postgres_dialect import READING, defined, table_names, tables, translated
@@ -41,9 +41,7 @@ try:
     from psycopg.types.string import StrDumper
     from psycopg_pool import ConnectionPool
 except ImportError as error:
-    raise VaultError(
-        f"vault.url needs the package {error.name}; run `pip install 'memos[postgres]'`, or unset it"
-    ) from error
+    raise VaultError(f"vault.url needs the package {error.name}; {how_to_install('postgres')}, or unset it") from error
 
 log = logging.getLogger("memos")
 OLDEST = 140_000  # server_version_num

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memos.errors import KeyUnusable, VaultError, WrongKey
+from memos.errors import KeyUnusable, VaultError, WrongKey, how_to_install
 from memos.infrastructure import on_disk
 
 log = logging.getLogger("memos")
@@ -31,7 +31,7 @@ _BYTES = 32
 _SCRYPT = {"n": 1 << 17, "r": 8, "p": 1}
 _MOST_SCRYPT = 1 << 30  # bytes: a changed key.json must not take all memory
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError)
-_INSTALL = "install memos[encryption]"
+_INSTALL = how_to_install("encryption")
 
 
 @dataclass(frozen=True)

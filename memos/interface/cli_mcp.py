@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memos.errors import InputError
+from memos.errors import InputError, how_to_install
 from memos.interface.cli_serve import listen
 from memos.interface.cli_shared import Set, made
 
@@ -30,7 +30,7 @@ def mcp(
     try:
         from memos.interface.mcp import serve_stdio
     except ImportError as error:
-        raise InputError(f"memos mcp needs {error.name}; run `pip install 'memos[mcp]'`") from None
+        raise InputError(f"memos mcp needs {error.name}; {how_to_install('mcp')}") from None
 
     if http:
         from memos.interface.server.mcp_route import PATH

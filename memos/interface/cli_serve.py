@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from memos.errors import InputError
+from memos.errors import InputError, how_to_install
 from memos.interface.cli_shared import Set, settings_of
 
 
@@ -31,7 +31,7 @@ def listen(
     try:
         from memos.interface.server.run import serve as run
     except ImportError as error:
-        raise InputError(f"memos serve needs {error.name}; run `pip install 'memos[serve]'`") from None
+        raise InputError(f"memos serve needs {error.name}; {how_to_install('serve')}") from None
 
     settings = settings_of(config, set_)
     asked = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

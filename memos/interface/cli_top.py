@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from memos.errors import InputError
+from memos.errors import InputError, how_to_install
 from memos.interface.cli_shared import HERE, Config, Set, User, Vault, opened
 
 
@@ -21,7 +21,7 @@ def top(
     try:
         from memos.interface.top import Top
     except ImportError as error:
-        raise InputError(f"memos top needs {error.name}; run `pip install 'memos[top]'`") from None
+        raise InputError(f"memos top needs {error.name}; {how_to_install('top')}") from None
     from memos.interface.mem_api import Memory
 
     with opened(vault, config, set_) as kernel:

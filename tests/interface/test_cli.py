@@ -146,6 +146,15 @@ def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:
     assert said in result.output
 
 
+@pytest.mark.parametrize("door, file, package", [("serve", "server.run", "uvicorn"), ("top", "top", "textual")])
+def test_a_door_whose_package_is_missing_says_how_to_install_it(
+    door: str, file: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, f"memos.interface.{file}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    no(invoke(door), f"memos {door} needs {package}; run `pip install -e '.[{door}]'` in the clone of memos")
+
+
 # run
 
 

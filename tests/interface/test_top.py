@@ -10,7 +10,7 @@ import pytest
 
 from memos.interface.mem_api import Memory
 
-pytest.importorskip("textual", reason="needs textual: `pip install 'memos[top]'`")
+pytest.importorskip("textual", reason="needs textual: `pip install -e '.[top]'`")
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from memos.errors import HostError, InputError, Unsupported
+from memos.errors import HostError, InputError, Unsupported, how_to_install
 
 Schema = Mapping[str, Any]
 _BYTES = 4  # of one character at most, each of which may be a token of its own
@@ -50,8 +50,8 @@ class Grammars:
             from llguidance import LLTokenizer
         except ImportError:
             raise Unsupported(
-                "answers by a schema need llguidance: pip install 'memos[reader]', ask for none (response_format, "
-                "decode.json_schema), or set reader.model to false"
+                f"answers by a schema need llguidance: {how_to_install('reader')}, ask for none (response_format, "
+                f"decode.json_schema), or set reader.model to false"
             ) from None
         if not isinstance(tokenizer, PreTrainedTokenizerFast) or not ends:
             raise Unsupported(

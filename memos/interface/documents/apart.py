@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from memos import errors
-from memos.errors import InputError
+from memos.errors import InputError, how_to_install
 from memos.interface.documents.parts import Passage, Row
 
 SECONDS = 60  # that a file may take
@@ -57,7 +57,7 @@ def main() -> None:
     except InputError as error:
         told = {"error": type(error).__name__, "message": str(error)}
     except ModuleNotFoundError as error:
-        message = f"{path}: reading it needs the package {error.name}; run `pip install 'memos[documents]'`"
+        message = f"{path}: reading it needs the package {error.name}; {how_to_install('documents')}"
         told = {"error": "InputError", "message": message}
     except MemoryError:
         sys.exit(f"more than {MEMORY >> 30} GiB of memory")
