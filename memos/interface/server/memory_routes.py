@@ -16,9 +16,6 @@ from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.calls import Calls, as_json
 
-# calls that wait for the model as a request; promotions train and encode beside it, as jobs do
-ANSWERS = frozenset({"chat", "explain", "feedback"})
-
 
 def memory_router(calls: Calls) -> APIRouter:
     router = APIRouter(
@@ -39,14 +36,13 @@ def memory_router(calls: Calls) -> APIRouter:
 
 
 def _endpoint(name: str, signature: inspect.Signature, calls: Calls) -> Callable[..., Awaitable[Response]]:
-    lane = calls.lanes.model if name in ANSWERS else calls.lanes.calls
     form = _body(name, signature)
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
     async def endpoint(request: Request, body: BaseModel) -> Response:
         given = {key: getattr(body, key) for key in body.model_fields_set}
         # what the API returns is what its signature says: it is checked by the types and the tests, not each time
-        return as_json(await calls.make(name, lane, partial(getattr(request.scope["seat"].memory, name), **given)))
+        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **given)))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

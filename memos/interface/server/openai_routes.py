@@ -80,7 +80,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
     async def embeddings(request: Request, asked: EmbeddingRequest) -> Response:
         """A vector of length 1 for each text, as memories are found by."""
         seat: Seat = request.scope["seat"]
-        vectors, tokens = await calls.make("embed", calls.lanes.calls, partial(_embed, seat, kernel, asked.texts))
+        vectors, tokens = await calls.make("embed", partial(_embed, seat, kernel, asked.texts))
         if asked.dimensions not in (None, vectors.shape[1]):
             raise InputError(
                 f"dimensions {asked.dimensions} is not what {embedding} makes; leave it out for its {vectors.shape[1]}"

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -66,6 +67,34 @@ def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) ->
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "serve.queue" in second.json()["error"]["message"]
             assert client.post("/v1/memory/get_all").status_code == 200  # needs no model
+
+
+@pytest.mark.parametrize("mcp", [False, True])
+def test_who_trains_keeps_nobody_waiting(
+    memory: Memory, client: httpx.Client, key: str, monkeypatch: pytest.MonkeyPatch, mcp: bool
+) -> None:
+    [kim] = client.post("/v1/memory/add", json={"messages": "Kim lives in Rome."}).json()["results"]
+    begun, hold, promote = threading.Semaphore(0), threading.Event(), memory.kernel.transitions.promote
+    monkeypatch.setattr(
+        memory.kernel.transitions, "promote", lambda *all: (begun.release(), hold.wait(60), promote(*all))[-1]
+    )
+    asked = {"memory_ids": [kim["id"]]}
+    tool = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "promote", "arguments": asked}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with (
+        running(memory, workers=1) as (url, _),
+        httpx.Client(base_url=url, headers=client.headers, timeout=10) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        path, body = ("/v1/mcp", tool) if mcp else ("/v1/memory/promote", asked)
+        going = [threads.submit(client.post, path, json=body, headers=accept, timeout=300) for _ in range(2)]
+        try:
+            assert begun.acquire(timeout=60)
+            assert [client.get("/readyz").status_code, client.post("/v1/memory/get_all").status_code] == [200, 200]
+            until(lambda: 'memos_waiting{lane="jobs"} 1.0' in client.get("/metrics").text)  # one at a time
+        finally:
+            hold.set()
+        assert [reply.result().status_code for reply in going] == [200, 200]
 
 
 def test_a_server_that_stops_lets_an_answer_end_and_takes_no_other(talkative: Memory) -> None:
