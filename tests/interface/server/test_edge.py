@@ -196,6 +196,34 @@ def test_without_any_key_this_machine_acts_as_its_user(own: httpx.Client) -> Non
     assert (elsewhere.status_code, "this machine alone" in error(elsewhere)["message"]) == (403, True)
 
 
+@pytest.mark.parametrize(
+    "origin, status",
+    [
+        ("http://page.example", 403),
+        ("https://page.example:8000", 403),
+        ("http://127.0.0.1.page.example", 403),
+        ("null", 403),
+        ("", 403),
+        ("http://127.0.0.1:8000", 200),
+        ("http://localhost", 200),
+        ("http://[::1]:8000", 200),
+    ],
+)
+@pytest.mark.parametrize("path", ["memory/get_all", "mcp"])
+def test_without_any_key_no_page_of_another_site_acts_as_its_user(
+    own: httpx.Client, path: str, origin: str, status: int
+) -> None:
+    body = {"json": {"jsonrpc": "2.0", "id": 1, "method": "ping"}} if path == "mcp" else {}
+    accept = {"Accept": "application/json, text/event-stream"}
+    reply = own.post(f"/v1/{path}", headers={"Origin": origin, **accept}, **body)
+    assert reply.status_code == status
+    assert status == 200 or repr(origin) in error(reply)["message"]
+
+
+def test_with_a_key_it_is_the_key_that_says_who_calls(client: httpx.Client) -> None:
+    assert client.post("/v1/memory/get_all", headers={"Origin": "http://page.example"}).status_code == 200
+
+
 # -- how much
 
 
