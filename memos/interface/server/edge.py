@@ -46,12 +46,15 @@ class Edge:
                 return await self._app(scope, receive, sending)
             try:
                 self._require_here(headers.get(b"host", ""), headers.get(b"origin"))
-                seat = await self._callers.of(headers.get(b"authorization"))
+                address, _ = scope["client"] or ("", 0)
+                seat = await self._callers.of(headers.get(b"authorization"), address)
                 seen.key = seat.key
                 self._require_size(headers.get(b"content-length", ""))
                 with self._meter.admitted(seat.key):
                     scope["seat"] = seat
                     await self._app(scope, self._bounded(receive), sending)
+                if seen.status == 401:
+                    self._callers.refused(seat)
             except MemosError as error:
                 await failures.response(error)(scope, receive, sending)
 
