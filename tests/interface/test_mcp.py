@@ -154,6 +154,21 @@ def test_two_agents_at_once_see_their_own(url: str, keys: dict[str, str]) -> Non
     asyncio.run(both())
 
 
+def test_a_key_that_is_revoked_is_told_of_no_tools(url: str, memory: Memory, ada: str) -> None:
+    key, made = memory.kernel.add_key(ada)
+
+    async def script(client: Any) -> None:
+        asks = (client.list_tools, client.list_prompts, client.list_resource_templates, client.list_resources)
+        for ask in asks:
+            await ask()
+        memory.kernel.revoke_key(made.id)
+        for ask in asks:
+            with pytest.raises(mcp.MCPError, match="the key is unknown, revoked or has ended"):
+                await ask()
+
+    talk(over_http(url, key), script)
+
+
 @pytest.mark.parametrize(
     "headers, said", [({}, "takes no call without a key"), ({"Authorization": "Bearer x"}, "the key is unknown")]
 )

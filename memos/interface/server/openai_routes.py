@@ -93,12 +93,14 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
         return as_json(Embeddings(data=told, model=embedding, usage=Usage(prompt_tokens=tokens, total_tokens=tokens)))
 
     @router.get("/models", response_model=Models)
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
         """The model that answers, and the one that embeds."""
+        await calls.make("models", request.scope["seat"].require)
         return as_json(Models(data=[Model(id=name, created=began) for name in (answering, embedding)]))
 
     @router.get("/models/{model:path}", response_model=Model)
-    async def model(model: str) -> Response:
+    async def model(request: Request, model: str) -> Response:
+        await calls.make("models", request.scope["seat"].require)
         if model not in (answering, embedding):
             raise NotFound(f"there is no model {model!r:.80} here; there are {answering} and {embedding}")
         return as_json(Model(id=model, created=began))
@@ -142,7 +144,7 @@ def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_tex
 
 
 def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
-    seat.calls.caller  # noqa: B018  raises where the key is none any more
+    seat.require()
     return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
 
 

@@ -147,6 +147,15 @@ def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, mem
         assert client.post("/v1/chat/completions", json=chat).status_code == 401
 
 
+@pytest.mark.parametrize("path", ["models", "models/memos-small"])
+def test_a_key_that_is_revoked_is_told_of_no_models(url: str, memory: Memory, ada: str, path: str) -> None:
+    key, made = memory.kernel.add_key(ada)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
+        assert client.get(f"/v1/{path}").status_code == 200
+        memory.kernel.revoke_key(made.id)
+        assert client.get(f"/v1/{path}").status_code == 401
+
+
 def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory, key: str) -> None:
     def refusals() -> int:
         return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_rows())
