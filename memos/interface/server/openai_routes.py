@@ -23,7 +23,6 @@ from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.callers import Seat
 from memos.interface.server.calls import Calls, as_json
-from memos.interface.server.lanes import Gone
 from memos.interface.server.openai_wire import (
     ChatChoice,
     ChatCompletion,
@@ -60,7 +59,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
         told = calls.told("chat", partial(_answers, request.scope["seat"], asked, decode), len(asked.asks))
         shape = form(answering, decode.max_new_tokens)
         if not asked.stream:
-            return as_json(shape.whole(await _whole(told, request)))
+            return as_json(shape.whole(await _whole(told)))
         first = await anext(told)  # what fails before the first piece is told by its status
         return _Events(
             told, _events(first, told, shape, bool(asked.stream_options and asked.stream_options.include_usage))
@@ -148,15 +147,10 @@ def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int
     return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
 
 
-async def _whole(told: AsyncGenerator[Piece | list[Reply], None], request: Request) -> list[Reply]:
-    """The replies at the end. Whoever has left is not answered: the model ends with its next piece. Raises Gone."""
+async def _whole(told: AsyncGenerator[Piece | list[Reply], None]) -> list[Reply]:
+    """The replies at the end."""
     async with aclosing(told):
-        async for piece in told:
-            if isinstance(piece, list):
-                return piece
-            if await request.is_disconnected():
-                break
-    raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+        return await anext(piece async for piece in told if isinstance(piece, list))
 
 
 class _Shape:

@@ -57,6 +57,27 @@ def test_whoever_leaves_in_the_middle_ends_the_answer(talkative: Memory, stream:
         assert [item["memory"] for item in kept] == ["Kim lives in Rome."]
 
 
+@pytest.mark.parametrize(
+    "path, more",
+    [
+        ("/v1/memory/chat", {}),
+        ("/v1/completions", {"prompt": "Tom lives in Oslo."}),
+        ("/v1/completions", {"prompt": "Tom lives in Oslo.", "stream": True}),
+    ],
+)
+def test_who_leaves_while_it_waits_is_not_served(talkative: Memory, path: str, more: dict) -> None:
+    with running(talkative) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(path, json=more or {"messages": "Tom lives in Oslo."}, timeout=1)
+            until(lambda: going(client) == 1 and 'memos_waiting{lane="model"} 0.0' in client.get("/metrics").text)
+        until(lambda: going(client) == 0)
+        kept = client.post("/v1/memory/get_all").json()["results"]
+        assert "Tom lives in Oslo." not in [item["memory"] for item in kept]
+
+
 def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) -> None:
     with running(talkative, queue=0) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
         with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
