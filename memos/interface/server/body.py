@@ -1,7 +1,10 @@
-"""What the routes under /v1 share: a key, and a body that is JSON; strict, since what is taken in is told again."""
+"""What the routes under /v1 share: a key, and a body that is JSON; strict, since what is taken in is told again. And
+that nobody is answered who has left.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any
@@ -16,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from memos.errors import InputError
+from memos.interface.server.lanes import Gone
 
 KEY = Security(HTTPBearer(auto_error=False))  # for the OpenAPI; the edge has looked at it before
 
@@ -33,7 +37,7 @@ class JsonRoute(APIRoute):
         async def handler(request: Request) -> Response:
             content = await _content(request)
             if not content and not info.is_required():
-                return await call(request, info.default)
+                return await _unless_left(request, call(request, info.default))
             if not content:
                 raise RequestValidationError(
                     [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
@@ -44,7 +48,7 @@ class JsonRoute(APIRoute):
             except ValidationError as error:
                 found = error.errors(include_url=False)
                 raise RequestValidationError([e | {"loc": ("body", *e["loc"])} for e in found]) from None
-            return await call(request, body)
+            return await _unless_left(request, call(request, body))
 
         return handler
 
@@ -55,6 +59,25 @@ async def _content(request: Request) -> bytes:
         return await request.body()
     except ClientDisconnect:
         raise HTTPException(400) from None  # which nobody reads
+
+
+async def _unless_left(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
+    """The answer. Where whoever asks leaves before, what waits is not done; what goes on does so to its end, or to
+    its next piece. Raises what the answer does; Gone."""
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            return answering.result()
+        raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+    finally:
+        leaving.cancel()
+        answering.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _says_json(content_type: str) -> bool:

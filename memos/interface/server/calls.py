@@ -11,7 +11,7 @@ import pydantic_core
 from starlette.responses import Response
 
 from memos.cost import metered
-from memos.interface.server.lanes import Lane, Lanes
+from memos.interface.server.lanes import Lanes
 from memos.interface.server.telemetry import Telemetry
 
 _Done = TypeVar("_Done")
@@ -22,10 +22,10 @@ class Calls:
     def __init__(self, lanes: Lanes, telemetry: Telemetry) -> None:
         self.lanes, self._telemetry = lanes, telemetry
 
-    async def make(self, name: str, lane: Lane, call: Callable[[], _Done]) -> _Done:
+    async def make(self, name: str, call: Callable[[], _Done]) -> _Done:
         """Raises what the call does, Busy."""
         with self._telemetry.call(name):
-            return await lane.run(partial(self._counted, call))
+            return await self.lanes.of(name).run(partial(self._counted, call))
 
     async def told(
         self, name: str, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1

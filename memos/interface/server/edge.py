@@ -45,24 +45,30 @@ class Edge:
             if not scope["path"].startswith(GUARDED):
                 return await self._app(scope, receive, sending)
             try:
-                self._require_host(headers.get(b"host", ""))
-                seat = await self._callers.of(headers.get(b"authorization"))
+                self._require_here(headers.get(b"host", ""), headers.get(b"origin"))
+                address, _ = scope["client"] or ("", 0)
+                seat = await self._callers.of(headers.get(b"authorization"), address)
                 seen.key = seat.key
                 self._require_size(headers.get(b"content-length", ""))
                 with self._meter.admitted(seat.key):
                     scope["seat"] = seat
                     await self._app(scope, self._bounded(receive), sending)
+                if seen.status == 401:
+                    self._callers.refused(seat)
             except MemosError as error:
                 await failures.response(error)(scope, receive, sending)
 
-    def _require_host(self, host: str) -> None:
-        """A page of some other site, whose name leads here, is not whoever sits at this machine."""
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if self._callers.open and not is_loopback(name):
-            raise Denied(
-                f"without a key this server is for this machine alone, and not for {host!r:.80}; call it as "
-                f"127.0.0.1, or make a key with `memos key add`"
-            )
+    def _require_here(self, host: str, origin: str | None) -> None:
+        """A page of some other site, whose name leads here or which calls here, is not whoever sits at this machine."""
+        if not self._callers.open:
+            return
+        for told in (host,) if origin is None else (host, origin):
+            named = told.rpartition("://")[2]
+            if not is_loopback(named if named.endswith("]") else named.rpartition(":")[0] or named):
+                raise Denied(
+                    f"without a key this server is for this machine alone, and not for {told!r:.80}; call it as "
+                    f"127.0.0.1, or make a key with `memos key add`"
+                )
 
     def _require_size(self, length: str) -> None:
         if length.isdecimal() and int(length[:20]) > self._most:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,6 +14,7 @@ from starlette.responses import JSONResponse
 
 from memos import errors
 from memos.errors import Busy, InputError, MemosError
+from memos.interface.arguments import explained, place_of
 from memos.interface.server.lanes import Gone
 
 log = logging.getLogger("memos")
@@ -108,8 +107,9 @@ def install(app: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        found = error.errors()
-        return response(InputError(_explained(found, request)), 422, _place(found[0]) or None)
+        found = [item | {"loc": item["loc"][1:]} for item in error.errors()]  # within the body
+        known = getattr(request.scope.get("endpoint"), "takes", ())
+        return response(InputError(explained(found, known)), 422, place_of(found[0]) or None)
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -136,29 +136,3 @@ def _told(error: HTTPException, request: Request) -> str:
             return "the body cannot be read; send one JSON object in UTF-8"
         case _:
             return str(error.detail)
-
-
-def _explained(found: Sequence[Any], request: Request) -> str:
-    """Each with its place, the rule and what was given."""
-    known = getattr(request.scope.get("endpoint"), "takes", ())
-    lines = []
-    for item in found[:10]:
-        place = _place(item)
-        if item["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
-            lines.append(
-                f"{place:.100}: unknown; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
-            )
-        elif not place:
-            told = item["msg"].removeprefix("Value error, ")
-            way_out = "" if item["type"] == "value_error" else "; send one JSON object as application/json"
-            lines.append(f"the body: {told}{way_out}")
-        else:
-            given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
-            lines.append(f"{place:.100}: {item['msg'].removeprefix('Value error, ')}{given}")
-    return "; ".join(lines)
-
-
-def _place(item: Any) -> str:
-    """Of one error of a body: "messages.0.role"."""
-    return ".".join(str(part) for part in item["loc"][1:])

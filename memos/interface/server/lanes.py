@@ -1,7 +1,8 @@
-"""Threads for calls that block, with a bounded queue before them: one lane for the model, one for all else.
+"""Threads for calls that block, with a bounded queue before them: a lane for answers of the model, one for what trains
+or makes KV, one for all else.
 
 The host runs one forward at a time, so answers wait for each other; what does not need the model does not wait for
-them.
+them, and nobody waits for training but who asked for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 
 from memos.errors import Busy, MemosError, TooLarge
 
+# calls that wait for the model as a request, and those that train and encode beside it, as jobs do
+ANSWERS, JOBS = frozenset({"chat", "explain", "feedback"}), frozenset({"promote", "tick"})
 _Done = TypeVar("_Done")
 _Piece = TypeVar("_Piece")
 
@@ -99,10 +102,18 @@ class Lane:
 
 class Lanes:
     def __init__(self, workers: int, queue: int) -> None:
-        self.model, self.calls = Lane("model", 1, queue), Lane("workers", workers, queue)
+        self.model, self.jobs, self.calls = (
+            Lane("model", 1, queue),
+            Lane("jobs", 1, queue),
+            Lane("workers", workers, queue),
+        )
 
     def __iter__(self) -> Iterator[Lane]:
-        return iter((self.model, self.calls))
+        return iter((self.model, self.jobs, self.calls))
+
+    def of(self, call: str) -> Lane:
+        """Where a call of this name is made."""
+        return self.model if call in ANSWERS else self.jobs if call in JOBS else self.calls
 
     def close(self) -> None:
         for lane in self:

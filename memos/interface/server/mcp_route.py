@@ -15,7 +15,6 @@ from memos.config import ServeConfig
 from memos.interface.mcp import mcp_server
 from memos.interface.mem_api import Memory
 from memos.interface.server.calls import Calls
-from memos.interface.server.memory_routes import ANSWERS
 
 PATH = "/v1/mcp"
 
@@ -23,11 +22,7 @@ PATH = "/v1/mcp"
 def mount(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], AbstractAsyncContextManager[None]]:
     """Adds the route; what is returned has to be entered as long as the app lives."""
 
-    async def make(name: str, call: Callable[[], Any]) -> Any:
-        lanes = calls.lanes
-        return await calls.make(name, lanes.model if name in ANSWERS else lanes.calls, call)
-
-    server = mcp_server(_memory_of, make)
+    server = mcp_server(_memory_of, calls.make)
     routes = server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,

@@ -23,7 +23,6 @@ from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.callers import Seat
 from memos.interface.server.calls import Calls, as_json
-from memos.interface.server.lanes import Gone
 from memos.interface.server.openai_wire import (
     ChatChoice,
     ChatCompletion,
@@ -60,7 +59,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
         told = calls.told("chat", partial(_answers, request.scope["seat"], asked, decode), len(asked.asks))
         shape = form(answering, decode.max_new_tokens)
         if not asked.stream:
-            return as_json(shape.whole(await _whole(told, request)))
+            return as_json(shape.whole(await _whole(told)))
         first = await anext(told)  # what fails before the first piece is told by its status
         return _Events(
             told, _events(first, told, shape, bool(asked.stream_options and asked.stream_options.include_usage))
@@ -80,7 +79,7 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
     async def embeddings(request: Request, asked: EmbeddingRequest) -> Response:
         """A vector of length 1 for each text, as memories are found by."""
         seat: Seat = request.scope["seat"]
-        vectors, tokens = await calls.make("embed", calls.lanes.calls, partial(_embed, seat, kernel, asked.texts))
+        vectors, tokens = await calls.make("embed", partial(_embed, seat, kernel, asked.texts))
         if asked.dimensions not in (None, vectors.shape[1]):
             raise InputError(
                 f"dimensions {asked.dimensions} is not what {embedding} makes; leave it out for its {vectors.shape[1]}"
@@ -93,12 +92,14 @@ def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
         return as_json(Embeddings(data=told, model=embedding, usage=Usage(prompt_tokens=tokens, total_tokens=tokens)))
 
     @router.get("/models", response_model=Models)
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
         """The model that answers, and the one that embeds."""
+        await calls.make("models", request.scope["seat"].require)
         return as_json(Models(data=[Model(id=name, created=began) for name in (answering, embedding)]))
 
     @router.get("/models/{model:path}", response_model=Model)
-    async def model(model: str) -> Response:
+    async def model(request: Request, model: str) -> Response:
+        await calls.make("models", request.scope["seat"].require)
         if model not in (answering, embedding):
             raise NotFound(f"there is no model {model!r:.80} here; there are {answering} and {embedding}")
         return as_json(Model(id=model, created=began))
@@ -142,19 +143,14 @@ def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_tex
 
 
 def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
-    seat.calls.caller  # noqa: B018  raises where the key is none any more
+    seat.require()
     return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
 
 
-async def _whole(told: AsyncGenerator[Piece | list[Reply], None], request: Request) -> list[Reply]:
-    """The replies at the end. Whoever has left is not answered: the model ends with its next piece. Raises Gone."""
+async def _whole(told: AsyncGenerator[Piece | list[Reply], None]) -> list[Reply]:
+    """The replies at the end."""
     async with aclosing(told):
-        async for piece in told:
-            if isinstance(piece, list):
-                return piece
-            if await request.is_disconnected():
-                break
-    raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+        return await anext(piece async for piece in told if isinstance(piece, list))
 
 
 class _Shape:

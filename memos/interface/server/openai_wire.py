@@ -44,6 +44,20 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class _Request(_Form):
+    @model_validator(mode="after")
+    def _can_be_honoured(self) -> _Request:
+        for name, value in (self.model_extra or {}).items():
+            if value is None or name in _PASSED_OVER:
+                continue
+            if name not in _REFUSED:
+                near = difflib.get_close_matches(name, type(self).model_fields, n=1, cutoff=0.5)
+                raise ValueError(f"{name:.60} is unknown; " + (f"did you mean {near[0]}?" if near else "leave it out"))
+            if value not in _REFUSED[name]:
+                raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
+        return self
+
+
 class StreamOptions(_Form):
     include_usage: bool = False
 
@@ -81,7 +95,7 @@ class JsonSchema(_Form):
         return self.json_schema.schema_
 
 
-class _Asked(_Form):
+class _Asked(_Request):
     """What a request for an answer says beside the messages. memory, session: of memos alone."""
 
     model: str = Field("", description="any: the model that is loaded answers, and the answer names it")
@@ -101,15 +115,7 @@ class _Asked(_Form):
     session: str | None = Field(None, description="name of a conversation that memos keeps, in place of earlier turns")
 
     @model_validator(mode="after")
-    def _can_be_honoured(self) -> _Asked:
-        for name, value in (self.model_extra or {}).items():
-            if value is None or name in _PASSED_OVER:
-                continue
-            if name not in _REFUSED:
-                near = difflib.get_close_matches(name, type(self).model_fields, n=1, cutoff=0.5)
-                raise ValueError(f"{name:.60} is unknown; " + (f"did you mean {near[0]}?" if near else "leave it out"))
-            if value not in _REFUSED[name]:
-                raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
+    def _agrees(self) -> _Asked:
         if self.stream_options and not self.stream:
             raise ValueError("stream_options are for a stream; leave them out, or set stream to true")
         if "" in self.stops:
@@ -210,7 +216,7 @@ class CompletionRequest(_Asked):
         return []
 
 
-class EmbeddingRequest(_Form):
+class EmbeddingRequest(_Request):
     model: str = ""
     input: str | list[str] = Field(description="one text, or several")
     encoding_format: Literal["float", "base64"] = "float"

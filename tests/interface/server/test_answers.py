@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -56,6 +57,27 @@ def test_whoever_leaves_in_the_middle_ends_the_answer(talkative: Memory, stream:
         assert [item["memory"] for item in kept] == ["Kim lives in Rome."]
 
 
+@pytest.mark.parametrize(
+    "path, more",
+    [
+        ("/v1/memory/chat", {}),
+        ("/v1/completions", {"prompt": "Tom lives in Oslo."}),
+        ("/v1/completions", {"prompt": "Tom lives in Oslo.", "stream": True}),
+    ],
+)
+def test_who_leaves_while_it_waits_is_not_served(talkative: Memory, path: str, more: dict) -> None:
+    with running(talkative) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(path, json=more or {"messages": "Tom lives in Oslo."}, timeout=1)
+            until(lambda: going(client) == 1 and 'memos_waiting{lane="model"} 0.0' in client.get("/metrics").text)
+        until(lambda: going(client) == 0)
+        kept = client.post("/v1/memory/get_all").json()["results"]
+        assert "Tom lives in Oslo." not in [item["memory"] for item in kept]
+
+
 def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) -> None:
     with running(talkative, queue=0) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
         with client.stream("POST", "/v1/chat/completions", json=ASK) as reply:
@@ -66,6 +88,34 @@ def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) ->
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "serve.queue" in second.json()["error"]["message"]
             assert client.post("/v1/memory/get_all").status_code == 200  # needs no model
+
+
+@pytest.mark.parametrize("mcp", [False, True])
+def test_who_trains_keeps_nobody_waiting(
+    memory: Memory, client: httpx.Client, key: str, monkeypatch: pytest.MonkeyPatch, mcp: bool
+) -> None:
+    [kim] = client.post("/v1/memory/add", json={"messages": "Kim lives in Rome."}).json()["results"]
+    begun, hold, promote = threading.Semaphore(0), threading.Event(), memory.kernel.transitions.promote
+    monkeypatch.setattr(
+        memory.kernel.transitions, "promote", lambda *all: (begun.release(), hold.wait(60), promote(*all))[-1]
+    )
+    asked = {"memory_ids": [kim["id"]]}
+    tool = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "promote", "arguments": asked}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with (
+        running(memory, workers=1) as (url, _),
+        httpx.Client(base_url=url, headers=client.headers, timeout=10) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        path, body = ("/v1/mcp", tool) if mcp else ("/v1/memory/promote", asked)
+        going = [threads.submit(client.post, path, json=body, headers=accept, timeout=300) for _ in range(2)]
+        try:
+            assert begun.acquire(timeout=60)
+            assert [client.get("/readyz").status_code, client.post("/v1/memory/get_all").status_code] == [200, 200]
+            until(lambda: 'memos_waiting{lane="jobs"} 1.0' in client.get("/metrics").text)  # one at a time
+        finally:
+            hold.set()
+        assert [reply.result().status_code for reply in going] == [200, 200]
 
 
 def test_a_server_that_stops_lets_an_answer_end_and_takes_no_other(talkative: Memory) -> None:

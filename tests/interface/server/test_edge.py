@@ -147,6 +147,45 @@ def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, mem
         assert client.post("/v1/chat/completions", json=chat).status_code == 401
 
 
+@pytest.mark.parametrize("path", ["models", "models/memos-small"])
+def test_a_key_that_is_revoked_is_told_of_no_models(url: str, memory: Memory, ada: str, path: str) -> None:
+    key, made = memory.kernel.add_key(ada)
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
+        assert client.get(f"/v1/{path}").status_code == 200
+        memory.kernel.revoke_key(made.id)
+        assert client.get(f"/v1/{path}").status_code == 401
+
+
+def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory, key: str) -> None:
+    def refusals() -> int:
+        return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_rows())
+
+    def shown(key: str) -> httpx.Response:
+        return client.post("/v1/memory/get_all", headers={"Authorization": f"Bearer {key}"})
+
+    with running(memory) as (url, _), httpx.Client(base_url=url, timeout=300) as client:
+        assert shown(key).status_code == 200
+        before, replies = refusals(), [shown(f"memos_wrong_{n}") for n in range(40)]
+        told = [reply.status_code for reply in replies]
+        assert (told[:30], 429 in told[30:]) == ([401] * 30, True)
+        assert refusals() - before == told.count(401)
+        late = replies[told.index(429)]
+        assert 1 <= int(late.headers["retry-after"]) <= 2
+        assert "127.0.0.1 has shown 30 keys a minute that are not in force" in error(late)["message"]
+        assert shown(key).status_code == 200  # who is known is not looked up
+
+
+def test_a_revoked_key_is_a_wrong_one(memory: Memory, ada: str) -> None:
+    key, made = memory.kernel.add_key(ada)
+    with (
+        running(memory) as (url, _),
+        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client,
+    ):
+        assert client.post("/v1/memory/get_all").status_code == 200
+        memory.kernel.revoke_key(made.id)
+        assert 429 in [client.post("/v1/memory/get_all").status_code for _ in range(40)]
+
+
 def test_a_key_is_let_in_once_and_looked_up_once_a_request(
     url: str, memory: Memory, ada: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +233,34 @@ def test_without_any_key_this_machine_acts_as_its_user(own: httpx.Client) -> Non
     assert (other.status_code, "leave user_id out" in error(other)["message"]) == (403, True)
     elsewhere = own.post("/v1/memory/get_all", headers={"Host": "page.example"})
     assert (elsewhere.status_code, "this machine alone" in error(elsewhere)["message"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "origin, status",
+    [
+        ("http://page.example", 403),
+        ("https://page.example:8000", 403),
+        ("http://127.0.0.1.page.example", 403),
+        ("null", 403),
+        ("", 403),
+        ("http://127.0.0.1:8000", 200),
+        ("http://localhost", 200),
+        ("http://[::1]:8000", 200),
+    ],
+)
+@pytest.mark.parametrize("path", ["memory/get_all", "mcp"])
+def test_without_any_key_no_page_of_another_site_acts_as_its_user(
+    own: httpx.Client, path: str, origin: str, status: int
+) -> None:
+    body = {"json": {"jsonrpc": "2.0", "id": 1, "method": "ping"}} if path == "mcp" else {}
+    accept = {"Accept": "application/json, text/event-stream"}
+    reply = own.post(f"/v1/{path}", headers={"Origin": origin, **accept}, **body)
+    assert reply.status_code == status
+    assert status == 200 or repr(origin) in error(reply)["message"]
+
+
+def test_with_a_key_it_is_the_key_that_says_who_calls(client: httpx.Client) -> None:
+    assert client.post("/v1/memory/get_all", headers={"Origin": "http://page.example"}).status_code == 200
 
 
 # -- how much

@@ -185,6 +185,12 @@ def test_what_cannot_be_honoured_is_refused_by_name(ai: openai.OpenAI, more: dic
         ai.chat.completions.create(**(ask | more))
 
 
+def test_embeddings_take_no_names_that_are_unknown(ai: openai.OpenAI) -> None:
+    with pytest.raises(openai.UnprocessableEntityError, match=r"dimension is unknown; did you mean dimensions\?"):
+        ai.embeddings.create(model="any", input="tea", extra_body={"dimension": 64})
+    assert ai.embeddings.create(model="any", input="tea", user="kim").data
+
+
 def test_what_changes_no_answer_is_passed_over(ai: openai.OpenAI) -> None:
     assert said(ai, "Where is Kim?", user="kim", metadata={"a": "b"}, n=1, store=False, parallel_tool_calls=True)
 
