@@ -18,11 +18,11 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, create_model
 
 import memos
 from memos.errors import InputError, MemosError
-from memos.interface.mem_api import Memory
+from memos.interface.mem_api import Memory, arguments, checked
 
 _Done = TypeVar("_Done")
 Context = ServerRequestContext[Any, Any]
@@ -45,7 +45,7 @@ LEFT_OUT = {
     **dict.fromkeys(("hold", "holds", "end_hold"), "a legal matter"),
     **dict.fromkeys(("tick", "cancel"), "the scheduler's work goes on by itself, and may be somebody else's"),
 }
-_IDENTITY = ("self", "user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
+_IDENTITY = ("user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
 _LISTED = 50  # memories among the resources
 _OVERVIEW, _CUBE = "memos://overview", "memos://cube/"
 _USE = (
@@ -170,26 +170,21 @@ def _tool(name: str) -> types.Tool:
 @cache
 def _arguments(name: str) -> type[BaseModel]:
     """The arguments of a call, but for who calls."""
+    form = arguments(name)
     fields: Any = {
-        parameter.name: (parameter.annotation, ... if parameter.default is parameter.empty else parameter.default)
-        for parameter in inspect.signature(getattr(Memory, name)).parameters.values()
-        if parameter.name not in _IDENTITY
+        field: (info.annotation, info) for field, info in form.model_fields.items() if field not in _IDENTITY
     }
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model(name, __config__=form.model_config, **fields)
 
 
-def _given(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _given(name: str, values: dict[str, Any]) -> dict[str, Any]:
     """As the call takes them. Raises InputError."""
     if name not in TOOLS:
         why = f" ({LEFT_OUT[name]})" if name in LEFT_OUT else ""
         raise InputError(f"there is no tool {name!r:.80} here{why}; the tools are {', '.join(TOOLS)}")
-    try:
-        read = _arguments(name).model_validate(arguments)
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, one['loc'])) or 'the arguments'}: {one['msg']}" for one in error.errors()[:10])
-        known = ", ".join(_arguments(name).model_fields) or "nothing"
-        raise InputError(f"{name}: {'; '.join(wrong)}; it takes {known}") from None
-    return {field: getattr(read, field) for field in read.model_fields_set}
+    if who := [field for field in _IDENTITY if field in values]:
+        raise InputError(f"{name} takes no {who[0]} here: the credential says who calls; leave it out")
+    return checked(name, _arguments(name), values)
 
 
 def _text(words: str) -> types.TextContent:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from memos.interface.mem_api import API, Memory
+from memos.interface.mem_api import API, Memory, arguments
 from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.calls import Calls, as_json
@@ -25,22 +24,21 @@ def memory_router(calls: Calls) -> APIRouter:
         prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
     )
     for name in API:
-        signature = inspect.signature(getattr(Memory, name))
         router.add_api_route(
             f"/{name}",
-            _endpoint(name, signature, calls),
+            _endpoint(name, calls),
             methods=["POST"],
             operation_id=name,
             summary=name,
             description=inspect.getdoc(getattr(Memory, name)),
-            response_model=signature.return_annotation,
+            response_model=inspect.signature(getattr(Memory, name)).return_annotation,
         )
     return router
 
 
-def _endpoint(name: str, signature: inspect.Signature, calls: Calls) -> Callable[..., Awaitable[Response]]:
+def _endpoint(name: str, calls: Calls) -> Callable[..., Awaitable[Response]]:
     lane = calls.lanes.model if name in ANSWERS else calls.lanes.calls
-    form = _body(name, signature)
+    form = arguments(name)
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
     async def endpoint(request: Request, body: BaseModel) -> Response:
@@ -57,13 +55,3 @@ def _endpoint(name: str, signature: inspect.Signature, calls: Calls) -> Callable
     )
     endpoint.__name__, endpoint.takes = name, tuple(form.model_fields)  # type: ignore[attr-defined]
     return endpoint
-
-
-def _body(name: str, signature: inspect.Signature) -> type[BaseModel]:
-    """What a call takes, as a form that knows no other names."""
-    fields: dict[str, Any] = {
-        p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
-        for p in signature.parameters.values()
-        if p.name != "self"
-    }
-    return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)

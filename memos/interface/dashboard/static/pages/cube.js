@@ -64,7 +64,8 @@ function about(memory, origins) {
 /** Versions, moves and decisions, the latest first. Reading it is a decision too: those are left to the log. */
 function timeline(memory, events, decisions, given) {
   const decided = decisions.filter(({ action, allowed }) => !allowed || !["read", "get", "history"].includes(action));
-  const all = [...events, ...decided.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
+  const told = events.map((event) => ({ ...event, event: event.version ? "version" : event.event }));
+  const all = [...told, ...decided.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
   all.sort((a, b) => new Date(b.at) - new Date(a.at));
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),
