@@ -26,11 +26,12 @@ AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 _Kernel = TypeVar("_Kernel")
 # the calls of `MemOS` that act for a user; what administers the kernel or a key is not among them
 CALLS = frozenset(
-    """chat undo ask parity rewind add keep get update delete history tag fuse split consolidate reinstate conflicts
-    audit_memory diff rollback freeze thaw archive unarchive snapshot snapshots restore delete_snapshot search memories
-    turns cubes promote demote gate externalize export_adapter jobs cancel tick plan segments tiers grant revoke grants
-    join leave groups dump load origins known_origins install subscribe update_packs remove_pack installed trust
-    quarantined release holds hold end_hold forget_user explain feedback credit overview lineage log""".split()
+    """chat undo ask parity rewind add keep get update delete delete_all history tag fuse split consolidate reinstate
+    conflicts audit_memory diff rollback freeze thaw archive unarchive snapshot snapshots restore delete_snapshot
+    search memories turns cubes promote demote gate externalize export_adapter jobs cancel tick plan segments tiers
+    grant revoke grants join leave groups dump load origins known_origins install subscribe update_packs remove_pack
+    installed trust quarantined release holds hold end_hold forget_user explain feedback credit overview lineage
+    log""".split()
 )
 # what names a file or a folder of this machine in them where it is text; a path does so wherever it stands
 FILES: Mapping[str, frozenset[str]] = {

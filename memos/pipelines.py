@@ -170,8 +170,8 @@ class Pipelines:
             for cube in step.cubes or (None,):
                 for op in step.operations:
                     self._kernel.governance.permit(caller, op, cube)
-            for root in self._kernel._behind(step.cubes[0]) if _is_final(step) else ():
-                self._kernel.lifecycle.require_deletable(root.id)
+        final = (root.id for step in steps if _is_final(step) for root in self._kernel._behind(step.cubes[0]))
+        self._kernel.lifecycle.require_deletable(*final)
         log = _Log(self._kernel.vault.now())
         try:
             for step in sorted(steps, key=_is_final):

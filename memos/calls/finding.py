@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -38,13 +38,14 @@ class Finding(Parts):
         kinds: Iterable[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        where: Callable[[MemCube], bool] | None = None,
         user: str | None = None,
         policy: str | None = None,
     ) -> list[Hit]:
         """The memories that answer the query best among those that the user may see, best first.
 
-        kinds: of memories (Header.kind); since, until: when they were said, UTC where no zone is given. policy: which
-        one finds, in place of the user's. Raises InputError.
+        kinds: of memories (Header.kind); since, until: when they were said, UTC where no zone is given; where: true of
+        them, as the user may read them. policy: which one finds, in place of the user's. Raises InputError.
         """
         caller = self._caller(user)
         if top_k is not None and top_k < 1:
@@ -52,7 +53,7 @@ class Finding(Parts):
         read = self.reader.recall(query)
         op = Search(query=query, top_k=top_k or self.config.scheduler.top_k, about=read.about, asks=read.asks)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
-        return self._find(op.query, op.top_k, caller, op, policy, limits)
+        return self._find(op.query, op.top_k, caller, op, policy, limits, where)
 
     def memories(
         self, *, true_at: datetime | None = None, known_at: datetime | None = None, user: str | None = None
@@ -88,12 +89,16 @@ class Finding(Parts):
         read: Recall | Search | None = None,
         policy: str | None = None,
         limits: Sequence[Any] = (),
+        where: Callable[[MemCube], bool] | None = None,
     ) -> list[Hit]:
         """What a policy, by default the caller's, finds in the caller's view, narrowed before anything is ranked.
 
         k: None for as much as a request needs. read: what the reader made of the query. limits: see `View`.
         """
         view = self._view(caller, *limits)
+        if where:
+            read_by, seen = self._as_read(caller), self.vault.at(self.operator.versions(view))
+            view = replace(view, among=frozenset(cube.id for cube in seen if where(read_by(cube))))
         name = policy or self._policy(caller)
         if replay := self._replay(name):
             found = replay.search(query, k, self._view(caller), view)

@@ -18,7 +18,7 @@ from memos.unread import Unread
 
 
 class Keeping(Parts):
-    """add, keep, get, update, delete, history."""
+    """add, keep, get, update, delete, delete_all, reset, history."""
 
     @once
     def unread(self) -> Unread:
@@ -35,19 +35,25 @@ class Keeping(Parts):
         ttl: timedelta | None = None,
         expires: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        infer: bool = True,
     ) -> list[MemCube]:
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 
         What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
         later one holds. Turns in which the rules find nothing are read by the model later, if `reader.model` is set.
         tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers, in any form.
-        metadata: JSON that is kept with each memory and not read. Raises InputError, NoRoom.
+        metadata: JSON that is kept with each memory and not read. infer: False keeps each turn as it is. Raises
+        InputError, NoRoom.
         """
         until, caller = _until(ttl, in_zone(expires), self.vault.now()), self._caller(user)
-        if not isinstance(content, str):
+        if infer and not isinstance(content, str):
             ops, left = self.reader.heard(content)
-        else:
+        elif isinstance(content, str):
             ops, left = [self.reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
+        elif isinstance(content, Path):
+            raise InputError(f"{content} is a file, and infer=False keeps the turns of a conversation; leave infer out")
+        else:
+            ops, left = self.reader.verbatim(content), []
         given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
         kept = each_once(self._remember([op.model_copy(update=given) for op in ops], caller))
         if left and self.config.reader.model:
@@ -114,6 +120,28 @@ class Keeping(Parts):
         # what others have made of it goes too, and they are not told of
         told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
         return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
+
+    def delete_all(self, *, user: str | None = None) -> list[str]:
+        """Remove the user's own memories, in every state, with every form made from them; returns the ids that are
+        gone. None of them goes where one is locked. Raises Held, BadTransition.
+
+        A caller who stands for a part of a user, as an agent, removes that part.
+        """
+        caller = self._caller(user)
+        seen = self.governance.readable(caller, self.vault.cubes())
+        own = [cube for cube in seen if cube.rights.owner == caller.user_id and caller.covers(cube.namespace)]
+        for cube in own:
+            self.governance.permit(caller, Delete(id=cube.id), cube)
+        ids = [cube.id for cube in own]
+        told = {*ids} | self.governance.visible_ids(caller, self.vault.derived(*ids))
+        return [id for id in self._changed(self.lifecycle.delete(*ids)) if id in told]
+
+    def reset(self) -> list[str]:
+        """Remove every memory of every user, in every form, for whoever runs the kernel; returns the ids that are gone.
+        None of them goes where one is locked; keys, grants and the log stay. Raises Held, BadTransition."""
+        for user in [Namespace(user_id=name) for name in self.vault.users()]:
+            self.governance.permit(user, Delete(id="all"), over=user)
+        return self._changed(self.lifecycle.delete(*(cube.id for cube in self.vault.cubes())))
 
     def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
         """Versions and moves of a cube in time order; with diffs, how each version differs from the one before. The

@@ -1,34 +1,53 @@
-"""What the calls of the Memory API are given from outside: a form of each, and what is wrong, in the words of every
-door. Knows signatures; must not know how arguments come in."""
+"""What the calls of the Memory API are given: a form of each, and what is wrong, in the words of every door. Knows
+signatures; must not know how arguments come in."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from memos.interface.mem_api import Memory
+from memos.errors import InputError
+
+_OF_MEM0 = {
+    "memory_type": "what is told decides the kind of a memory",
+    "prompt": "rules read what is told",
+    "rerank": "retrieval.reranker in the config decides for all searches",
+    "timestamp": 'each message may have its "time"',
+}
+_SHOWN = 10  # errors of one call
 
 
-def form_of(name: str, without: Collection[str] = ()) -> type[BaseModel]:
-    """What a call takes, but for some arguments, as a form that knows no other names."""
+def form_of(call: Callable[..., Any], without: Collection[str] = ()) -> type[BaseModel]:
+    """What a method takes, but for some arguments, as a form that knows no other names."""
     fields: dict[str, Any] = {
         p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
-        for p in inspect.signature(getattr(Memory, name)).parameters.values()
+        for p in inspect.signature(call).parameters.values()
         if p.name not in ("self", *without)
     }
-    return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model(f"{call.__name__}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def checked(form: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call is given, as its form has it. Raises InputError."""
+    try:
+        read = form.model_validate(given)
+    except ValidationError as error:
+        raise InputError(explained(error.errors(), list(form.model_fields))) from None
+    return {field: getattr(read, field) for field in read.model_fields_set}
 
 
 def explained(found: Sequence[Any], known: Sequence[str]) -> str:
     """The errors of a form, each with its place, the rule and what was given."""
     lines = []
-    for item in found[:10]:
+    for item in found[:_SHOWN]:
         place, told = place_of(item), item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
+        if item["type"] == "extra_forbidden" and place in _OF_MEM0:
+            lines.append(f"{place} is mem0's, and not known here: {_OF_MEM0[place]}")
+        elif item["type"] == "extra_forbidden":
             near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
             lines.append(
                 f"{place:.100}: unknown; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")

@@ -28,8 +28,11 @@ def history(
     diff: Annotated[bool, typer.Option("--diff", help="how each version differs from the one before")] = False,
 ) -> Told:
     """What became of a memory: its versions and its moves, with their reasons."""
+    from memos.interface.mem_api import changes
+
     events = kernel.history(id, diffs=diff, user=user)
-    return Told(events, (line for event in events for line in (event_line(event), *_diff(event))))
+    told = changes(kernel.get(id, user=user).id, events)
+    return Told(told, (line for event in events for line in (event_line(event), *_diff(event))))
 
 
 @life.command()

@@ -113,11 +113,13 @@ def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
 @over_vault
 def show(kernel: MemOS, id: Id, user: User = None) -> Told:
     """Show one memory: what it says or holds, where it comes from, and its life."""
-    from memos.interface.mem_api import item
+    from memos.interface.mem_api import changes, item
 
     cube = kernel.get(id, user=user)
     events = kernel.history(id, user=user)
-    return Told({**item(cube), "history": events}, [cube.model_dump_json(indent=1), *map(event_line, events)])
+    return Told(
+        {**item(cube), "history": changes(cube.id, events)}, [cube.model_dump_json(indent=1), *map(event_line, events)]
+    )
 
 
 @memories.command()

@@ -4,7 +4,8 @@
 
 An item is a memory of the session `langgraph/<namespace>`, so that a user's chat sees it, and a grant on that namespace
 shares it. What it says is its text; its key and its value are kept with it as they are. Putting a key again archives
-what it held; deleting it deletes all of it. A door; knows LangGraph and the kernel's calls.
+what it held; deleting it deletes all of it. What is in quarantine is given back by its key, and no search finds it. A
+door; knows LangGraph and the kernel's calls.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
-from memos.cube import MemCube, new_id
+from memos.cube import MemCube, State, new_id
 from memos.errors import InputError
 from memos.interface.imports.langgraph import words_of
 from memos.interface.mem_api import Memory
@@ -79,7 +80,7 @@ class MemosStore(BaseStore):
                 case GetOp(namespace=namespace, key=key):
                     told.append(there[namespace, key][0] if (namespace, key) in there else None)
                 case SearchOp():
-                    told.append(self._search(op, [item for item, _ in there.values()]))
+                    told.append(self._search(op, [item for item, cube in there.values() if not _suspect(cube)]))
                 case ListNamespacesOp():
                     told.append(_namespaces(op, {namespace for namespace, _ in there}))
                 case PutOp():
@@ -90,7 +91,7 @@ class MemosStore(BaseStore):
                 self._delete(namespace, key)
             else:
                 self._put(put, old[0] if old else None)
-                if old:  # after the new one: whoever is cut short has the one or the other
+                if old and not _suspect(old[1]):  # after the new one: whoever is cut short has the one or the other
                     self._calls(namespace).archive(old[1].id, why="put again")
         return told
 
@@ -102,8 +103,13 @@ class MemosStore(BaseStore):
         return self._memory.within(**self._who, run_id=None if namespace is None else _session(namespace))
 
     def _items(self) -> Iterator[tuple[Item, MemCube]]:
-        """The items in force, as they were first put; of two of one key the later one."""
-        found = {(item.namespace, item.key): (item, cube) for cube in self._calls().memories() if (item := _item(cube))}
+        """The items in force, and the user's own in quarantine, as they were first put; of two of one key the later
+        one."""
+        calls = self._calls()
+        user = calls.caller.namespace.user_id
+        suspects = (cube for cube, _ in calls.quarantined() if cube.rights.owner == user and _suspect(cube))
+        cubes = sorted((*calls.memories(), *suspects), key=lambda cube: (cube.header.created, cube.id))
+        found = {(item.namespace, item.key): (item, cube) for cube in cubes if (item := _item(cube))}
         yield from sorted(found.values(), key=lambda pair: pair[0].created_at)
 
     def _put(self, op: PutOp, old: Item | None) -> None:
@@ -152,6 +158,11 @@ class MemosStore(BaseStore):
             SearchItem(name[0], name[1], fit[name].value, fit[name].created_at, fit[name].updated_at, scores.get(name))
             for name in ranked
         ]
+
+
+def _suspect(cube: MemCube) -> bool:
+    """True if an item is in quarantine: all others are in force."""
+    return cube.state is State.ARCHIVED
 
 
 def _session(namespace: Path) -> str:

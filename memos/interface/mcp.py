@@ -18,11 +18,11 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 import memos
 from memos.errors import InputError, MemosError
-from memos.interface.arguments import explained, form_of
+from memos.interface.arguments import checked, form_of
 from memos.interface.mem_api import Memory
 
 _Done = TypeVar("_Done")
@@ -179,21 +179,18 @@ def _tool(name: str) -> types.Tool:
 
 @cache
 def _arguments(name: str) -> type[BaseModel]:
-    return form_of(name, without=_IDENTITY)
+    """The arguments of a call, but for who calls."""
+    return form_of(getattr(Memory, name), without=_IDENTITY)
 
 
-def _given(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _given(name: str, values: dict[str, Any]) -> dict[str, Any]:
     """As the call takes them. Raises InputError."""
     if name not in TOOLS:
         why = f" ({LEFT_OUT[name]})" if name in LEFT_OUT else ""
         raise InputError(f"there is no tool {name!r:.80} here{why}; the tools are {', '.join(TOOLS)}")
-    if who := [field for field in _IDENTITY if field in arguments]:
+    if who := [field for field in _IDENTITY if field in values]:
         raise InputError(f"{who[0]}: no tool takes it, as the credential says who calls; leave it out")
-    try:
-        read = _arguments(name).model_validate(arguments)
-    except ValidationError as error:
-        raise InputError(explained(error.errors(), list(_arguments(name).model_fields))) from None
-    return {field: getattr(read, field) for field in read.model_fields_set}
+    return checked(_arguments(name), values)
 
 
 def _text(words: str) -> types.TextContent:

@@ -13,17 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_type_hints
 
+from pydantic import BaseModel
 from typing_extensions import NotRequired, ParamSpec, TypedDict, Unpack
 
 from memos.config import Config, load_config, parse_config
 from memos.cost import metered
 from memos.cube import Form, MemCube, State, Text
-from memos.errors import InputError
+from memos.errors import Denied, InputError
+from memos.interface import filters as conditions
+from memos.interface.arguments import checked, form_of
+from memos.interface.filters import SCOPE
 
 if TYPE_CHECKING:
     from memos.bound import Bound
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_SCOPE = ("user_id", "agent_id", "run_id")
 Filters = dict[str, Any]
 Messages = str | list[dict[str, Any]] | dict[str, Any]
 MOST = 100  # memories that a listing gives where no limit is named
@@ -187,24 +190,43 @@ def costing() -> Iterator[Spent]:
 
 
 API: list[str] = []  # the calls that doors open, in the order of their writing
+# what mem0's calls take and these have no use for
 
 
 def _call(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """A call of the API: its reply says what it cost, and its signature names each argument for the doors."""
+    """A call of the API: its arguments are checked, its reply says what it cost, and its signature names each argument
+    for the doors."""
 
     @wraps(method)
     def costed(*values: _P.args, **named: _P.kwargs) -> _R:
+        memory, *rest = values
         with costing() as cost:
-            reply: Any = method(*values, **named)
+            reply: Any = method(memory, **_given(method.__name__, places, rest, named))  # type: ignore[arg-type]
         return reply | {"cost": cost}
 
     hints = get_type_hints(method) | get_type_hints(Who)
     own = [p.replace(annotation=hints.get(p.name, Any)) for p in inspect.signature(method).parameters.values()]
-    who = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[n]) for n in _SCOPE]
+    who = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[n]) for n in SCOPE]
     own = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    places = [p.name for p in own if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][1:]
     costed.__signature__ = inspect.Signature([*own, *who], return_annotation=hints["return"])  # type: ignore[attr-defined]
     API.append(method.__name__)
     return costed
+
+
+@cache
+def arguments(name: str) -> type[BaseModel]:
+    """What a call takes, as a form that knows no other names."""
+    return form_of(getattr(Memory, name))
+
+
+def _given(name: str, places: Sequence[str], values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call is given by place and by name. Raises InputError."""
+    if len(values) > len(places):
+        raise InputError(f"{name} takes {len(places)} values by their place, not {len(values)}; name the others")
+    if twice := [place for place in places[: len(values)] if place in named]:
+        raise InputError(f"{name} is given {twice[0]} by its place and by its name; give it once")
+    return checked(arguments(name), dict(zip(places, values, strict=False)) | {**named})
 
 
 class Memory:
@@ -287,12 +309,8 @@ class Memory:
         match messages:
             case str():
                 kept = calls.add(messages, **more)
-            case _ if infer:
-                kept = calls.add(_turns(messages), **more)
             case _:
-                said = [(turn.get("speaker") or turn.get("role"), turn["content"]) for turn in _texts(messages)]
-                lines = [text if by == "user" else f"{by}: {text}" for by, text in said]
-                kept = [cube for line in lines for cube in calls.add(line, **more)]
+                kept = calls.add(_turns(messages), infer=infer, **more)
         return {"results": added(kept, began)}
 
     @_call
@@ -306,13 +324,16 @@ class Memory:
         *,
         filters: Filters | None = None,
         limit: int = MOST,
+        top_k: int | None = None,
         form: Form | None = None,
         state: State | None = None,
         kind: str | None = None,
         topic: str | None = None,
         **who: Unpack[Who],
     ) -> Items:
-        """The memories in force, as they were said; or, with a form or a state, all of that. filters: see `search`."""
+        """The memories in force, as they were said; or, with a form or a state, all of that. filters: see `search`.
+        top_k: another name of limit."""
+        most = _limit(limit if top_k is None else top_k)
         who, wanted = _filtered(filters, who)
         calls = self.within(**who)
         cubes: list[MemCube] = calls.memories() if form is None and state is None else calls.cubes(form=form)
@@ -323,7 +344,7 @@ class Memory:
             and (kind is None or cube.header.kind == kind)
             and (topic is None or cube.header.segment == topic)
         ]
-        return {"results": [told for told in map(item, fit) if _fits(told, wanted)][: _limit(limit)]}
+        return {"results": [told for told in map(item, fit) if conditions.fits(told, wanted)][:most]}
 
     @_call
     def update(
@@ -352,20 +373,29 @@ class Memory:
 
     @_call
     def delete_all(self, **who: Unpack[Who]) -> Done:
-        """Remove all memories in this scope, which has to be named; `forget(user=True)` does so with a proof."""
-        if not any(who.get(name) for name in _SCOPE):
+        """Remove all memories in this scope, which has to be named, or none where one is locked; `forget(user=True)`
+        does so with a proof."""
+        if not any(who.get(name) for name in SCOPE):
             raise InputError("delete_all needs to know whose memories; give user_id, agent_id or run_id")
-        calls = self.within(**who)
-        scope, gone = calls.caller.namespace, list[str]()
-        for cube in calls.cubes():
-            if cube.id not in gone and cube.rights.owner == scope.user_id and scope.covers(cube.namespace):
-                gone += calls.delete(cube.id)
-        return _done("Memories deleted successfully!", deleted(gone))
+        return _done("Memories deleted successfully!", deleted(self.within(**who).delete_all()))
+
+    def reset(self) -> Done:
+        """Remove every memory of every user, or none where one is locked; keys, grants and the log stay. For whoever
+        runs the process, in no other door. Raises Denied, Held, BadTransition."""
+        if self._let_in:
+            raise Denied(
+                f"{self.within().caller.namespace} calls with a key, and reset removes the memories of all; use "
+                f"delete_all for your own, or ask who keeps this vault"
+            )
+        return _done("All memories deleted.", deleted(self.kernel.reset()))
 
     @_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Rows:
-        """Versions and moves of a memory in time order; with diffs, how each version differs from the one before."""
-        return {"results": [plain(event) for event in self.holding(memory_id, who).history(memory_id, diffs=diffs)]}
+        """Versions and moves of a memory in time order; with diffs, how each version differs from the one before. A
+        version tells what mem0's rows tell, by their names; its event is ADD or UPDATE."""
+        calls = self.holding(memory_id, who)
+        id, events = calls.get(memory_id).id, calls.history(memory_id, diffs=diffs)
+        return {"results": changes(id, [plain(event) for event in events])}
 
     @_call
     def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
@@ -407,21 +437,29 @@ class Memory:
         until: datetime | None = None,
         policy: str | None = None,
         explain: bool = False,
+        threshold: float | None = None,
         **who: Unpack[Who],
     ) -> Items:
         """The memories that answer a query best, best first.
 
-        filters: {"user_id": ..., "agent_id": ..., "run_id": ...}, and fields of a memory or of its metadata that must
-        be equal, or be one of a list. limit: another name of top_k. since, until: when it was said.
+        filters: {"user_id": ..., "agent_id": ..., "run_id": ...}, and names of a memory's metadata or fields, each with
+        the value that it has, "*" for any, or {operator: value} (eq, ne, gt, gte, lt, lte, in, nin, contains,
+        icontains); AND, OR and NOT take lists of filters. limit: another name of top_k. since, until: when it was said.
+        threshold: the least score.
         """
+        if None not in (top_k, limit) and top_k != limit:
+            raise InputError(f"top_k {top_k} and limit {limit} are two names of how many are found; give one of them")
         who, wanted = _filtered(filters, who)
-        most = top_k or limit
-        # what a filter leaves out must not use up the results
-        asked = None if most is None else most if not wanted else max(MOST, 10 * most)
         hits: list[Hit] = self.within(**who).search(
-            query, top_k=asked, kinds=kinds, since=since, until=until, policy=policy
+            query,
+            top_k=limit if top_k is None else top_k,
+            kinds=kinds,
+            since=since,
+            until=until,
+            where=(lambda cube: conditions.fits(item(cube), wanted)) if wanted.parts else None,
+            policy=policy,
         )
-        return {"results": [told for told in (scored(hit, explain) for hit in hits) if _fits(told, wanted)][:most]}
+        return {"results": [scored(hit, explain) for hit in hits if threshold is None or hit.score >= threshold]}
 
     @_call
     def chat(
@@ -704,6 +742,9 @@ class AsyncMemory:
 
         return awaited
 
+    async def reset(self) -> Done:
+        return await asyncio.to_thread(self.memory.reset)
+
     async def close(self) -> None:
         await asyncio.to_thread(self.memory.close)
 
@@ -766,6 +807,21 @@ def scored(hit: Hit, explain: bool) -> Item:
 
 def deleted(ids: Iterable[str]) -> list[dict[str, Any]]:
     return [{"id": id, "event": "DELETE"} for id in ids]
+
+
+def changes(id: str, events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of a memory; a version also by the names of mem0's rows."""
+    rows: list[dict[str, Any]] = []
+    old, created = None, None
+    for event in events:
+        if event["event"] == "version":
+            new, known = event["payload"].get("text", ""), "UPDATE" if created else "ADD"
+            created = created or event["at"]
+            times = {"created_at": created, "updated_at": event["at"]}
+            event = {**event, "event": known, "old_memory": old, "new_memory": new, **times}
+            old = new
+        rows.append({"memory_id": id, **event})
+    return rows
 
 
 def _time(when: datetime | None) -> str | None:
@@ -873,29 +929,7 @@ def _limit(limit: int) -> int:
     return limit
 
 
-def _filtered(filters: Filters | None, who: Who) -> tuple[Who, Filters]:
+def _filtered(filters: Filters | None, who: Who) -> tuple[Who, conditions.Group]:
     """(the scope, what else a memory must be) of the arguments of a call. Raises InputError."""
-    wanted: Filters = {}
-    for part in (filters or {}).get("AND", [filters or {}]):
-        wanted |= part
-    if unknown := [name for name in wanted if name in ("OR", "NOT", "AND")]:
-        raise InputError(f"filters may hold names and values, or AND with a list of those; {unknown[0]} is not known")
-    scope: Who = {**who}
-    for name in _SCOPE:
-        value = wanted.pop(name, None)
-        if value is not None and scope.get(name) not in (None, value):
-            raise InputError(f"{name} is {scope[name]!r} and in filters {value!r}; give one of them")  # type: ignore[literal-required]
-        if value is not None:
-            scope[name] = value  # type: ignore[literal-required]
-    return scope, wanted
-
-
-def _fits(told: Item, wanted: Filters) -> bool:
-    """True if a memory is as filters have it: equal, or one of a list."""
-
-    def one(name: str, value: Any) -> bool:
-        there = told.get(name, told["metadata"].get(name))
-        values: Sequence[Any] = value["in"] if isinstance(value, dict) and "in" in value else [value]
-        return any(v == there or (isinstance(there, list) and v in there) for v in values)
-
-    return all(one(name, value) for name, value in wanted.items())
+    scope, wanted = conditions.read(filters, cast(dict[str, str | None], who))
+    return cast(Who, scope), wanted

@@ -84,6 +84,21 @@ class MemReader:
         tool among them."""
         return [op for part in _conversation(turns, origin) for op in self._part(part, origin)]
 
+    def verbatim(self, turns: Iterable[dict[str, object]]) -> list[Add | Correct]:
+        """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
+        kept: list[Add | Correct] = []
+        for part in _conversation(turns, "turns"):
+            if not isinstance(part, Turn):
+                kept += self._part(part, "turns")
+            elif not part.content.strip():
+                raise InputError(
+                    f"a turn of {part.speaker} is empty, and each is to be kept as it is (infer=False); leave it out"
+                )
+            else:
+                said = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
+                kept.append(self.statement(said).model_copy(update={"said": part.said}))
+        return kept
+
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
         return self._written(Passage(text, heading), origin)

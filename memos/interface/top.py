@@ -300,7 +300,7 @@ def life(traced: Any, events: list[Row]) -> Text:
         for cube in side:
             out.append(f"\n{title:11}{cube['form']:11} {cube['id']} {cube['memory']}", "not bold")
     for event in events:
-        told = f"version {event['version']}" if event["event"] == "version" else event.get("state", event["event"])
+        told = f"version {event['version']}" if "version" in event else event.get("state", event["event"])
         out.append(f"\n{event['at'][:19]}  {told}  {event.get('why', '')}", "not bold")
         out.append("".join(f"\n                     {line}" for line in event.get("diff", ())), "not bold dim")
     return out

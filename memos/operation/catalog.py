@@ -38,8 +38,8 @@ class View:
 
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is told before which ids these are
-    altogether. since, until: by when it was said. kinds: None for all. single: ids of memories that may be seen
-    whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
+    altogether. since, until: by when it was said. kinds, among (ids): None for all. single: ids of memories that may be
+    seen whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
     """
 
     key: Hashable
@@ -49,6 +49,7 @@ class View:
     kinds: frozenset[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
+    among: frozenset[str] | None = field(default=None, kw_only=True)
     owner: str = field(default="", kw_only=True)
 
 
@@ -284,6 +285,10 @@ class Catalog:
         mask &= self._alive.all
         if view.kinds is not None:
             mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
+        if view.among is not None:
+            among = np.zeros(len(mask), bool)
+            among[[self._row[id] for id in view.among if id in self._row]] = True
+            mask &= among
         if view.since is not None:
             mask &= self._said.all >= view.since.timestamp()
         if view.until is not None:

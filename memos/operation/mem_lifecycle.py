@@ -190,26 +190,32 @@ class MemLifecycle:
                 return cube
             return self.edit(cube.id, old.payload, old.header.segment)
 
-    def delete(self, id: str) -> list[str]:
-        """Remove a cube and all that derives from it; the ids removed. Raises BadTransition when it is frozen.
+    def delete(self, *ids: str) -> list[str]:
+        """Remove cubes and all that derives from them, or nothing; the ids removed. Raises Held, or BadTransition where
+        one is frozen.
 
         A frozen derived cube goes too: its freeze must not keep somebody else's memory from being deleted.
         """
         with self._vault.transaction():
-            gone = self.require_deletable(id)
-            ids = [cube.id for cube in gone]
-            sources = self._sources_of(gone)
-            self._vault.delete(ids)
+            gone = self.require_deletable(*ids)
+            sources = self._sources_of([*gone.values()])
+            self._vault.delete(gone)
             self.let_out(self._vault.at(cube.id for cube in sources))
-        return ids
+        return list(gone)
 
-    def require_deletable(self, id: str) -> list[MemCube]:
-        """A cube, with all that derives from it, that nothing keeps from being deleted. Raises BadTransition."""
-        cube = self._vault.get(id)
-        gone = [cube, *self._vault.derived(cube.id)]
-        self._vault.holds.require_none([other.id for other in gone], "be deleted")
-        if cube.state is State.FROZEN:
-            raise BadTransition(f"cube {cube.id} is frozen and cannot be deleted; thaw it with a move to activated")
+    def require_deletable(self, *ids: str) -> dict[str, MemCube]:
+        """Cubes with all that derives from them, by their ids, which nothing keeps from being deleted. Raises Held,
+        BadTransition."""
+        cubes = {cube.id: cube for cube in map(self._vault.get, ids)}
+        derived = {cube.id: cube for cube in self._vault.derived(*cubes)}
+        gone = cubes | derived
+        self._vault.holds.require_none(gone, "be deleted")
+        frozen = [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]
+        if frozen:
+            others = f", and so are {', '.join(frozen[1:10])}" if frozen[1:] else ""
+            raise BadTransition(
+                f"cube {frozen[0]} is frozen and cannot be deleted{others}; thaw it with a move to activated"
+            )
         return gone
 
     def publish(self, cube: MemCube) -> MemCube:

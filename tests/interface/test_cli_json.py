@@ -72,7 +72,7 @@ def test_a_life_from_the_command_line_is_told_as_json(vault: Path) -> None:
     mira, tom = ask("add", "Mira lives in Lisbon.", "Tom plays chess.")
     assert (mira["event"], ask("add", "Tom plays chess.")[0]["event"]) == ("ADD", "NONE")
     assert ask("update", mira["id"], "Mira lives in Rome.")[0]["version"] == 2
-    assert [event["event"] for event in ask("history", mira["id"])].count("version") == 2
+    assert [event["event"] for event in ask("history", mira["id"]) if "version" in event] == ["ADD", "UPDATE"]
     shown = tell(vault, "show", mira["id"])
     assert shown["memory"] == "Mira lives in Rome." and len(shown["history"]) >= 2
     assert ask("rollback", mira["id"], 1)[0]["memory"] == "Mira lives in Lisbon."

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memos import AsyncMemory, Memory
-from memos.errors import InputError, NotFound
+from memos.errors import BadTransition, Denied, InputError, NotFound
 from memos.interface.server.callers import OwnMemory
 
 TALK = [
@@ -62,8 +62,15 @@ def test_a_memory_is_read_changed_and_deleted_by_its_id_alone(m: Memory) -> None
     assert (m.get(id)["memory"], m.get(id)["metadata"]) == ("I live in Oslo.", {"category": "home", "seen": True})
     m.update(id, text="I live in Rome.")
     assert (m.get(id)["memory"], m.get(id)["metadata"]["category"]) == ("I live in Rome.", "home")
-    versions = [one for one in m.history(memory_id=id)["results"] if one["event"] == "version"]
+    versions = [one for one in m.history(memory_id=id[:13])["results"] if "version" in one]
     assert [one["version"] for one in versions] == [1, 2, 3, 4, 5]
+    assert [(one["memory_id"], one["event"]) for one in versions] == [(id, "ADD"), *[(id, "UPDATE")] * 4]
+    said = [one["new_memory"] for one in versions]
+    assert (said[0], said[-1]) == ("I live in Lisbon.", "I live in Rome.")
+    assert [one["old_memory"] for one in versions] == [None, *said[:-1]]
+    assert {one["created_at"] for one in versions} == {versions[0]["at"]} and versions[4]["updated_at"] > got[
+        "created_at"
+    ]
     for wrong, told in (
         ({}, "changes nothing"),
         ({"data": "a", "text": "b"}, "two names"),
@@ -118,6 +125,52 @@ def test_a_chat_loop_around_a_model_of_ones_own(m: Memory) -> None:
     assert texts(m.get_all(user_id="frank")) == ["User: I work as a nurse."]
 
 
+def test_the_quick_start_runs_as_it_is_written_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    m = Memory()
+    messages = [
+        {"role": "user", "content": "I'm planning to watch a movie tonight. Any recommendations?"},
+        {"role": "assistant", "content": "How about a thriller movies? They can be quite engaging."},
+        {"role": "user", "content": "I'm not a big fan of thriller movies but I love sci-fi movies."},
+        {"role": "assistant", "content": "Got it! I'll avoid thriller recommendations and suggest sci-fi movies."},
+    ]
+    result = m.add(messages, user_id="alice", metadata={"category": "movie_recommendations"})
+    m.add(messages, user_id="alice", metadata={"category": "movie_recommendations"}, infer=False)
+    all_memories = m.get_all(user_id="alice")
+    assert len(all_memories["results"]) > len(result["results"]) > 0
+    id = result["results"][0]["id"]
+    specific_memory = m.get(id)
+    assert specific_memory["metadata"] == {"category": "movie_recommendations"}
+    related_memories = m.search(query="What do you know about me?", user_id="alice")
+    assert {"id", "memory", "score", "metadata", "user_id"} <= related_memories["results"][0].keys()
+    m.update(memory_id=id, data="I love India, it is my favorite country.")
+    history = m.history(memory_id=id)
+    assert [row["new_memory"] for row in history["results"] if row["event"] == "UPDATE"] == [m.get(id)["memory"]]
+    m.delete(memory_id=id)
+    m.delete_all(user_id="alice")
+    m.reset()  # Reset all memories
+    m.close()
+
+
+def test_a_reset_leaves_no_memory_of_anybody_or_all(tmp_path: Path) -> None:
+    with Memory(vault=tmp_path) as m:
+        for user in ("alice", "bob"):
+            m.add("I live in Oslo.", user_id=user, agent_id="planner")
+        [kept] = m.add("I live in Lisbon.", user_id="carol")["results"]
+        m.freeze(kept["id"], user_id="carol")
+        key, _ = m.kernel.add_key("user:alice")
+        with pytest.raises(
+            Denied, match="alice calls with a key, and reset removes the memories of all; use delete_all"
+        ):
+            m.as_(key).reset()
+        with pytest.raises(BadTransition, match=f"{kept['id']} is frozen and cannot be deleted; thaw it"):
+            m.reset()
+        assert len(m.kernel.vault.cubes()) == 3
+        m.thaw(kept["id"], user_id="carol")
+        assert len(m.reset()["results"]) == 3 and m.kernel.vault.cubes() == []
+        assert m.as_(key).get_all()["results"] == []
+
+
 def test_the_asynchronous_one_is_the_same(tmp_path: Path) -> None:
     async def run() -> None:
         async with AsyncMemory(vault=tmp_path) as m:
@@ -131,5 +184,7 @@ def test_the_asynchronous_one_is_the_same(tmp_path: Path) -> None:
             await m.delete(kept["id"])
             await m.delete_all(user_id="alice")
             assert (await m.get_all(user_id="alice"))["results"] == []
+            await m.add("I live in Oslo.", user_id="bob")
+            assert [gone["event"] for gone in (await m.reset())["results"]] == ["DELETE"]
 
     asyncio.run(run())

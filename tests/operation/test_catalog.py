@@ -64,10 +64,12 @@ def test_a_view_sees_its_own_and_what_comes_later() -> None:
     assert (seen(catalog, of("ann")), seen(catalog, of("cid"))) == (["a", "c"], ["d"])
 
 
-def test_a_view_may_be_narrowed_by_kind_and_time() -> None:
+def test_a_view_may_be_narrowed_by_kind_id_and_time() -> None:
     catalog = catalog_of(turn("a", 1, kind="fact"), turn("b", 2, kind="event"), turn("c", 3, kind="event"))
     assert seen(catalog, of("ann", kinds=frozenset({"event"}))) == ["b", "c"]
     assert seen(catalog, of("ann", kinds=frozenset({"rule"}))) == []
+    assert seen(catalog, of("ann", among=frozenset({"b", "not there"}))) == ["b"]
+    assert seen(catalog, of("bob", among=frozenset({"b"}))) == seen(catalog, of("ann", among=frozenset())) == []
     assert seen(catalog, of("ann", since=NOON + timedelta(minutes=2))) == ["b", "c"]
     assert seen(catalog, of("ann", until=NOON + timedelta(minutes=2))) == ["a", "b"]
 

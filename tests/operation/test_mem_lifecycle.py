@@ -279,6 +279,19 @@ def test_a_frozen_cube_is_not_deleted_until_it_is_thawed(vault: MemVault, life: 
     assert life.delete(cube.id) == [cube.id]
 
 
+def test_several_are_deleted_together_or_not_at_all(vault: MemVault, life: MemLifecycle) -> None:
+    source, cache, _ = family(vault, life)
+    frozen = [brought_to(vault, State.FROZEN, f"Ada has {n} cats.") for n in (1, 2)]
+    with pytest.raises(BadTransition, match=f"{frozen[0].id} is frozen .*, and so are {frozen[1].id}; thaw"):
+        life.delete(source.id, *(cube.id for cube in frozen))
+    assert vault.get(source.id) == source
+    life.move(cache.id, State.FROZEN, "locked")
+    for cube in frozen:
+        life.move(cube.id, State.ACTIVATED, "thaw")
+    every = [cube.id for cube in vault.cubes()]
+    assert sorted(life.delete(*every)) == sorted(every) and vault.cubes() == []
+
+
 def test_a_derived_cube_is_not_edited(vault: MemVault, life: MemLifecycle) -> None:
     _, cache, _ = family(vault, life)
     for change in (lambda: life.edit(cache.id, Text(text="x")), lambda: life.rollback(cache.id, 1)):

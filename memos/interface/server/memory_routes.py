@@ -10,8 +10,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from memos.interface.arguments import form_of
-from memos.interface.mem_api import API, Memory
+from memos.interface.mem_api import API, Memory, arguments
 from memos.interface.server import failures
 from memos.interface.server.body import KEY, JsonRoute
 from memos.interface.server.calls import Calls, as_json
@@ -35,7 +34,7 @@ def memory_router(calls: Calls) -> APIRouter:
 
 
 def _endpoint(name: str, calls: Calls) -> Callable[..., Awaitable[Response]]:
-    form = form_of(name)
+    form = arguments(name)
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
     async def endpoint(request: Request, body: BaseModel) -> Response:

@@ -63,7 +63,8 @@ function about(memory, origins) {
 
 /** Versions, moves and decisions, the latest first. */
 function timeline(memory, events, decisions, given) {
-  const all = [...events, ...decisions.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
+  const told = events.map((event) => ({ ...event, event: event.version ? "version" : event.event }));
+  const all = [...told, ...decisions.map((row) => ({ ...row, event: row.allowed ? "allowed" : "refused" }))];
   all.sort((a, b) => new Date(b.at) - new Date(a.at));
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),

@@ -1,0 +1,142 @@
+"""What a listing or a search is narrowed to: mem0's filters, read once, held against memories as plain values.
+
+{"user_id": "ada", "category": {"in": ["food", "travel"]}, "OR": [{"page": {"gte": 3}}, {"NOT": [{"seen": True}]}]}
+
+Every condition holds. Knows names and values; must not know where memories are.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memos.errors import InputError
+
+SCOPE = ("user_id", "agent_id", "run_id")
+_GROUPS: dict[str, Callable[[Iterator[bool]], bool]] = {"AND": all, "OR": any, "NOT": lambda held: not any(held)}
+_DEEPEST = 20  # groups within each other
+
+
+def _equal(there: Any, given: Any) -> bool:
+    return bool(there == given or (isinstance(there, list) and given in there))
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Of two numbers, or of two texts, as times are written."""
+
+    def holds(there: Any, given: Any) -> bool:
+        alike = any(isinstance(there, kind) and isinstance(given, kind) for kind in (str, (int, float)))
+        return alike and compare(there, given)
+
+    return holds
+
+
+def _contains(there: Any, given: str) -> bool:
+    return isinstance(there, (str, list)) and given in there
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_folded(one) for one in value]
+    return value.casefold() if isinstance(value, str) else value
+
+
+# operator -> (what it is given, True if a value that is there holds against what is given)
+_OPERATORS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "eq": ("anything", _equal),
+    "ne": ("anything", lambda there, given: not _equal(there, given)),
+    "gt": ("a number or a text", _ordered(operator.gt)),
+    "gte": ("a number or a text", _ordered(operator.ge)),
+    "lt": ("a number or a text", _ordered(operator.lt)),
+    "lte": ("a number or a text", _ordered(operator.le)),
+    "in": ("a list", lambda there, given: any(_equal(there, one) for one in given)),
+    "nin": ("a list", lambda there, given: not any(_equal(there, one) for one in given)),
+    "contains": ("a text", _contains),
+    "icontains": ("a text", lambda there, given: _contains(_folded(there), given.casefold())),
+}
+_KINDS: dict[str, tuple[type, ...]] = {
+    "anything": (object,),
+    "a number or a text": (int, float, str),
+    "a list": (list, tuple),
+    "a text": (str,),
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A value of a memory, held against one that is given."""
+
+    name: str
+    operator: str
+    given: Any
+
+
+@dataclass(frozen=True)
+class Group:
+    """AND: all of them hold; OR: one does; NOT: none does."""
+
+    how: str
+    parts: tuple[Compared | Group, ...]
+
+
+def read(filters: Mapping[str, Any] | None, who: Mapping[str, str | None]) -> tuple[dict[str, str | None], Group]:
+    """(whose memories, what else they must be). who: what the call says of whose. Raises InputError."""
+    scope = dict(who)
+    return scope, Group("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
+
+
+def fits(told: Mapping[str, Any], condition: Compared | Group) -> bool:
+    """True if a memory is so. What its metadata calls by a name stands before what the memory does."""
+    match condition:
+        case Group(how=how, parts=parts):
+            return _GROUPS[how](fits(told, part) for part in parts)
+        case Compared(name=name, operator=named, given=given):
+            there = told["metadata"].get(name, told.get(name))
+            return _OPERATORS[named][1](there, given)
+
+
+def _conditions(given: Any, where: str, scope: dict[str, str | None] | None, deep: int) -> Iterator[Compared | Group]:
+    """scope: takes in whose memories are meant; None where they are meant by one condition of several."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{where} is {given!r:.80}, and conditions are a mapping; give {{name: value}}")
+    if not deep:
+        raise InputError(f"{where[:80]} lies more than {_DEEPEST} groups deep; say it with fewer")
+    for name, value in given.items():
+        at = f"{where}.{name!s:.80}"
+        if name in _GROUPS:
+            if not isinstance(value, (list, tuple)):
+                raise InputError(f"{at} is {value!r:.80}, and a group is a list; give [{{name: value}}, ...]")
+            inner = scope if name == "AND" else None
+            parts = (_conditions(one, f"{at}.{n}", inner, deep - 1) for n, one in enumerate(value))
+            yield Group(name, tuple(Group("AND", tuple(part)) for part in parts))
+        elif name in SCOPE:
+            _narrow(scope, name, value, where)
+        else:
+            yield from _tests(str(name), value, at)
+
+
+def _narrow(scope: dict[str, str | None] | None, name: str, value: Any, where: str) -> None:
+    if scope is None or not isinstance(value, str) or value in ("", "*"):
+        raise InputError(
+            f"{where}.{name} is {value!r:.80}, and whose memories are meant is one name, at the top or in AND; give "
+            f'{{"{name}": "..."}} there, and call once for each'
+        )
+    if scope.get(name) not in (None, value):
+        raise InputError(f"{name} is {scope[name]!r:.80} and in {where} {value!r:.80}; give one of them")
+    scope[name] = value
+
+
+def _tests(name: str, value: Any, where: str) -> Iterator[Compared]:
+    if not isinstance(value, Mapping):
+        yield Compared(name, "ne", None) if value == "*" else Compared(name, "eq", value)  # "*": anything is there
+        return
+    if not value or (unknown := [named for named in value if named not in _OPERATORS]):
+        told = f"{unknown[0]!r:.80} is no operator" if value else "there is no operator"
+        raise InputError(f'{where}: {told}; there are {", ".join(_OPERATORS)}, and {{"eq": ...}} for a mapping')
+    for named, given in value.items():
+        takes = _OPERATORS[named][0]
+        if not isinstance(given, _KINDS[takes]) or (isinstance(given, bool) and takes != "anything"):
+            raise InputError(f"{where}.{named} is {given!r:.80}; give {takes}")
+        yield Compared(name, named, given)
