@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby, islice, takewhile
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -18,6 +20,7 @@ _OF_MEM0 = {
     "rerank": "retrieval.reranker in the config decides for all searches",
     "timestamp": 'each message may have its "time"',
 }
+_TYPE = re.compile(r"str|int|float|bool|\w+\[.*\]")  # in the place of an error: one of several that would do
 _SHOWN = 10  # errors of one call
 
 
@@ -41,10 +44,12 @@ def checked(form: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def explained(found: Sequence[Any], known: Sequence[str]) -> str:
-    """The errors of a form, each with its place, the rule and what was given."""
+    """The errors of a form, each with its place, the rule and what was given; of what may be one thing or another, all
+    rules."""
     lines = []
-    for item in found[:_SHOWN]:
-        place, told = place_of(item), item["msg"].removeprefix("Value error, ")
+    for place, of in islice(groupby(found, place_of), _SHOWN):
+        item, *others = of
+        told = ", or ".join(dict.fromkeys(one["msg"].removeprefix("Value error, ") for one in (item, *others)))
         if item["type"] == "extra_forbidden" and place in _OF_MEM0:
             lines.append(f"{place} is mem0's, and not known here: {_OF_MEM0[place]}")
         elif item["type"] == "extra_forbidden":
@@ -62,5 +67,5 @@ def explained(found: Sequence[Any], known: Sequence[str]) -> str:
 
 
 def place_of(item: Any) -> str:
-    """Of one error: "messages.0.role"."""
-    return ".".join(map(str, item["loc"]))
+    """Of one error: "messages.0.role"; of a value that may be of several types, its own."""
+    return ".".join(takewhile(lambda part: not _TYPE.fullmatch(part), map(str, item["loc"])))
