@@ -273,6 +273,31 @@ def test_rights_are_shown_and_taken_back(opened: Any, memory: Memory) -> None:
     assert memory.grants()["results"] == []
 
 
+def test_a_right_is_taken_back_from_whomever_it_was_given(opened: Any, memory: Memory, bob: str) -> None:
+    id = memory.get_all()["results"][0]["id"]
+    given = [f"agent:{bob}/planner", f"namespace:{bob}//monday", "user:discord:7", "group:team"]
+    for to in given:
+        memory.grant(id, to)
+    memory.grant("namespace:default//monday", bob)
+    page = opened("#/governance")
+    shown = page.inner_text("table")
+    assert all(to.replace(":team", ":default/team") in shown for to in given)
+    for left in range(len(given), -1, -1):
+        page.get_by_role("button", name="Take back").first.click()
+        page.wait_for_function("left => document.querySelectorAll('tbody tr').length === left", arg=left)
+        assert page.inner_text(".toast") == "1 grants taken back."
+    assert memory.grants()["results"] == []
+
+
+def test_nothing_taken_back_is_not_done(opened: Any, memory: Memory, bob: str) -> None:
+    id = memory.get_all()["results"][0]["id"]
+    memory.grant(id, bob)
+    page = opened("#/governance")
+    memory.revoke(id, bob)
+    page.get_by_role("button", name="Take back").click()
+    page.locator(".toast", has_text="0 grants taken back.").wait_for()
+
+
 def test_a_report_is_drawn_where_it_is_dropped(opened: Any, tmp_path: Path) -> None:
     good, bad = tmp_path / "search.json", tmp_path / "bad.json"
     good.write_text(json.dumps({"p50_ms": 1.5, "rows": [{"name": "a", "ms": 1.0}, {"name": "b", "ms": 2.5}]}))
