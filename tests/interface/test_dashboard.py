@@ -327,6 +327,141 @@ def test_a_key_that_is_missing_a_vault_that_is_empty_and_a_server_that_went_say_
     opened.wrong[:] = [told for told in opened.wrong if "Failed to load resource" not in told]
 
 
+def running(note: str = "", state: str = "running") -> dict[str, Any]:
+    """What the API tells of two jobs."""
+    job = {"kind": "promote to parametric", "payload": {}, "started": "2026-01-01T00:00:00Z", "note": note}
+    return {"results": [{**job, "id": id, "state": state} for id in ("j1", "j2")]}
+
+
+def kept_waiting(page: Any, call: str) -> list[Any]:
+    """What the page asks of this call from now on, to be answered by the test."""
+    held = list[Any]()
+    page.route(f"**/v1/memory/{call}", lambda route: held.append(route))
+    return held
+
+
+def test_work_that_ends_late_takes_nobody_away(opened: Any, memory: Memory) -> None:
+    id = memory.get_all()["results"][0]["id"]
+    page = opened(f"#/cube/{id}")
+    held = kept_waiting(page, "promote")
+    page.get_by_role("button", name="Make KV").click()
+    page.keyboard.press("/")
+    page.keyboard.type("Mi")
+    held[0].fulfill(json={"results": [{"id": id}]})
+    page.locator(".toast", has_text="Done.").wait_for()
+    page.keyboard.type("ra")
+    assert page.evaluate("location.hash") == "#/search"
+    assert page.input_value("input[name=q]") == "Mira"
+
+
+def test_an_answer_for_a_page_that_was_left_is_dropped(opened: Any) -> None:
+    page = opened("#/map")
+    held = kept_waiting(page, "jobs")
+    page.keyboard.press("5")
+    page.keyboard.press("6")
+    page.wait_for_selector("main[data-ready=bench]")
+    page.wait_for_timeout(300)
+    assert page.locator(".busy").count() == 0, "that page was slow, this one is there"
+    page.keyboard.press("5")
+    page.locator(".busy").wait_for()
+    page.get_by_role("button", name="Who asks").click()
+    page.fill("dialog input[name=user]", "ada")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(50)
+    held[2].fulfill(json={"results": []})
+    page.locator(".empty").wait_for()
+    for old in held[:2]:
+        old.fulfill(json=running())
+    page.wait_for_timeout(50)
+    assert page.locator("table").count() == 0, "whom these are of asks no more"
+
+
+def test_jobs_are_looked_at_once_in_three_seconds_by_whoever_sees_them(opened: Any) -> None:
+    page, held, told = opened("#/map"), list[Any](), [running("step 1")]
+    page.route("**/v1/memory/jobs", lambda route: (held.append(route), route.fulfill(json=told[-1])))
+
+    def looks(ms: int) -> int:
+        before = len(held)
+        page.clock.run_for(ms)
+        page.wait_for_timeout(100)
+        return len(held) - before
+
+    page.clock.install()
+    page.keyboard.press("5")
+    page.locator("#cancel-j2").focus()
+    for _ in range(3):
+        page.keyboard.press("r")
+    page.wait_for_timeout(200)
+    told.append(running("step 2"))
+    assert looks(3100) == 1, "however often it was drawn"
+    page.locator("td", has_text="step 2").first.wait_for()
+    assert page.evaluate("document.activeElement.id") == "cancel-j2"
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    assert looks(10_000) == 0
+    told.append(running(state="interrupted"))
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.locator(".chip", has_text="interrupted").first.wait_for()
+    assert looks(10_000) == 0, "nobody has taken them up"
+
+
+def test_a_page_that_is_left_before_it_is_there_looks_no_further(opened: Any) -> None:
+    page = opened("#/map")
+    held = kept_waiting(page, "jobs")
+    page.clock.install()
+    page.keyboard.press("5")
+    page.keyboard.press("6")
+    page.wait_for_selector("main[data-ready=bench]")
+    page.evaluate("document.querySelector('.drop').id = 'as-it-was'")
+    held[0].fulfill(json=running())
+    page.wait_for_timeout(100)
+    page.clock.run_for(10_000)
+    page.wait_for_timeout(100)
+    assert len(held) == 1
+    assert page.locator("#as-it-was").count() == 1, "nor is another page drawn again"
+
+
+def test_a_question_stays_where_its_answer_fails_and_is_asked_again(opened: Any) -> None:
+    page, asked = opened("#/why"), list[str]()
+    page.on("request", lambda sent: asked.append(sent.url))
+    page.fill("input[name=q]", "米拉住在哪里？")
+    for _ in range(2):
+        with page.expect_response("**/v1/memory/explain"):
+            page.keyboard.press("Enter")
+        page.locator(".wrong").wait_for()
+        assert page.input_value("input[name=q]") == "米拉住在哪里？"
+    page = opened("#/search?q=Mira")
+    with page.expect_response("**/v1/memory/search"):
+        page.get_by_role("button", name="Search").click()
+    opened.wrong[:] = [told for told in opened.wrong if "Failed to load resource" not in told]
+
+
+def test_what_is_typed_while_an_answer_is_awaited_stays(opened: Any) -> None:
+    page = opened("#/search")
+    held = kept_waiting(page, "search")
+    page.keyboard.type("Mira")
+    page.keyboard.press("Enter")
+    page.locator(".busy").wait_for()
+    page.keyboard.type(" and")
+    held[0].fulfill(json={"results": []})
+    page.locator(".empty").wait_for()
+    page.keyboard.type(" Tom")
+    assert page.input_value("input[name=q]") == "Mira and Tom"
+
+
+def test_an_address_and_a_key_that_cannot_be_are_named(opened: Any) -> None:
+    page = opened("#/cube/%")
+    assert "%" in page.inner_text(".wrong")
+    page.get_by_role("button", name="Who asks").click()
+    page.fill("dialog input[name=key]", "abc密钥")
+    page.keyboard.press("Enter")
+    message = page.evaluate("document.querySelector('dialog input[name=key]').validationMessage")
+    assert "Character 4, “密”" in message and "memos key add" in message
+    page.fill("dialog input[name=key]", "")
+    page.keyboard.press("Enter")
+    page.locator("dialog").wait_for(state="detached")
+    opened.wrong[:] = [told for told in opened.wrong if "Failed to load resource" not in told]
+
+
 def test_both_languages_have_all_words(opened: Any) -> None:
     load = "async (name) => (await import(`./words/${name}.js`)).default"
     page = opened("#/jobs")

@@ -40,20 +40,22 @@ export const table = (caption, columns, rows) =>
       h("tbody", {}, rows.map((row) =>
         h("tr", {}, columns.map(([, cell, num]) => h("td", { class: num ? "num" : null }, cell(row))))))));
 
-/** A question to the page: one line and a button. */
-export function ask(name, value, act) {
+/** A question to the page of this name: one line and a button. */
+export function ask(name, value, go) {
   const input = h("input", { type: "search", name: "q", value, "aria-label": t(`${name}.ask`),
     placeholder: t(`${name}.ask`), autocomplete: "off", "data-first": true, required: true });
+  input.setSelectionRange(value.length, value.length); // who comes back to a question goes on at its end
   const send = (event) => {
     event.preventDefault();
-    if (input.value.trim()) act(input.value.trim());
+    if (input.value.trim()) go(`#/${name}?${new URLSearchParams({ q: input.value.trim() })}`);
   };
   return h("form", { class: "ask", role: "search", onsubmit: send }, input, h("button", { class: "main" }, t(`${name}.go`)));
 }
 
-/** A button that waits for what it does, and says how that went. */
-export function act(words, told, what, kind = "") {
-  const button = h("button", { type: "button", class: kind, onclick: async () => {
+/** A button that waits for what it does, and says how that went. id: where the page has several of the same words, and
+ * is drawn again by itself. */
+export function act(words, told, what, kind = "", id = null) {
+  const button = h("button", { type: "button", class: kind, id, onclick: async () => {
     button.disabled = true;
     told(t("cube.working"));
     try {

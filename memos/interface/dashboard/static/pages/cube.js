@@ -30,7 +30,7 @@ export async function page(given) {
 function acts(memory, given) {
   const one = (name, call_, args = { memory_id: memory.id }) => act(t(`cube.${name}`), given.told, async () => {
     const { results } = await call(call_, args);
-    if (call_ === "promote" || call_ === "demote") location.hash = `#/cube/${results[0]?.id ?? ""}`;
+    if (call_ === "promote" || call_ === "demote") given.go(`#/cube/${results[0]?.id ?? ""}`);
     else given.again();
   });
   const made = memory.form !== "plaintext";

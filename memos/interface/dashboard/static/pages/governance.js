@@ -8,11 +8,11 @@ import { act, empty, head, memoryLink, table } from "../parts.js";
 
 const ROWS = 1000; // of the log that are looked through
 
-export async function page(given) {
+export function page(given) {
   const name = TABS[given.rest] ? given.rest : "grants";
   const tabs = h("nav", { class: "tabs", "aria-label": t("nav.governance") }, Object.keys(TABS).map((tab) =>
     h("a", { href: `#/governance/${tab}`, "aria-current": tab === name ? "true" : null }, t(`governance.${tab}`))));
-  return [head("governance"), tabs, await TABS[name](given)];
+  return [head("governance"), tabs, TABS[name](given)];
 }
 
 /** A table of rows, or what it means that there are none. */

@@ -20,6 +20,7 @@ export default {
   key: "Who asks",
   "key.why": "A server with keys asks for one. It stays in this tab and is forgotten when the tab is closed.",
   "key.label": "Key, as `memos key add` told it",
+  "key.letter": "Character {at}, “{letter}”, is in no key; paste it as memos key add told it.",
   "key.take": "Use this key",
   "key.user": "User (where no key is needed; left empty: the server's own)",
   error: "That did not work",

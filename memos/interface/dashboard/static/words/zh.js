@@ -20,6 +20,7 @@ export default {
   key: "身份",
   "key.why": "设有密钥的服务器会要求输入。密钥只留在此标签页中，关闭即忘。",
   "key.label": "密钥（由 `memos key add` 给出）",
+  "key.letter": "第 {at} 个字符“{letter}”不会出现在密钥中；请按 memos key add 给出的原样粘贴。",
   "key.take": "使用此密钥",
   "key.user": "用户（无需密钥时填写；留空则为服务器的默认用户）",
   error: "操作未成功",
