@@ -17,6 +17,7 @@ import uvicorn
 from PIL import Image
 
 from memos.config import Config, SchedulerConfig
+from memos.cube import Form
 from memos.interface import dashboard
 from memos.interface.mem_api import Memory
 from memos.interface.server.app import create_app
@@ -460,6 +461,56 @@ def test_an_address_and_a_key_that_cannot_be_are_named(opened: Any) -> None:
     page.keyboard.press("Enter")
     page.locator("dialog").wait_for(state="detached")
     opened.wrong[:] = [told for told in opened.wrong if "Failed to load resource" not in told]
+
+
+def test_drawings_are_read_on_a_phone_and_long_tags_fold(opened: Any, memory: Memory, tmp_path: Path) -> None:
+    scale = "e => e.getBoundingClientRect().width / e.viewBox.baseVal.width"
+    scrolls = "e => e.closest('.scroll').scrollWidth > e.closest('.scroll').clientWidth"
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"rows": [{"name": "a", "ms": 1.0}, {"name": "b", "ms": 2.5}], "took": [1, 2, 3]}))
+    page = opened("#/bench", width=360)
+    page.set_input_files("#reports", report)
+    page.locator(".plot").last.wait_for()
+    tagged = memory.get_all()["results"][0]["id"]
+    for name, place, count in [(".plot", "", 2), (".lineage", f"#/cube/{derived(memory)}", 1)]:
+        page.evaluate("place => { if (place) location.hash = place }", place)
+        page.locator(name).last.wait_for()
+        drawings = page.locator(name).all()
+        assert len(drawings) == count
+        assert all(drawing.evaluate(scale) >= 0.99 and drawing.evaluate(scrolls) for drawing in drawings), name
+        assert page.evaluate("document.documentElement.scrollWidth") == 360, f"not all of the page, for {name}"
+    memory.tag(tagged, ["a" * 60 + " " + "b" * 20])
+    page.evaluate("id => { location.hash = `#/cube/${id}` }", tagged)
+    page.locator(".tag").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert opened(f"#/cube/{derived(memory)}").locator(".lineage").evaluate(scrolls) is False, "there is room at a desk"
+
+
+@pytest.mark.parametrize("light", ["light", "dark"])
+def test_words_on_tiles_are_read_however_hot_they_are(opened: Any, light: str) -> None:
+    """At least 4.5 to 1, as WCAG 2.2 has it."""
+    page = opened("#/map", light=light)
+    page.locator(".cell text").first.wait_for()
+    seen = """(form) => { // colours of CSS as the browser paints them
+        const cell = document.querySelector(".cell");
+        cell.dataset.form = form;
+        cell.style.setProperty("--heat", 1);
+        const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+        return ["text", "rect"].map((part) => {
+            paint.fillStyle = getComputedStyle(cell.querySelector(part)).fill;
+            paint.fillRect(0, 0, 1, 1);
+            return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+        });
+    }"""
+    for form in Form:
+        dim, bright = sorted(map(luminance, page.evaluate(seen, str(form))))
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, form
+
+
+def luminance(pixel: Any) -> float:
+    """Relative, of sRGB, as WCAG has it."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (p / 255 for p in pixel)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def test_both_languages_have_all_words(opened: Any) -> None:

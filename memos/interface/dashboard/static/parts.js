@@ -31,14 +31,16 @@ export const bar = (share, form) =>
   h("div", { class: share > 0 ? "bar" : "bar none", "data-form": form, "aria-hidden": "true" },
     h("i", { vars: { share: Math.min(1, Math.max(0, share)) } }));
 
+/** What may be wider than the page; keys move it too. */
+export const scroll = (name, inner) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, inner);
+
 /** A table; columns: [name, row -> what stands there, is it a number]. */
 export const table = (caption, columns, rows) =>
-  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {},
-      h("caption", { class: "sr" }, caption),
-      h("thead", {}, h("tr", {}, columns.map(([name, , num]) => h("th", { scope: "col", class: num ? "num" : null }, name)))),
-      h("tbody", {}, rows.map((row) =>
-        h("tr", {}, columns.map(([, cell, num]) => h("td", { class: num ? "num" : null }, cell(row))))))));
+  scroll(caption, h("table", {},
+    h("caption", { class: "sr" }, caption),
+    h("thead", {}, h("tr", {}, columns.map(([name, , num]) => h("th", { scope: "col", class: num ? "num" : null }, name)))),
+    h("tbody", {}, rows.map((row) =>
+      h("tr", {}, columns.map(([, cell, num]) => h("td", { class: num ? "num" : null }, cell(row))))))));
 
 /** A question to the page of this name: one line and a button. */
 export function ask(name, value, go) {

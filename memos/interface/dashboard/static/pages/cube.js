@@ -16,7 +16,7 @@ export async function page(given) {
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
       h("h1", { tabindex: "-1", class: "said" }, words(memory)),
-      h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip" }, tag))))),
+      h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip tag" }, tag))))),
     h("div", { class: "row acts" }, acts(memory, given)),
     h("div", { class: "split" },
       h("section", { class: "card" }, h("h2", {}, t("cube.life")), timeline(memory, events, decisions, given)),
