@@ -1,7 +1,7 @@
 // What several pages are made of.
 
-import { digits, duration, h } from "./dom.js";
-import { t } from "./i18n.js";
+import { digits, h } from "./dom.js";
+import { duration, t } from "./i18n.js";
 
 /** The heading of a page, with what it is for, and what can be done at its side. */
 export const head = (name, ...side) =>
@@ -75,7 +75,7 @@ export function signals(told) {
   const speaking = Object.entries(told).filter(([, value]) => value !== 0);
   const value = (name, figure) => (name === "age" || name === "idle" ? duration(figure) : digits(figure));
   return h("div", { class: "signals" }, speaking.map(([name, figure]) =>
-    h("div", {}, h("span", {}, name, h("b", {}, value(name, figure))), figure > 0 && figure <= 1 ? bar(figure) : null)));
+    h("div", {}, h("span", {}, t(`signal.${name}`), h("b", {}, value(name, figure))), figure > 0 && figure <= 1 ? bar(figure) : null)));
 }
 
 export const memoryLink = (id, words) => h("a", { href: `#/cube/${encodeURIComponent(id)}` }, words);

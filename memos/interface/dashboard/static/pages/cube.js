@@ -51,7 +51,7 @@ function graph(memory, sources, derived) {
 
 function about(memory, origins) {
   const told = [
-    ["topic", memory.topic], ["speaker", memory.speaker], ["owner", memory.owner], ["trust", memory.trust],
+    ["topic", memory.topic], ["speaker", memory.speaker], ["owner", memory.owner], ["trust", t(`trust.${memory.trust}`)],
     ["origin", memory.origin], ["kept", moment(memory.created_at)], ["said", moment(memory.said_at)],
     ["expires", moment(memory.expires_at)], ["version", digits(memory.version)], ["recalls", digits(memory.recalls)],
     ["utility", memory.utility ? digits(memory.utility) : ""], ["size", memory.bytes ? bytes(memory.bytes) : ""],
@@ -68,7 +68,7 @@ function timeline(memory, events, decisions, given) {
   all.sort((a, b) => new Date(b.at) - new Date(a.at));
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),
-    h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`) })),
+    h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`), action: t(`action.${event.action}`) })),
     event.why && event.event !== "allowed" && h("span", { class: "muted small" }, ` · ${event.why}`),
     event.diff?.length > 0 && diff(event.diff),
     event.event === "version" && event.version < memory.version && act(t("cube.rollback"), given.told, async () => {

@@ -41,7 +41,7 @@ async function grants(given) {
   return listed("grants", results, [
     [t("governance.on"), (grant) => typeof grant.on === "string" ? memoryLink(grant.on, h("code", {}, short(grant.on))) : h("code", {}, on(grant.on))],
     [t("governance.to"), ({ to }) => subject(to)],
-    [t("governance.relation"), ({ relation }) => relation],
+    [t("governance.relation"), ({ relation }) => t(`relation.${relation}`)],
     [t("governance.purpose"), ({ purpose }) => purpose],
     [t("governance.until"), ({ until }) => moment(until)],
     ["", (grant) => doing(given, t("governance.revoke"), "revoke", { on: on(grant.on), to: subject(grant.to), relation: grant.relation })],

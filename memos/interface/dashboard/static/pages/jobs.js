@@ -27,7 +27,7 @@ export async function page({ again, told, signal, leaving }) {
   return [head("jobs", tick), !results.length ? empty("jobs.none") : h("section", { class: "card" },
     table(t("nav.jobs"), [
       [t("state"), (job) => h("span", { class: `chip ${job.state === "running" ? "good" : ""}` }, t(`jobs.${job.state}`))],
-      [t("jobs.kind"), (job) => job.kind],
+      [t("jobs.kind"), (job) => t(`job.${job.kind}`)],
       [t("memory"), (job) => (job.payload.sources ?? []).map((source) => [memoryLink(source.split("@")[0], source.slice(-8)), " "])],
       [t("jobs.note"), (job) => job.note],
       [t("jobs.started"), (job) => moment(job.started)],
