@@ -16,13 +16,22 @@ const PAGES = { map, why, search, governance, jobs, bench, cube };
 const LISTED = ["map", "why", "search", "governance", "jobs", "bench"]; // a cube is reached from what shows it
 const THEMES = ["auto", "light", "dark"];
 const root = document.documentElement;
-let leave = () => {}; // what the page that is shown does when it goes
+let visit = {}; // another, whenever somebody goes to a page or somebody else asks
+let drawing = new AbortController(); // of the page that is shown; ends when another begins, of the same page as well
 
 /** [page, what comes after its name, parameters]: of #/cube/ID, #/search?q=... */
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").map(decoded);
   return [PAGES[name] ? name : "map", rest.join("/"), new URLSearchParams(query)];
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // typed by hand, with a % that encodes nothing
+  }
 }
 
 function frame() {
@@ -66,34 +75,66 @@ function skip(event) {
 }
 
 /** Draw the page that the address names. arrived: false where it is the same page again, whose focus stays. gone: false
- * for the first page, which is read from its beginning. */
+ * for the first page, which is read from its beginning.
+ *
+ * A page is given what it may do to the frame. `again` and `go` do nothing once somebody has gone on: work that ends late
+ * takes nobody away. What it does as long as it is drawn ends with `leaving`. A page returns its parts; those that are
+ * still to come are promises, and those that are there stay where one of them fails. */
 async function show(arrived = true, gone = true) {
   const [name, rest, query] = place();
-  const here = location.hash;
-  leave();
-  leave = () => {};
+  drawing.abort();
+  drawing = new AbortController();
+  if (arrived) visit = {};
+  const [{ signal }, mine] = [drawing, visit];
+  const leaving = (act) => (signal.aborted ? act() : signal.addEventListener("abort", act));
+  const again = () => mine === visit && show(false);
+  const go = (to) => mine === visit && (location.hash === to ? show() : (location.hash = to));
   for (const link of document.querySelectorAll(".nav a")) {
     if (link.dataset.page === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   const main = document.getElementById("main");
   document.title = `${t(`${name}.name`)} · memos`;
-  const slow = setTimeout(() => main.replaceChildren(h("p", { class: "busy", role: "status" }, t("busy"))), 250);
+  let parts = [];
+  const there = () => parts.filter((part) => part instanceof Node);
+  const draw = (nodes) => {
+    const held = document.activeElement?.closest("main *");
+    main.replaceChildren(...nodes);
+    const first = main.querySelector("[data-first]") ?? (gone && main.querySelector("h1"));
+    const next = arrived ? first : held && same(main, held);
+    if (next && !document.querySelector("dialog")) next.focus({ preventScroll: true });
+  };
+  const busy = () => (main.hasChildNodes() && !arrived ? main.setAttribute("aria-busy", "true")
+    : draw([...there(), h("p", { class: "busy", role: "status" }, t("busy"))]));
+  const slow = setTimeout(busy, 250);
+  leaving(() => clearTimeout(slow));
   let shown;
   try {
-    shown = await PAGES[name].page({ rest, query, again: () => show(false), told, leaving: (act) => (leave = act) });
+    parts = [PAGES[name].page({ rest, query, again, go, told, signal, leaving })].flat();
+    shown = (await Promise.all(parts)).flat();
   } catch (error) {
+    if (signal.aborted) return;
     if (!(error instanceof ApiError)) console.error(error);
-    shown = [heading(name), wrong(error)];
+    shown = [there().length ? there() : heading(name), wrong(error)].flat();
     if (error.status === 401) askKey();
   }
+  if (signal.aborted) return;
   clearTimeout(slow);
-  if (location.hash !== here) return; // somebody has gone on meanwhile
-  main.replaceChildren(...[shown].flat());
+  draw(shown);
+  main.removeAttribute("aria-busy");
   main.dataset.ready = name;
   if (arrived) scrollTo(0, 0);
-  const first = main.querySelector("[data-first]") ?? (gone && main.querySelector("h1"));
-  if (arrived && first && !document.querySelector("dialog")) first.focus({ preventScroll: true });
+}
+
+/** What tells an element that can have the focus from others, also when it is drawn again. */
+const mark = (element) =>
+  element.id || element.getAttribute("href") || element.getAttribute("aria-label") || element.textContent;
+
+/** What had the focus, as it is drawn now; the heading where that is none, or several: it might act on another row. */
+function same(main, held) {
+  const all = [...main.querySelectorAll("a, button, input, summary, [tabindex]")];
+  const [one, ...others] = all.filter((element) => mark(element) === mark(held));
+  return one && !others.length ? one : main.querySelector("h1");
 }
 
 const heading = (name) => h("div", { class: "head" }, h("h1", { tabindex: "-1" }, t(`${name}.name`)));
@@ -130,6 +171,10 @@ function dialog(title, ...inner) {
 function askKey() {
   const field = (name, type) => h("input", { type, name, autocomplete: "off", value: who.get(name) });
   const [key, user] = [field("key", "password"), field("user", "text")];
+  key.addEventListener("input", () => { // a header takes no such letter: the request would not leave the browser
+    const wrong = /[^!-~]/u.exec(key.value.trim());
+    key.setCustomValidity(wrong ? t("key.letter", { letter: wrong[0], at: wrong.index + 1 }) : "");
+  });
   const take = (event) => {
     event.preventDefault();
     for (const { name, value } of [key, user]) who.set(name, value.trim());

@@ -48,11 +48,5 @@ export function bytes(count) {
 export const digits = (value) =>
   Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
 
-/** Seconds in the largest unit that leaves a whole number. */
-export function duration(seconds) {
-  const [size, name] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= size) ?? [1, "s"];
-  return `${Math.floor(seconds / size)} ${name}`;
-}
-
 /** The end of an id, which tells memories of one time apart. */
 export const short = (id) => id.slice(-6);

@@ -17,9 +17,16 @@ export const speak = (name) => localStorage.setItem(KEPT, name);
 export const t = (name, values = {}) =>
   (BOOKS[language()][name] ?? name.slice(name.indexOf(".") + 1)).replace(/\{(\w+)\}/g, (_, part) => values[part] ?? "");
 
+const locale = () => (language() === "zh" ? "zh-CN" : "en-GB");
+
 /** A time as people write it here; "" where there is none. */
 export function moment(iso) {
   if (!iso) return "";
-  const shape = { dateStyle: "medium", timeStyle: "short" };
-  return new Intl.DateTimeFormat(language() === "zh" ? "zh-CN" : "en-GB", shape).format(new Date(iso));
+  return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
+}
+
+/** Seconds in the largest unit that leaves a whole number. */
+export function duration(seconds) {
+  const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([size]) => seconds >= size) ?? [1, "second"];
+  return new Intl.NumberFormat(locale(), { style: "unit", unit }).format(Math.floor(seconds / size));
 }

@@ -3,7 +3,7 @@
 import { h, s, short } from "./dom.js";
 import { t } from "./i18n.js";
 
-const [WIDE, HIGH, GAP, BETWEEN] = [190, 46, 12, 56];
+const [WIDE, HIGH, GAP, BETWEEN] = [190, 46, 12, 48];
 
 /** sources, self, derived: [{id, form, words}] and one of them in the middle. */
 export function lineage(sources, self, derived) {

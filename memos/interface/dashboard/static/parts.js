@@ -1,7 +1,7 @@
 // What several pages are made of.
 
-import { digits, duration, h } from "./dom.js";
-import { t } from "./i18n.js";
+import { digits, h } from "./dom.js";
+import { duration, t } from "./i18n.js";
 
 /** The heading of a page, with what it is for, and what can be done at its side. */
 export const head = (name, ...side) =>
@@ -31,29 +31,33 @@ export const bar = (share, form) =>
   h("div", { class: share > 0 ? "bar" : "bar none", "data-form": form, "aria-hidden": "true" },
     h("i", { vars: { share: Math.min(1, Math.max(0, share)) } }));
 
+/** What may be wider than the page; keys move it too. */
+export const scroll = (name, inner) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, inner);
+
 /** A table; columns: [name, row -> what stands there, is it a number]. */
 export const table = (caption, columns, rows) =>
-  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {},
-      h("caption", { class: "sr" }, caption),
-      h("thead", {}, h("tr", {}, columns.map(([name, , num]) => h("th", { scope: "col", class: num ? "num" : null }, name)))),
-      h("tbody", {}, rows.map((row) =>
-        h("tr", {}, columns.map(([, cell, num]) => h("td", { class: num ? "num" : null }, cell(row))))))));
+  scroll(caption, h("table", {},
+    h("caption", { class: "sr" }, caption),
+    h("thead", {}, h("tr", {}, columns.map(([name, , num]) => h("th", { scope: "col", class: num ? "num" : null }, name)))),
+    h("tbody", {}, rows.map((row) =>
+      h("tr", {}, columns.map(([, cell, num]) => h("td", { class: num ? "num" : null }, cell(row))))))));
 
-/** A question to the page: one line and a button. */
-export function ask(name, value, act) {
+/** A question to the page of this name: one line and a button. */
+export function ask(name, value, go) {
   const input = h("input", { type: "search", name: "q", value, "aria-label": t(`${name}.ask`),
     placeholder: t(`${name}.ask`), autocomplete: "off", "data-first": true, required: true });
+  input.setSelectionRange(value.length, value.length); // who comes back to a question goes on at its end
   const send = (event) => {
     event.preventDefault();
-    if (input.value.trim()) act(input.value.trim());
+    if (input.value.trim()) go(`#/${name}?${new URLSearchParams({ q: input.value.trim() })}`);
   };
   return h("form", { class: "ask", role: "search", onsubmit: send }, input, h("button", { class: "main" }, t(`${name}.go`)));
 }
 
-/** A button that waits for what it does, and says how that went. */
-export function act(words, told, what, kind = "") {
-  const button = h("button", { type: "button", class: kind, onclick: async () => {
+/** A button that waits for what it does, and says how that went. id: where the page has several of the same words, and
+ * is drawn again by itself. */
+export function act(words, told, what, kind = "", id = null) {
+  const button = h("button", { type: "button", class: kind, id, onclick: async () => {
     button.disabled = true;
     told(t("cube.working"));
     try {
@@ -71,7 +75,7 @@ export function signals(told) {
   const speaking = Object.entries(told).filter(([, value]) => value !== 0);
   const value = (name, figure) => (name === "age" || name === "idle" ? duration(figure) : digits(figure));
   return h("div", { class: "signals" }, speaking.map(([name, figure]) =>
-    h("div", {}, h("span", {}, name, h("b", {}, value(name, figure))), figure > 0 && figure <= 1 ? bar(figure) : null)));
+    h("div", {}, h("span", {}, t(`signal.${name}`), h("b", {}, value(name, figure))), figure > 0 && figure <= 1 ? bar(figure) : null)));
 }
 
 export const memoryLink = (id, words) => h("a", { href: `#/cube/${encodeURIComponent(id)}` }, words);

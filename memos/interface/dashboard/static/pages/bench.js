@@ -2,7 +2,7 @@
 
 import { digits, h, s } from "../dom.js";
 import { t } from "../i18n.js";
-import { figures, head, table } from "../parts.js";
+import { figures, head, scroll, table } from "../parts.js";
 
 const reports = new Map(); // by file name, as long as the page is open
 const MOST = 24; // bars of one plot
@@ -49,7 +49,7 @@ function section(name, report) {
 /** What is drawn of a part of a report, and of what lies in it. path: where it stands, as a heading. */
 function* drawings(value, path) {
   if (Array.isArray(value)) {
-    if (value.length > 1 && value.every(isFigure)) yield titled(path, line(value, path));
+    if (value.length > 1 && value.every(isFigure)) yield plot(path, line(value, path));
     else if (value.length && value.every(isGroup)) yield* rows(value, path);
     return;
   }
@@ -67,8 +67,8 @@ function* rows(records, path) {
   const label = (row, at) => names.filter((name) => typeof row[name] === "string").map((name) => row[name]).join(", ") || String(at + 1);
   const differ = numeric.filter((name) => new Set(flat.map((row) => row[name])).size > 1).slice(0, 6);
   for (const name of differ)
-    if (flat.length <= MOST) yield titled([path, spoken(name)].filter(Boolean).join(" · "), bars(flat.map((row, at) => [label(row, at), row[name]])));
-    else yield titled([path, spoken(name)].filter(Boolean).join(" · "), line(flat.map((row) => row[name]).filter(isFigure), name));
+    if (flat.length <= MOST) yield plot([path, spoken(name)].filter(Boolean).join(" · "), bars(flat.map((row, at) => [label(row, at), row[name]])));
+    else yield plot([path, spoken(name)].filter(Boolean).join(" · "), line(flat.map((row) => row[name]).filter(isFigure), name));
   yield table(path || t("nav.bench"), names.slice(0, 9).map((name) => [spoken(name),
     (row) => (isFigure(row[name]) ? digits(row[name]) : String(row[name] ?? "")), numeric.includes(name)]), flat.slice(0, 200));
 }
@@ -84,6 +84,7 @@ function* leaves(record, path = "") {
 const spoken = (name) => name.replaceAll("_", " ");
 
 const titled = (title, drawing) => h("figure", {}, title && h("figcaption", { class: "small muted" }, title), drawing);
+const plot = (title, drawing) => titled(title, scroll(title || t("nav.bench"), drawing));
 
 /** Horizontal bars of [name, value] pairs. */
 function bars(pairs) {

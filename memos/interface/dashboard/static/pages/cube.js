@@ -16,7 +16,7 @@ export async function page(given) {
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
       h("h1", { tabindex: "-1", class: "said" }, words(memory)),
-      h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip" }, tag))))),
+      h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip tag" }, tag))))),
     h("div", { class: "row acts" }, acts(memory, given)),
     h("div", { class: "split" },
       h("section", { class: "card" }, h("h2", {}, t("cube.life")), timeline(memory, events, decisions, given)),
@@ -30,7 +30,7 @@ export async function page(given) {
 function acts(memory, given) {
   const one = (name, call_, args = { memory_id: memory.id }) => act(t(`cube.${name}`), given.told, async () => {
     const { results } = await call(call_, args);
-    if (call_ === "promote" || call_ === "demote") location.hash = `#/cube/${results[0]?.id ?? ""}`;
+    if (call_ === "promote" || call_ === "demote") given.go(`#/cube/${results[0]?.id ?? ""}`);
     else given.again();
   });
   const made = memory.form !== "plaintext";
@@ -51,7 +51,7 @@ function graph(memory, sources, derived) {
 
 function about(memory, origins) {
   const told = [
-    ["topic", memory.topic], ["speaker", memory.speaker], ["owner", memory.owner], ["trust", memory.trust],
+    ["topic", memory.topic], ["speaker", memory.speaker], ["owner", memory.owner], ["trust", t(`trust.${memory.trust}`)],
     ["origin", memory.origin], ["kept", moment(memory.created_at)], ["said", moment(memory.said_at)],
     ["expires", moment(memory.expires_at)], ["version", digits(memory.version)], ["recalls", digits(memory.recalls)],
     ["utility", memory.utility ? digits(memory.utility) : ""], ["size", memory.bytes ? bytes(memory.bytes) : ""],
@@ -68,7 +68,7 @@ function timeline(memory, events, decisions, given) {
   all.sort((a, b) => new Date(b.at) - new Date(a.at));
   return h("ol", { class: "timeline" }, all.map((event) => h("li", { "data-kind": event.event },
     h("time", { datetime: event.at }, moment(event.at)),
-    h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`) })),
+    h("span", {}, t(`event.${event.event}`, { ...event, state: t(`state.${event.state}`), action: t(`action.${event.action}`) })),
     event.why && event.event !== "allowed" && h("span", { class: "muted small" }, ` · ${event.why}`),
     event.diff?.length > 0 && diff(event.diff),
     event.event === "version" && event.version < memory.version && act(t("cube.rollback"), given.told, async () => {

@@ -8,37 +8,43 @@ import { act, empty, head, memoryLink, table } from "../parts.js";
 
 const ROWS = 1000; // of the log that are shown
 
-export async function page(given) {
+export function page(given) {
   const name = TABS[given.rest] ? given.rest : "grants";
   const tabs = h("nav", { class: "tabs", "aria-label": t("nav.governance") }, Object.keys(TABS).map((tab) =>
     h("a", { href: `#/governance/${tab}`, "aria-current": tab === name ? "true" : null }, t(`governance.${tab}`))));
-  return [head("governance"), tabs, await TABS[name](given)];
+  return [head("governance"), tabs, TABS[name](given)];
 }
 
 /** A table of rows, or what it means that there are none. */
 const listed = (name, rows, columns) =>
   rows.length ? h("section", { class: "card" }, table(t(`governance.${name}`), columns, rows)) : empty(`governance.${name}.none`);
 
-/** A button that does a call and draws the page again. */
+/** A button that does a call, draws the page again, and says what the server told of it. */
 const doing = (given, words, name, args) => act(words, given.told, async () => {
-  await call(name, args);
+  const { message } = await call(name, args);
   given.again();
+  return message;
 });
 
-/** Who or what a right is about: a memory, a namespace, a group. */
-const named = (who) => typeof who === "string" ? who
-  : who.name ? `group:${who.owner}/${who.name}` : [who.user_id, who.agent_id, who.session_id].filter(Boolean).join("/");
+/** A namespace as the API reads it: what is left empty inside stays, or a session would be taken for an agent. */
+const address = (space) => [space.user_id, space.agent_id, space.session_id].join("/").replace(/\/+$/, "");
+
+/** Whom a right was given, with its kind: without one, all would be read as the name of a user. */
+function subject(to) {
+  if (to.name) return `group:${to.owner}/${to.name}`;
+  return `${to.session_id ? "namespace" : to.agent_id ? "agent" : "user"}:${address(to)}`;
+}
 
 async function grants(given) {
   const { results } = await call("grants");
-  const on = (what) => typeof what === "string" ? what : `namespace:${named(what)}`;
+  const on = (what) => typeof what === "string" ? what : `namespace:${address(what)}`;
   return listed("grants", results, [
     [t("governance.on"), (grant) => typeof grant.on === "string" ? memoryLink(grant.on, h("code", {}, short(grant.on))) : h("code", {}, on(grant.on))],
-    [t("governance.to"), ({ to }) => named(to)],
-    [t("governance.relation"), ({ relation }) => relation],
+    [t("governance.to"), ({ to }) => subject(to)],
+    [t("governance.relation"), ({ relation }) => t(`relation.${relation}`)],
     [t("governance.purpose"), ({ purpose }) => purpose],
     [t("governance.until"), ({ until }) => moment(until)],
-    ["", (grant) => doing(given, t("governance.revoke"), "revoke", { on: on(grant.on), to: named(grant.to), relation: grant.relation })],
+    ["", (grant) => doing(given, t("governance.revoke"), "revoke", { on: on(grant.on), to: subject(grant.to), relation: grant.relation })],
   ]);
 }
 

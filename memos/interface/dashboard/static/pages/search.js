@@ -7,16 +7,18 @@ import { ask, bar, empty, formChip, head, memoryLink, signals, stateChip } from 
 
 const MOST = 10;
 
-export async function page({ query }) {
+export function page({ query, go }) {
   const asked = query.get("q") ?? "";
-  const top = [head("search"), ask("search", asked, (q) => (location.hash = `#/search?${new URLSearchParams({ q })}`))];
-  if (!asked) return [...top, empty("search.empty")];
+  return [head("search"), ask("search", asked, go), asked ? found(asked) : empty("search.empty")];
+}
+
+async function found(asked) {
   const { results } = await call("search", { query: asked, top_k: MOST, explain: true });
-  if (!results.length) return [...top, empty("search.nothing")];
+  if (!results.length) return empty("search.nothing");
   const best = Math.max(...results.map(({ score }) => score)) || 1;
-  return [...top, h("section", { class: "card" },
+  return h("section", { class: "card" },
     h("p", { class: "small muted", role: "status" }, t("search.found", { count: results.length })),
-    h("ol", { class: "hits" }, results.map((hit) => shown(hit, best))))];
+    h("ol", { class: "hits" }, results.map((hit) => shown(hit, best))));
 }
 
 function shown(hit, best) {

@@ -5,13 +5,15 @@ import { digits, h } from "../dom.js";
 import { t } from "../i18n.js";
 import { ask, empty, figures, formChip, head, memoryLink, signals } from "../parts.js";
 
-export async function page({ query }) {
+export function page({ query, go }) {
   const asked = query.get("q") ?? "";
-  const top = [head("why"), ask("why", asked, (q) => (location.hash = `#/why?${new URLSearchParams({ q })}`))];
-  if (!asked) return [...top, empty("why.empty")];
+  return [head("why"), ask("why", asked, go), asked ? explained(asked) : empty("why.empty")];
+}
+
+async function explained(asked) {
   const told = await call("explain", { question: asked });
   const most = Math.max(...told.reasons.map(({ change }) => Math.abs(change)), 1);
-  return [...top,
+  return [
     h("section", { class: "card answer" }, h("h2", { class: "small muted" }, t("why.answer")), h("p", {}, told.answer || t("none"))),
     figures([
       [t("why.read"), digits(told.prompt_tokens)],
