@@ -110,7 +110,7 @@ class MemOS(Calls):
         """Do what a message asks for, all of it or nothing: remember, correct, forget, share, freeze, ..., or answer.
 
         What was understood is told in the reply's `operations`. Nothing is done before all of it is permitted; where it
-        is not clear which memory is meant, that is asked, and the next message may answer.
+        is not clear which memory is meant, that is asked, and the next message of the conversation may answer.
 
         turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
         their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
