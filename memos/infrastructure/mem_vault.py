@@ -1192,7 +1192,7 @@ _of_json = TypeAdapter(MemCube).validator.validate_json
 _STATES = {state.value: state for state in State}
 
 
-@lru_cache(maxsize=1 << 9)  # the cubes of busy topic groups are read with every request
+@lru_cache(maxsize=1 << 11)  # the cubes of busy topic groups are read with every request
 def _parsed(content: str) -> MemCube:
     try:
         return _of_json(content)
