@@ -283,6 +283,19 @@ def test_an_owner_sees_what_others_tried_however_often_it_has_looked(opened: Any
     assert "refused" in row and id[-6:] in row
 
 
+@pytest.mark.slow
+def test_an_adapter_is_made_where_a_memory_is_shown(opened: Any, tmp_path: Path) -> None:
+    with Memory(vault=tmp_path / "vault") as memory, served(memory) as url:
+        id = memory.add("I work as a nurse.")["results"][0]["id"]
+        page = opened(f"#/cube/{id}", url=url)
+        page.get_by_role("button", name="Make an adapter").click()
+        page.locator("h1", has_text="adapter of 1 memories").wait_for(timeout=300_000)
+        assert "Done." in page.inner_text(".toast")
+        assert "I work as a nurse." in page.locator(".lineage a").first.text_content()
+        [made] = memory.get_all(form="parametric")["results"]
+        assert made["state"] == "activated" and page.evaluate("location.hash") == f"#/cube/{made['id']}"
+
+
 def test_rights_are_shown_and_taken_back(opened: Any, memory: Memory) -> None:
     page = opened("#/governance/holds")
     assert "case 7" in page.inner_text("table")
