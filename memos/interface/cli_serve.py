@@ -39,5 +39,12 @@ def listen(
     access = logging.getLogger("memos.access")
     access.setLevel(logging.INFO)
     access.propagate = False
-    access.addHandler(logging.StreamHandler(sys.stderr))
-    run(settings, vault, lambda url: print(f"memos serves {settings.model.path} at {url}{at}; ctrl-C ends", flush=True))
+    access.addHandler(lines := logging.StreamHandler(sys.stderr))
+    try:
+        run(
+            settings,
+            vault,
+            lambda url: print(f"memos serves {settings.model.path} at {url}{at}; ctrl-C ends", flush=True),
+        )
+    finally:
+        access.removeHandler(lines)
