@@ -620,9 +620,12 @@ class Memory:
         return {"results": [plain(grant)]}
 
     @_call
-    def revoke(self, on: str, to: str, relation: str | None = None, **who: Unpack[Who]) -> Done:
-        """Take back what was granted, from all that is made of it as well."""
-        count = self.within(**who).revoke(on, to, relation)
+    def revoke(
+        self, on: str, to: str, relation: str | None = None, *, purpose: str | None = None, **who: Unpack[Who]
+    ) -> Done:
+        """Take back what was granted, from all that is made of it as well; null: of every relation, for every purpose.
+        purpose: "" for what was granted for none."""
+        count = self.within(**who).revoke(on, to, relation, purpose=purpose)
         return _done(f"{count} grants taken back.", [])
 
     @_call

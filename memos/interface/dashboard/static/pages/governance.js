@@ -44,7 +44,7 @@ async function grants(given) {
     [t("governance.relation"), ({ relation }) => t(`relation.${relation}`)],
     [t("governance.purpose"), ({ purpose }) => purpose],
     [t("governance.until"), ({ until }) => moment(until)],
-    ["", (grant) => doing(given, t("governance.revoke"), "revoke", { on: on(grant.on), to: subject(grant.to), relation: grant.relation })],
+    ["", (grant) => doing(given, t("governance.revoke"), "revoke", { on: on(grant.on), to: subject(grant.to), relation: grant.relation, purpose: grant.purpose })],
   ]);
 }
 
