@@ -118,8 +118,9 @@ class MemScheduler:
     def segments(self, cubes: Sequence[MemCube], tokens: Callable[[str], int]) -> list[Segment]:
         """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order. What must
         not stand beside something else is a group of its own."""
-        out = [Segment(c.header.segment, (c,)) for c in sorted(cubes, key=lambda c: c.order) if apart(c)]
-        free = sorted((c for c in cubes if not apart(c)), key=lambda c: (c.header.segment, c.order))
+        ordered = sorted(cubes, key=lambda c: c.order)
+        out = [Segment(c.header.segment, (c,)) for c in ordered if apart(c)]
+        free = sorted((c for c in ordered if not apart(c)), key=lambda c: c.header.segment)
         for key, group in groupby(free, key=lambda c: c.header.segment):
             held: list[MemCube] = []
             room = self.config.segment_tokens
