@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from memos.errors import InputError
 
-_OF_MEM0 = {
+_OF_MEM0 = {  # what mem0's calls take and ours have no use for
     "memory_type": "what is told decides the kind of a memory",
     "prompt": "rules read what is told",
     "rerank": "retrieval.reranker in the config decides for all searches",

@@ -190,7 +190,6 @@ def costing() -> Iterator[Spent]:
 
 
 API: list[str] = []  # the calls that doors open, in the order of their writing
-# what mem0's calls take and these have no use for
 
 
 def _call(method: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -703,9 +702,10 @@ class Memory:
         limit: int = MOST,
         **who: Unpack[Who],
     ) -> Rows:
-        """The last decisions on what the caller did, and on memories that it may manage by whomever, oldest first.
+        """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first.
 
-        target: it begins with this, as with the id of a memory. own_reads: False leaves out what the caller itself has
+        target: it begins with this, as with the id of a memory; named so, what was decided on another's memory that the
+        caller may manage is told, too. own_reads: False leaves out what the caller itself has
         read, so that looking does not crowd out the rest.
         """
         asked: dict[str, Any] = {"action": action, "target": target, "since": since, "until": until}
