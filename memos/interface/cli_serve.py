@@ -11,6 +11,7 @@ import typer
 
 from memos.errors import InputError, how_to_install
 from memos.interface.cli_shared import Set, settings_of
+from memos.interface.server.heap import one_heap
 
 
 def serve(
@@ -28,6 +29,7 @@ def listen(
     config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, at: str = ""
 ) -> None:
     """Serve until it is told to stop. at: of the server's address what is told to whoever started it."""
+    one_heap()
     try:
         from memos.interface.server.run import serve as run
     except ImportError as error:

@@ -13,7 +13,7 @@ class Column:
 
     def __init__(self, dtype: npt.DTypeLike, width: int | None = None) -> None:
         """width: of a row that is a vector."""
-        self._data = np.zeros((1024,) if width is None else (1024, width), dtype)
+        self._data = np.empty((1024,) if width is None else (1024, width), dtype)
         self._rows = 0
 
     @classmethod
@@ -33,7 +33,7 @@ class Column:
 
     def append(self, value: Any) -> None:
         if self._rows == len(self._data):
-            grown = np.zeros((2 * self._rows, *self._data.shape[1:]), self._data.dtype)  # takes no memory until used
+            grown = np.empty((2 * self._rows, *self._data.shape[1:]), self._data.dtype)  # takes no memory until used
             grown[: self._rows] = self._data
             self._data = grown
         self._data[self._rows] = value

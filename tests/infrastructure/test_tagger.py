@@ -8,10 +8,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from memos.errors import HostError
-from memos.infrastructure.host.tagger import BEFORE, Tagger, _likeliest, bio
+from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder, shared_encoder
+from memos.infrastructure.host.tagger import BEFORE, Tagger, _likeliest, _Network, bio, changed
 
 OURS = Path(str(files("memos.infrastructure.host").joinpath("reader_model")))
 
@@ -31,6 +33,27 @@ def test_what_a_message_points_to_is_found_in_what_was_said_at_its_place() -> No
     said = "x" * (2 * BEFORE) + " My passport number is X4410. Noted."
     [thing] = [span for span in Tagger().tag("Lock it, please.", said).pointed if span.label == "what"]
     assert "passport number" in said[thing.begin : thing.end]
+
+
+def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() -> None:
+    network, table = _Network(OURS), shared_encoder().get_input_embeddings().weight
+    assert network._table.data_ptr() == table.data_ptr()
+    plain, own = encoder(encoder_folder(DEFAULT), published=True), load_file(OURS / "model.safetensors")
+    own = {name: tensor.float() for name, tensor in own.items()}
+    assert torch.equal(plain.get_input_embeddings().weight, table), "as published, though it is shared"
+    changed(plain, own)
+    whole = torch.cat([plain.get_input_embeddings().weight.data, own["characters"]])
+    plain.set_input_embeddings(torch.nn.Embedding.from_pretrained(whole))
+    tokens = network.tokens("请删除 my old address 我的旧地址")
+    assert any(token[0] >= len(table) for token in tokens), "characters that the encoder lacks"
+    cls, sep = network._special
+    ids = torch.tensor([[cls, *(token[0] for token in tokens), sep]])
+    types = torch.tensor([[0, *[1] * (len(tokens) + 1)]])
+    with torch.inference_mode():
+        hidden = plain(input_ids=ids, token_type_ids=types).last_hidden_state[0]
+    scores = network([], tokens)
+    for head, (w, b) in network._weights.items():
+        assert torch.equal((hidden @ w.T + b).log_softmax(-1), scores[head]), head
 
 
 def test_nothing_is_found_in_nothing_and_a_long_text_is_read_at_its_beginning() -> None:

@@ -42,7 +42,7 @@ class Embedder:
         self._folder = encoder_folder(config.path)
         # the package's digest is known; it is compared when the weights are read, not at every start
         digest = _DIGEST if config.path == DEFAULT else _weights_digest(self._folder)
-        self.name = f"{Path(config.path).name}@{digest[:16]}"
+        self.name = _name(config.path, digest)
         self.dim = _width(self._folder / "config.json")
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -123,10 +123,25 @@ class Embedder:
                 ) from error
 
 
-@lru_cache(maxsize=1)
+def _name(path: str, digest: str) -> str:
+    return f"{Path(path).name}@{digest[:16]}"
+
+
+def shared_encoder() -> Any:
+    """The published encoder on the CPU, of which a process has one; to be kept as it is. Raises ModelNotFound,
+    HostError."""
+    with loading():
+        return _model(_package_folder(), _name(DEFAULT, _DIGEST), "cpu", True)
+
+
+@lru_cache(maxsize=2)
 def _model(folder: Path, name: str, device: str, published: bool) -> Any:
     """The encoder with the weights of this name, which is to be kept as it is."""
-    return encoder(folder, published).to(device)
+    model = encoder(folder, published)
+    # its table is read from the file as words are met for the first time, half of it within ten minutes: a server would
+    # grow by that, and wait for the disk
+    model.get_input_embeddings().weight.sum()
+    return model.to(device)
 
 
 def encoder(folder: Path, published: bool) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -22,7 +23,7 @@ from typing import Any
 
 from memos.errors import HostError
 from memos.infrastructure.host.alone import reading
-from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder
+from memos.infrastructure.host.embedder import DEFAULT, encoder_folder, shared_encoder
 
 _MODEL = "reader_model"  # the folder with our weights, beside this file
 _MOST = 200  # tokens of a message that are read; what is longer is a text, not a request
@@ -79,7 +80,6 @@ class _Network:
 
     def __init__(self, folder: Path) -> None:
         """Raises HostError, ModelNotFound."""
-        import torch
         from tokenizers import BertWordPieceTokenizer
 
         heads, own, more = _read(folder)
@@ -88,11 +88,10 @@ class _Network:
         self._tokenizer = BertWordPieceTokenizer(vocab={word: n for n, word in enumerate(words)}, lowercase=True)
         self._special = words.index("[CLS]"), words.index("[SEP]")
         self.heads = {head: bio(heads[head]) for head in HEADS}
-        model = encoder(base, published=True)
-        changed(model, own)
-        table = model.get_input_embeddings()
-        table.weight = torch.nn.Parameter(torch.cat([table.weight.data, own["characters"]]), requires_grad=False)
-        self._model = model
+        shared = shared_encoder()
+        self._table, self._characters = shared.get_input_embeddings().weight, own["characters"]
+        self._model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
+        changed(self._model, own)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
 
     def tokens(self, text: str) -> list[Token]:
@@ -109,10 +108,12 @@ class _Network:
         cls, sep = self._special
         first = [cls, *(token[0] for token in said), *([sep] if said else [])]
         second = [*(token[0] for token in asked), sep]
-        ids = torch.tensor([[*first, *second]])
+        ids, known = torch.tensor([[*first, *second]]), len(self._table)
         types = torch.tensor([[0] * len(first) + [1] * len(second)])
         with torch.inference_mode():
-            hidden = self._model(input_ids=ids, token_type_ids=types).last_hidden_state[0]
+            embedded = self._table[ids.clamp(max=known - 1)]
+            embedded[ids >= known] = self._characters[ids[ids >= known] - known]
+            hidden = self._model(inputs_embeds=embedded, token_type_ids=types).last_hidden_state[0]
             return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
 
 

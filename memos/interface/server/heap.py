@@ -12,18 +12,24 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-_EVERY_S = 30.0
+_EVERY_S = 10.0
+_M_ARENA_MAX = -8  # of malloc.h
+
+
+def one_heap() -> None:
+    """On glibc, where there are no other threads yet: all of them will allocate from one heap. Of the heaps that
+    threads have by themselves, up to eight for each core, `malloc_trim` does not give back the ends."""
+    _glibc("mallopt", _M_ARENA_MAX, 1)
 
 
 @asynccontextmanager
 async def given_back(free: Callable[[], None]) -> AsyncIterator[None]:
-    """Meanwhile, twice a minute. free: frees what can be made again. What is freed leaves the process on glibc only."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    """Meanwhile, every ten seconds. free: frees what can be made again. What is freed leaves the process on glibc
+    only."""
 
     def once() -> None:
         free()
-        if trim is not None:
-            trim(0)
+        _glibc("malloc_trim", 0)
 
     async def give_back() -> None:
         while True:
@@ -35,3 +41,10 @@ async def given_back(free: Callable[[], None]) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
+
+
+def _glibc(name: str, *given: int) -> None:
+    """Call it where it is there."""
+    call = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    if call is not None:
+        call(*given)

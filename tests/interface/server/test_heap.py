@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,3 +50,29 @@ def test_freed_memory_is_given_back_while_the_server_lives(monkeypatch: pytest.M
     asyncio.run(live())
     libc.free(kept)
     assert freed and resident() < before - BLOCK * BLOCKS // 2
+
+
+_THREADS = """
+import ctypes, sys, threading
+from memos.interface.server.heap import one_heap
+if sys.argv[1] == "one":
+    one_heap()
+libc, all_have = ctypes.CDLL(None), threading.Barrier(4)
+libc.malloc.restype, libc.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+threads = [threading.Thread(target=lambda: (libc.malloc(5000), all_have.wait())) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.malloc_info(0, ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w")))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_info"), reason="calls glibc")
+def test_all_threads_allocate_from_one_heap() -> None:
+    def heaps(which: str) -> int:
+        command = [sys.executable, "-c", _THREADS, which]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.count("<heap nr=")
+
+    assert heaps("one") == 1 < heaps("many")
