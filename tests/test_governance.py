@@ -800,6 +800,8 @@ def test_an_owner_is_told_whatever_was_decided_on_its_memories_by_whomever(opene
     whole = (bob, f"namespace {ada}", False)
     assert [row for row in decided(memos, ada) if row[0] == bob] == [about[0], whole, about[2]]
     assert decided(memos, ada, own_reads=False, allowed=True, limit=1) == [about[2]]
+    memos.add("I like tea.", user=ada)
+    assert memos.vault.audit_log.touched(ada, ada) == [mine.id], "what nobody else has asked for is not looked at"
 
 
 def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, ada: str, bob: str) -> None:

@@ -88,11 +88,12 @@ class Seeing(Finding, Forming, Governing):
         False: without what the caller itself has read. Raises InputError.
         """
         caller = self._caller(user)
-        named = self.vault.named(target) if target else self.vault.at(self.vault.ids(caller.user_id))
+        audit, viewer = self.vault.audit_log, str(caller)
+        named = self.vault.named(target) if target else self.vault.at(audit.touched(caller.user_id, viewer))
         own = self.governance.manages(caller, named)
-        about = [f"namespace {caller}", *(cube.id for cube in own)]
+        about = [f"namespace {viewer}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
-        return self.vault.audit_log.told(str(caller), about, own_reads, limit=limit, **asked)
+        return audit.told(viewer, about, own_reads, limit=limit, **asked)
 
 
 def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:

@@ -170,6 +170,12 @@ class AuditLog:
         sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
         return [_row(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
 
+    def touched(self, user_id: str, viewer: str) -> list[str]:
+        """The cubes of a user about which was decided for others than `viewer`, or for it while it did not see them."""
+        sql = """SELECT DISTINCT target FROM audit JOIN heads ON id = target
+                 WHERE user_id = ? AND (caller != ? OR instr(why, ?) > 0)"""
+        return [id for (id,) in self._db.rows(sql, user_id, viewer, UNSEEN)]
+
     def told(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
         """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
         anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""

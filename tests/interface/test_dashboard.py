@@ -563,7 +563,7 @@ SETS = {
     "trust": list(Trust),
     "tier": get_args(Tier),
     "relation": list(ACTIONS),
-    "action": get_args(Action),
+    "action": [*get_args(Action), "authenticate"],
     "signal": [field.name for field in fields(Signals)],
     "job": [f"promote to {form}" for form in Form if form is not Form.PLAINTEXT] + ["give up", READ_TURNS],
     "jobs": OPEN,

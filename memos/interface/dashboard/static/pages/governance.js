@@ -80,7 +80,10 @@ async function log() {
   return listed("log", results.reverse(), [
     [t("governance.when"), ({ at }) => moment(at)],
     [t("governance.who"), ({ caller }) => caller],
-    [t("governance.what"), ({ action, allowed, why }) => (allowed && why ? `${why} (${action})` : action)],
+    [t("governance.what"), ({ action, allowed, why }) => {
+      const done = t(`action.${action}`);
+      return allowed && why && why !== action ? `${why} (${done})` : done;
+    }],
     [t("governance.target"), ({ target }) => there(target)],
     [t("governance.decision"), ({ allowed, why }) => [h("span", { class: `chip ${allowed ? "good" : "bad"}` },
       t(allowed ? "governance.allowed" : "governance.refused")), !allowed && h("p", { class: "small muted" }, why)]],

@@ -63,6 +63,7 @@ export default {
   "action.write": "write",
   "action.delete": "delete",
   "action.manage": "manage",
+  "action.authenticate": "sign in",
   "trust.user": "user",
   "trust.tool": "tool",
   "trust.document": "document",

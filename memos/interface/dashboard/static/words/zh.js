@@ -63,6 +63,7 @@ export default {
   "action.write": "修改",
   "action.delete": "删除",
   "action.manage": "管理",
+  "action.authenticate": "身份验证",
   "trust.user": "用户",
   "trust.tool": "工具",
   "trust.document": "文档",
