@@ -117,12 +117,13 @@ class MemOS(Calls):
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
         caller = self._caller(user)
-        waiting = self.pipelines.answered(message, Conversation(caller, session, turns))
+        where = Conversation(caller, session, turns)
+        waiting = self.pipelines.answered(message, where)
         before = turns if session is None else self.sessions.said(self._session(session, user))
         asked, meant = waiting or (self.reader.asked(message, before, self.vault.now().astimezone().date()), {})
         first, last = asked[0], asked[-1]
         if waiting or len(asked) > 1 or first.intent not in _ALONE:
-            done = self.pipelines.run(asked, caller, meant, user, session)
+            done = self.pipelines.run(asked, where, meant, user)
             if last.intent == "recall":
                 reply = self._ask(last.what, via, turns, session, user, on_text, decode, done.remembered)
             else:

@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta, timezone
 from uuid import uuid4
 
@@ -93,8 +93,7 @@ class Conversation:
 class _Doubt:
     """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
 
-    caller: Namespace
-    session: str | None
+    where: Conversation
     question: str
     until: datetime
     asked: tuple[Asked, ...]
@@ -104,7 +103,7 @@ class _Doubt:
 
     def is_last_said(self, where: Conversation, now: datetime) -> bool:
         """True if this was asked just before: a number in another conversation is no answer."""
-        if (self.caller, self.session) != (where.caller, where.session):
+        if (self.where.caller, self.where.session) != (where.caller, where.session):
             return False
         return self.question in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
 
@@ -150,22 +149,16 @@ class Pipelines:
             return doubt.asked, {**doubt.meant, doubt.at: picked}
         return None
 
-    def run(
-        self,
-        asked: Sequence[Asked],
-        caller: Namespace,
-        meant: dict[int, str],
-        user: str | None,
-        session: str | None = None,
-    ) -> Done:
+    def run(self, asked: Sequence[Asked], where: Conversation, meant: dict[int, str], user: str | None) -> Done:
         """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
         done."""
+        caller = where.caller
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
                 steps.append(self._step(one, caller, meant.get(n), user))
             except Unclear as unclear:
-                return self._ask_back(unclear, tuple(asked), meant, n, caller, session)
+                return self._ask_back(unclear, tuple(asked), meant, n, where)
         for step in steps:
             for cube in step.cubes or (None,):
                 for op in step.operations:
@@ -278,23 +271,17 @@ class Pipelines:
         return int(then[-1])
 
     def _ask_back(
-        self,
-        unclear: Unclear,
-        asked: tuple[Asked, ...],
-        meant: dict[int, str],
-        at: int,
-        caller: Namespace,
-        session: str | None,
+        self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, where: Conversation
     ) -> Done:
         """Name what could be meant, and wait for the answer. Nothing is done."""
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
             return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
-        shown, candidates = self._kernel._as_read(caller), unclear.candidates[:_NAMED]
+        shown, candidates = self._kernel._as_read(where.caller), unclear.candidates[:_NAMED]
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
         until, ids = self._kernel.vault.now() + _WAITS, tuple(cube.id for cube in candidates)
-        self._doubts.append(_Doubt(caller, session, question, until, asked, meant, at, ids))
+        self._doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         return Done(question)
 
     # -- doing ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from memos.cube import Form, MemCube, Namespace, State
 from memos.errors import BadTransition, Denied, InputError, NotFound
 from memos.kernel import MemOS
 from memos.ops import Asked
+from memos.pipelines import Conversation
 
 UNTIL = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
@@ -50,7 +51,7 @@ def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
         kernel.grant(cube.id, "group:crew", "editor", user="ada")
         given = set(kernel.grants(cube.id, user="ada"))
         asked = [Asked(intent="unshare", what="where I live", with_=who) for who in ("bob", "group:crew")]
-        done = kernel.pipelines.run(asked, Namespace(user_id="ada"), {}, "ada")
+        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id="ada")), {}, "ada")
         assert not kernel.grants(cube.id, user="ada")
     with MemOS(vault=tmp_path / "vault") as kernel:
         kernel.undo(done.id, user="ada")
@@ -74,10 +75,10 @@ def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, b
 def test_a_demotion_says_where_there_was_nothing_to_give_up(kernel: MemOS, ada: str) -> None:
     [cube] = kernel.add("I live in Oslo.", user=ada)
     asked = [Asked(intent="demote", what="where I live")]
-    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert "Nothing was done" in done.text and "I live in Oslo." in done.text and not done.id
     kv = kernel.promote([cube.id], "activation", user=ada)
-    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert done.text.startswith("As text again") and kernel.get(kv.id, user=ada).state is State.ARCHIVED
     kernel.undo(done.id, user=ada)
     assert kernel.get(kv.id, user=ada).state is State.ACTIVATED
@@ -152,18 +153,18 @@ def test_what_is_final_comes_last(kernel: MemOS, ada: str) -> None:
     code, job = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My job is baker."))
     asked = [Asked(intent="forget", what=code.id), Asked(intent="share", what=job.id, with_="nobody:x")]
     with pytest.raises(InputError, match="names nobody"):
-        kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     asked[1] = Asked(intent="forget", what=job.id)
     kernel.freeze(job.id, user=ada)
     with pytest.raises(BadTransition, match="frozen and cannot be deleted"):
-        kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert len(kernel.memories(user=ada)) == 2
 
 
 def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: str, bob: str) -> None:
     [cube] = kernel.add("My locker code is 4711.", user=ada)
     asked = [Asked(intent="share", what=cube.id, with_=bob), Asked(intent="forget", what=cube.id)]
-    done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert done.forgotten == (cube.id,) and not done.id
 
 
@@ -183,7 +184,7 @@ def test_one_statement_is_undone_with_what_it_replaced_and_nothing_else(kernel: 
             Asked(intent="remember", what="I have moved to Rome"),
             Asked(intent="promote", what=kernel.add("My locker code is 4711.", user=ada)[0].id, to="activation"),
         ]
-        done = kernel.pipelines.run(asked, Namespace(user_id=ada), {}, ada)
+        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     finally:
         del kernel.promote  # type: ignore[attr-defined]
     assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
