@@ -64,7 +64,7 @@ class Telemetry:
             finally:
                 self._going.dec()
                 seconds = time.perf_counter() - began
-                route = getattr(scope.get("route"), "path", "") or "other"  # never the path, which anybody may write
+                route = _route(scope)
                 self._requests.labels(route, str(seen.status)).inc()
                 self._seconds.labels(route).observe(seconds)
                 if span.is_recording():
@@ -104,6 +104,16 @@ class Telemetry:
         """What was not sent yet is sent."""
         if self._provider:
             self._provider.shutdown()
+
+
+def _route(scope: Scope) -> str:
+    """The path of the route that answered, as it was written in the code; never the one of the request, which anybody
+    may write. FastAPI's routes name themselves, those of Starlette only what they call."""
+    found, called = scope.get("route"), scope.get("endpoint")
+    if found is None and called is not None:
+        every = scope["app"].routes
+        found = next((r for r in every if called in (getattr(r, "endpoint", None), getattr(r, "app", None))), None)
+    return getattr(found, "path", "") or "other"
 
 
 def _provider() -> Any:

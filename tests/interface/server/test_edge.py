@@ -375,10 +375,12 @@ def test_the_access_log_tells_nothing_of_what_was_said(client: httpx.Client, cap
     with caplog.at_level(logging.INFO, "memos.access"):
         client.post("/v1/memory/add", json={"messages": "My secret is tea."})
         client.post("/v1/secret-tea?secret=tea")
+        client.post("/v1/mcp?secret=tea", json={})
         deadline = time.monotonic() + 5
-        while len(caplog.records) < 2 and time.monotonic() < deadline:
+        while len(caplog.records) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "memos.access"]
-    assert [(line["route"], line["status"]) for line in lines] == [("/v1/memory/add", 200), ("other", 404)]
+    told = [(line["route"], line["status"]) for line in lines]
+    assert told == [("/v1/memory/add", 200), ("other", 404), ("/v1/mcp", 400)]
     assert lines[0]["ms"] > 0 and len(lines[0]["key"]) == 16
     assert "tea" not in str(lines)
