@@ -131,7 +131,8 @@ def _told(error: HTTPException, request: Request) -> str:
         case 404:
             return f"there is nothing at {request.url.path:.200}; /openapi.json tells what there is"
         case 405:
-            return f"{request.url.path:.200} takes no {request.method:.20}; /openapi.json tells what it takes"
+            takes = (error.headers or {}).get("Allow", "another method")
+            return f"{request.url.path:.200} takes {takes}, and no {request.method:.20}"
         case 400:
             return "the body cannot be read; send one JSON object in UTF-8"
         case _:

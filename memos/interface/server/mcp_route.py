@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from mcp.server.context import ServerRequestContext
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
 
 from memos.config import ServeConfig
 from memos.interface.mcp import mcp_server
@@ -30,6 +31,11 @@ def mount(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], Abstr
         max_request_body_size=config.body_bytes,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the edge sees to it
     ).routes
+    for route in routes:
+        # a GET would be a stream on which nothing ever comes, as no request knows of another: the protocol lets it be
+        # refused, and an open one would count as a request that goes on until the client leaves
+        assert isinstance(route, Route)
+        route.methods = {"POST"}
     app.router.routes.extend(routes)
     return server.session_manager.run
 

@@ -113,6 +113,9 @@ def test_what_is_not_there_is_told(client: httpx.Client) -> None:
     assert error(client.get("/v1/nothing"))["message"].startswith("there is nothing at /v1/nothing")
     wrong = client.get("/v1/memory/search")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert error(wrong)["message"] == "/v1/memory/search takes POST, and no GET"
+    stream = client.get("/v1/mcp", headers={"Accept": "text/event-stream"})
+    assert stream.status_code == 405, "nothing would ever come"
 
 
 def test_every_error_of_memos_has_a_status() -> None:
