@@ -404,6 +404,7 @@ def test_an_answer_for_a_page_that_was_left_is_dropped(opened: Any) -> None:
     page = opened("#/map")
     held = kept_waiting(page, "jobs")
     page.keyboard.press("5")
+    asked(page, held)
     page.keyboard.press("6")
     page.wait_for_selector("main[data-ready=bench]")
     page.wait_for_timeout(300)
