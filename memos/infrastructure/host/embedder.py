@@ -138,8 +138,8 @@ def shared_encoder() -> Any:
 def _model(folder: Path, name: str, device: str, published: bool) -> Any:
     """The encoder with the weights of this name, which is to be kept as it is."""
     model = encoder(folder, published)
-    # its table is read from the file as words are met for the first time, half of it within ten minutes: a server would
-    # grow by that, and wait for the disk
+    # its table would be read from the file as words are met for the first time, a third of it within ten minutes: a
+    # server would grow by that, and wait for the disk
     model.get_input_embeddings().weight.sum()
     return model.to(device)
 
