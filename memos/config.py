@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -10,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from memos.cube import Form, Trust
-from memos.errors import ConfigError
+from memos.errors import ConfigError, meant
 
 _LONGEST_YAML = 1 << 18  # characters
 _DEEPEST = 50  # values within each other
@@ -725,8 +724,7 @@ def _explain(error: ValidationError, prefix: str, root: type[BaseModel]) -> Conf
         path = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
             known = _keys(root, item["loc"][:-1])
-            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+            hint = meant(str(item["loc"][-1]), known, f"known keys: {', '.join(known)}")
             lines.append(f"{prefix}{path}: unknown key; {hint}")
         else:
             given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"

@@ -39,6 +39,15 @@ MemosError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def meant(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The way out where a name is not known: the nearest of those that are."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else otherwise
+
 
 def how_to_install(extra: str) -> str:
     """The way out where a package of an extra is missing."""

@@ -84,8 +84,7 @@ class Seeing(Finding, Forming, Governing):
         refused since it may not see it is not among them: that would tell that it is there.
 
         target: it begins with this; named by its id, what was decided on another's memory that the caller may manage is
-        told, too. own_reads:
-        False: without what the caller itself has read. Raises InputError.
+        told, too. own_reads: False leaves out what the caller itself has read. Raises InputError.
         """
         caller = self._caller(user)
         audit, viewer = self.vault.audit_log, str(caller)

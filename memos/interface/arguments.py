@@ -3,7 +3,6 @@ signatures; must not know how arguments come in."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from memos.errors import InputError
+from memos.errors import InputError, meant
 
 _OF_MEM0 = {  # what mem0's calls take and ours have no use for
     "memory_type": "what is told decides the kind of a memory",
@@ -53,10 +52,8 @@ def explained(found: Sequence[Any], known: Sequence[str]) -> str:
         if item["type"] == "extra_forbidden" and place in _OF_MEM0:
             lines.append(f"{place} is mem0's, and not known here: {_OF_MEM0[place]}")
         elif item["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
-            lines.append(
-                f"{place:.100}: unknown; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
-            )
+            hint = meant(str(item["loc"][-1]), known, f"known: {', '.join(known)}")
+            lines.append(f"{place:.100}: unknown; {hint}")
         elif not place:
             way_out = "" if item["type"] == "value_error" else "; send one JSON object as application/json"
             lines.append(f"the body: {told}{way_out}")

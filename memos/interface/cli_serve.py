@@ -11,7 +11,6 @@ import typer
 
 from memos.errors import InputError, how_to_install
 from memos.interface.cli_shared import Set, settings_of
-from memos.interface.server.heap import one_heap
 
 
 def serve(
@@ -29,6 +28,8 @@ def listen(
     config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, at: str = ""
 ) -> None:
     """Serve until it is told to stop. at: of the server's address what is told to whoever started it."""
+    from memos.interface.server.heap import one_heap  # asyncio, which no other command needs
+
     one_heap()
     try:
         from memos.interface.server.run import serve as run

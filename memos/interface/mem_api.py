@@ -705,8 +705,8 @@ class Memory:
         """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first.
 
         target: it begins with this, as with the id of a memory; named so, what was decided on another's memory that the
-        caller may manage is told, too. own_reads: False leaves out what the caller itself has
-        read, so that looking does not crowd out the rest.
+        caller may manage is told, too. own_reads: False leaves out what the caller itself has read, so that looking
+        does not crowd out the rest.
         """
         asked: dict[str, Any] = {"action": action, "target": target, "since": since, "until": until}
         found = self.within(**who).log(**asked, allowed=allowed, own_reads=own_reads, limit=_limit(limit))

@@ -4,12 +4,12 @@ by name, as is what nobody knows; what changes none is passed over.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memos.config import DecodeConfig
+from memos.errors import meant
 
 # about the answer's way, its price and its whereabouts, not about the answer
 _PASSED_OVER = frozenset(
@@ -51,8 +51,7 @@ class _Request(_Form):
             if value is None or name in _PASSED_OVER:
                 continue
             if name not in _REFUSED:
-                near = difflib.get_close_matches(name, type(self).model_fields, n=1, cutoff=0.5)
-                raise ValueError(f"{name:.60} is unknown; " + (f"did you mean {near[0]}?" if near else "leave it out"))
+                raise ValueError(f"{name:.60} is unknown; {meant(name, type(self).model_fields, 'leave it out')}")
             if value not in _REFUSED[name]:
                 raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
         return self
