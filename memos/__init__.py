@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memos.config import Config as Config
-    from memos.interface.mem_api import AsyncMemory as AsyncMemory
-    from memos.interface.mem_api import Memory as Memory
-    from memos.kernel import MemOS as MemOS
+    from memos.interface.doors.api.memory import AsyncMemory as AsyncMemory
+    from memos.interface.doors.api.memory import Memory as Memory
+    from memos.kernel.mem_os import MemOS as MemOS
 
 __version__ = "0.1.0"
 __all__ = ["AsyncMemory", "Config", "MemOS", "Memory", "__version__"]
@@ -19,11 +19,11 @@ __all__ = ["AsyncMemory", "Config", "MemOS", "Memory", "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name == "MemOS":
-        from memos.kernel import MemOS
+        from memos.kernel.mem_os import MemOS
 
         return MemOS
     if name in ("Memory", "AsyncMemory"):
-        from memos.interface import mem_api
+        from memos.interface.doors.api import memory as mem_api
 
         return getattr(mem_api, name)
     if name == "Config":

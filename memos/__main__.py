@@ -1,5 +1,5 @@
 """`python -m memos`."""
 
-from memos.interface.cli import main
+from memos.interface.doors.cli.app import main
 
 main()

@@ -190,7 +190,7 @@ class Text(Frozen):
 
 class Turn(Frozen):
     """Payload of a plaintext cube: one question of a conversation and its answer; without an answer, what somebody said
-    that no rule reads (memos/unread.py)."""
+    that no rule reads (memos/kernel/unread.py)."""
 
     type: Literal["turn"] = "turn"
     question: str

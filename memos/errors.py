@@ -2,6 +2,7 @@
 
 MemosError
 ├── ConfigError            a YAML key or value that memos does not know
+├── PluginError            a part of another package that cannot be used
 ├── InputError             an input file, question or id that cannot be used
 │   ├── NotFound           no such cube, or none that the caller may see
 │   ├── EmptyMemory        an operation that needs memories found none
@@ -51,8 +52,7 @@ def meant(name: str, known: Iterable[str], otherwise: str) -> str:
 
 def how_to_install(extra: str) -> str:
     """The way out where a package of an extra is missing."""
-    # from the clone: on PyPI the name `memos` is somebody else's
-    return f"run `pip install -e '.[{extra}]'` in the clone of memos"
+    return f"run `pip install 'memos-kernel[{extra}]'`, or `pip install -e '.[{extra}]'` in a clone of memos"
 
 
 class MemosError(Exception):
@@ -60,6 +60,10 @@ class MemosError(Exception):
 
 
 class ConfigError(MemosError): ...
+
+
+class PluginError(MemosError):
+    """A part of another package that fails to load, clashes with another, or was made for another version."""
 
 
 class InputError(MemosError): ...

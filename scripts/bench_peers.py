@@ -38,8 +38,8 @@ import numpy as np
 from memos.bench.locomo import Conversation, figures, means, read
 from memos.config import EmbedderConfig
 from memos.errors import InputError, MemosError
-from memos.infrastructure.host.embedder import Embedder
-from memos.interface.report import surroundings
+from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.interface.doors.experiment.report import surroundings
 
 WORKER = Path(__file__).parent / "peers" / "worker.py"
 K, BATCH = 10, 100

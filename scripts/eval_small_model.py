@@ -30,9 +30,9 @@ from train_small_model import ASSISTANT, BOS, CONTEXT, END, SYSTEM, USER, Encode
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from memos.interface.phrasebook import phrasebook
+from memos.interface.reading.phrasebook import phrasebook
 
-PACKAGED = Path(__file__).resolve().parents[1] / "memos/infrastructure/host/small_model"
+PACKAGED = Path(__file__).resolve().parents[1] / "memos/infrastructure/host/model/small_model"
 BATCH = 64  # questions answered side by side over one memory
 HOLDS = 0.9  # a phrasing holds when this share of its answers is exact
 # fmt: off

@@ -261,9 +261,9 @@ def change_pack(data: bytes, draw: random.Random) -> bytes:
     """A pack with another record, part or manifest, whose digests hold and which is signed again."""
     from hashlib import sha256
 
-    from memos.infrastructure.mip import MANIFEST, SIGNATURE, SIGNED
-    from memos.infrastructure.pack_file import _ZipSink
-    from memos.infrastructure.signing import SigningKey
+    from memos.infrastructure.governance.signing import SigningKey
+    from memos.plugins.packs.mip import MANIFEST, SIGNATURE, SIGNED
+    from memos.plugins.packs.pack_file import _ZipSink
 
     try:
         with zipfile.ZipFile(BytesIO(data)) as old:
@@ -308,7 +308,7 @@ def change_pack(data: bytes, draw: random.Random) -> bytes:
 
 def imports(format: str, sample: str, name: str) -> Target:
     def seeds() -> list[bytes]:
-        from tests.interface.imports import samples
+        from tests.plugins.imports import samples
 
         with tempfile.TemporaryDirectory() as folder:
             made = samples.ALL[sample][1](Path(folder))
@@ -316,11 +316,11 @@ def imports(format: str, sample: str, name: str) -> Target:
             return [file.read_bytes() for file in files]
 
     def run(data: bytes, folder: Path) -> None:
-        from memos.interface.importer import Report, _read
-        from memos.interface.imports.entry import Entry
-        from memos.interface.imports.formats import FORMATS, detected
-        from memos.interface.imports.source import Source
-        from memos.interface.mem_reader import MemReader
+        from memos.interface.reading.mem_reader import MemReader
+        from memos.plugins.imports.entry import Entry
+        from memos.plugins.imports.formats import FORMATS, detected
+        from memos.plugins.imports.importer import Report, _read
+        from memos.plugins.imports.source import Source
 
         path = folder / name
         path.write_bytes(data)
@@ -342,7 +342,7 @@ def imports(format: str, sample: str, name: str) -> Target:
 
 def conversation(suffix: str, seed: bytes) -> Target:
     def run(data: bytes, folder: Path) -> None:
-        from memos.interface.mem_reader import MemReader
+        from memos.interface.reading.mem_reader import MemReader
 
         path = folder / f"a{suffix}"
         path.write_bytes(data)
@@ -364,7 +364,7 @@ named Miso favourite colour is now blue used to moved from to on 3 May 2024 . , 
 
 
 def run_reader(data: bytes, folder: Path) -> None:
-    from memos.interface.mem_reader import MemReader
+    from memos.interface.reading.mem_reader import MemReader
 
     text, reader = data.decode("utf-8", "ignore")[:20_000], MemReader()
     for read in (reader.statement, reader.forget, reader.recall, reader.sentences, reader.language, reader.facts):
@@ -431,7 +431,7 @@ def run_kv(data: bytes, folder: Path) -> None:
 def adapter_seeds() -> list[bytes]:
     from peft import LoraConfig, get_peft_model
 
-    from memos.infrastructure.host import lora
+    from memos.infrastructure.host.adapters import lora
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "adapter"
@@ -461,7 +461,7 @@ def change_adapter(data: bytes, draw: random.Random) -> bytes:
 
 
 def run_adapter(data: bytes, folder: Path) -> None:
-    from memos.infrastructure.host.adapters import read_adapter
+    from memos.infrastructure.host.adapters.adapters import read_adapter
 
     path = folder / "adapter"
     path.mkdir()
@@ -477,7 +477,7 @@ def run_adapter(data: bytes, folder: Path) -> None:
 def index_seeds() -> list[bytes]:
     import numpy as np
 
-    from memos.infrastructure.index_store import _write
+    from memos.infrastructure.vault.blobs.index_store import _write
 
     arrays = {"words": np.frombuffer(b"LIMPET", np.uint8), "vectors": np.arange(12, dtype=np.float32).reshape(3, 4)}
     written = bytearray()
@@ -488,8 +488,8 @@ def index_seeds() -> list[bytes]:
 def run_index(data: bytes, folder: Path) -> None:
     import xxhash
 
-    from memos.infrastructure.index_store import _read
-    from memos.infrastructure.vault_files import PlainFiles
+    from memos.infrastructure.vault.blobs.index_store import _read
+    from memos.infrastructure.vault.blobs.vault_files import PlainFiles
 
     path = folder / "a.safetensors"
     path.write_bytes(data)
@@ -511,7 +511,7 @@ def vault_seeds() -> list[bytes]:
 
 
 def run_vault(data: bytes, folder: Path) -> None:
-    from memos.infrastructure.mem_vault import MemVault
+    from memos.infrastructure.vault.mem_vault import MemVault
 
     path = folder / "vault"
     path.mkdir()
@@ -537,10 +537,10 @@ def pack_seeds() -> list[bytes]:
     from datetime import datetime, timezone
 
     from memos.cube import Form, Header, MemCube, Probe, Rights, Source, Text
-    from memos.infrastructure.mip import Record, Release
-    from memos.infrastructure.pack import PackWriter
-    from memos.infrastructure.pack_file import writing
-    from memos.infrastructure.signing import SigningKey
+    from memos.infrastructure.governance.signing import SigningKey
+    from memos.plugins.packs.mip import Record, Release
+    from memos.plugins.packs.pack import PackWriter
+    from memos.plugins.packs.pack_file import writing
 
     when = datetime(2025, 1, 2, tzinfo=timezone.utc)
     one = MemCube(
@@ -566,12 +566,12 @@ def pack_seeds() -> list[bytes]:
 def run_pack(data: bytes, folder: Path) -> None:
     from memos.config import LimitsConfig
     from memos.cube import Namespace
-    from memos.exchange import MemLoader
-    from memos.infrastructure.mem_vault import MemVault
-    from memos.infrastructure.pack import PackReader
-    from memos.interface.mem_reader import MemReader
-    from memos.knowledge import Knowledge
-    from memos.operation.mem_lifecycle import MemLifecycle
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.plugins.packs.exchange import MemLoader
+    from memos.plugins.packs.pack import PackReader
 
     path = folder / "a.mip"
     path.write_bytes(data)

@@ -20,11 +20,11 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Payload, Probe, Rights, Source, State, Text
-from memos.infrastructure.blob_store import digest
-from memos.infrastructure.mip import SCHEMAS, Origin, Record, release_of, schema
-from memos.infrastructure.pack import PackWriter
-from memos.infrastructure.pack_file import writing
-from memos.infrastructure.signing import SigningKey
+from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.blobs.blob_store import digest
+from memos.plugins.packs.mip import SCHEMAS, Origin, Record, release_of, schema
+from memos.plugins.packs.pack import PackWriter
+from memos.plugins.packs.pack_file import writing
 
 FOLDER = Path(__file__).parents[1] / "docs" / "mip"
 MADE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -20,7 +20,7 @@ from torch.nn import functional
 from train_reader import DATA, HAN, Network, messages
 
 from memos.config import EmbedderConfig
-from memos.infrastructure.host.embedder import Embedder
+from memos.infrastructure.host.encoders.embedder import Embedder
 
 LINE = re.compile(r"(\S+) (\S+) \[[^\]]*\] /(.+)/")
 NO_MEANING = re.compile(

@@ -13,7 +13,7 @@ _LONGEST = 80  # characters of a default in a table
 
 
 def settings() -> str:
-    from memos.interface.settings import groups
+    from memos.interface.doors.cli.settings import groups
 
     parts = []
     for group in groups():
@@ -28,7 +28,7 @@ def commands() -> str:
     import typer.main
     from typer.cli import get_docs_for_click
 
-    from memos.interface.cli import app
+    from memos.interface.doors.cli.app import app
 
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="memos")

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from memos.interface.phrasebook import Relation, phrasebook
+from memos.interface.reading.phrasebook import Relation, phrasebook
 
 UNKNOWN = "unknown"
 SPEAKER = "User"  # who "I" is in a chat without names

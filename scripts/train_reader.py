@@ -1,7 +1,7 @@
 """Train the reader of requests: `python scripts/train_reader.py --out FOLDER`, about an hour on two cores.
 
 Reads scripts/reader/*.txt, marked messages as scripts/reader/README.md describes them; the sets that the reader is
-measured by are not among them. Writes what `memos.infrastructure.host.tagger.Tagger` loads: a change of low rank of the
+measured by are not among them. Writes what `memos.infrastructure.host.encoders.tagger.Tagger` loads: a change of low rank of the
 default encoder's layers, an embedding for each Chinese character of the messages that the encoder lacks, and the heads.
 With --validate N each N-th message is held back and judged after each epoch. A run that was cut off goes on where the
 last epoch ended.
@@ -25,8 +25,8 @@ from tokenizers import BertWordPieceTokenizer
 from torch import nn
 from torch.nn import functional
 
-from memos.infrastructure.host.embedder import DEFAULT, encoder, encoder_folder
-from memos.infrastructure.host.tagger import BEFORE, HEADS, Span, Tagger, bio, changed
+from memos.infrastructure.host.encoders.embedder import DEFAULT, encoder, encoder_folder
+from memos.infrastructure.host.encoders.tagger import BEFORE, HEADS, Span, Tagger, bio, changed
 
 DATA = Path(__file__).parent / "reader"
 KINDS = ("plain", "time", "context", "several", "ambiguous", "nearmiss")

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from memos.infrastructure import database, vault_server
+from memos.infrastructure.vault.store import database
+from memos.plugins.postgres import vault_server
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # workers share the cores: one thread each, told before anything loads torch, and to what a test starts

@@ -8,8 +8,8 @@ import numpy as np
 
 from memos.config import DistilConfig, GateConfig
 from memos.cube import Contrast, Fact
-from memos.interface.contrasts import contrasts
-from memos.interface.mem_reader import MemReader
+from memos.interface.reading.contrasts import contrasts
+from memos.interface.reading.mem_reader import MemReader
 
 
 class Even:

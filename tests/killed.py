@@ -13,7 +13,13 @@ from tests.doubles import BRIEF, BriefReader
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(
-    ["memos.transitions", "memos.sessions", "memos.infrastructure.host.embedder", "transformers.models.llama", "faiss"]
+    [
+        "memos.operation.forms.transitions",
+        "memos.operation.forms.sessions",
+        "memos.infrastructure.host.encoders.embedder",
+        "transformers.models.llama",
+        "faiss",
+    ]
 )
 
 

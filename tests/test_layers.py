@@ -20,23 +20,42 @@ PUBLIC = (
     "memos.Config",
     "memos.__version__",
 )  # what `import memos` offers; it stands for the kernel
-READER = "memos.interface.mem_reader"
+READER = "memos.interface.reading.mem_reader"
 # the part of the interface that stands below the kernel; the doors stand above it
 LANGUAGE = (
     READER,
     *(f"memos.interface.{part}" for part in ("phrasebook", "statements", "chinese", "requests", "files", "contrasts")),
-    "memos.interface.imports",
-    "memos.interface.documents",
+    "memos.plugins.imports",
+    "memos.interface.reading.documents",
     "memos.interface.reading",
-    "memos.interface.extraction",
+    "memos.interface.reading.extraction",
 )
 
 # what the kernel's calls are made with
 CALLS_STAND_ON = (
     READER,
-    *("memos.operation", "memos.infrastructure", "memos.transitions", "memos.serving", "memos.sessions"),
-    *("memos.externalize", "memos.upkeep", "memos.knowledge", "memos.exchange", "memos.subscriptions", "memos.sharing"),
-    *("memos.bound", "memos.forgetting", "memos.insight", "memos.overview", "memos.unread"),
+    *(
+        "memos.operation",
+        "memos.infrastructure",
+        "memos.operation.forms.transitions",
+        "memos.operation.forms.serving",
+        "memos.operation.forms.sessions",
+    ),
+    *(
+        "memos.operation.forms.externalize",
+        "memos.operation.choosing.upkeep",
+        "memos.operation.life.knowledge",
+        "memos.plugins.packs.exchange",
+        "memos.plugins.packs.subscriptions",
+        "memos.kernel.services.sharing",
+    ),
+    *(
+        "memos.kernel.identity",
+        "memos.operation.life.forgetting",
+        "memos.operation.forms.insight",
+        "memos.kernel.services.overview",
+        "memos.kernel.unread",
+    ),
 )
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
@@ -67,36 +86,60 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             for part in ("bench", "kernel", "calls", "transitions", "operation", "infrastructure", "interface")
         ),
     ),
-    "memos.kernel": (*VOCABULARY, *CALLS_STAND_ON, "memos.calls", "memos.pipelines", "memos.self_report"),
+    "memos.kernel.mem_os": (
+        *VOCABULARY,
+        *CALLS_STAND_ON,
+        "memos.calls",
+        "memos.kernel.pipelines",
+        "memos.kernel.self_report",
+    ),
     "memos.calls": (*VOCABULARY, *CALLS_STAND_ON, "memos.calls"),
     # they make calls, and the kernel has them: between both
-    **dict.fromkeys(("memos.pipelines", "memos.self_report"), (*VOCABULARY, "memos.operation", "memos.calls")),
-    "memos.insight": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.overview": (*VOCABULARY, "memos.infrastructure"),
-    "memos.exchange": (*VOCABULARY, READER, "memos.knowledge", "memos.operation", "memos.infrastructure"),
-    "memos.subscriptions": (*VOCABULARY, "memos.exchange", "memos.operation", "memos.infrastructure"),
-    "memos.knowledge": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
-    "memos.care": (*VOCABULARY, "memos.infrastructure"),
-    "memos.sharing": (*VOCABULARY, "memos.infrastructure", "memos.bound"),
-    "memos.bound": (*VOCABULARY, "memos.infrastructure"),
-    "memos.forgetting": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.upkeep": (*VOCABULARY, "memos.infrastructure"),
-    "memos.unread": (
+    **dict.fromkeys(
+        ("memos.kernel.pipelines", "memos.kernel.self_report"), (*VOCABULARY, "memos.operation", "memos.calls")
+    ),
+    "memos.operation.forms.insight": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
+    "memos.kernel.services.overview": (*VOCABULARY, "memos.infrastructure"),
+    "memos.plugins.packs.exchange": (
         *VOCABULARY,
         READER,
-        "memos.interface.extraction",
-        "memos.interface.documents",
-        "memos.knowledge",
-        "memos.upkeep",
+        "memos.operation.life.knowledge",
         "memos.operation",
         "memos.infrastructure",
     ),
-    "memos.externalize": (*VOCABULARY, READER, "memos.infrastructure"),
-    "memos.sessions": (*VOCABULARY, "memos.operation", "memos.infrastructure", "memos.serving"),
-    "memos.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
-    "memos.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
-    "memos.__init__": (*VOCABULARY, "memos.kernel", "memos.interface.mem_api"),
-    "memos.__main__": ("memos.interface.cli",),
+    "memos.plugins.packs.subscriptions": (
+        *VOCABULARY,
+        "memos.plugins.packs.exchange",
+        "memos.operation",
+        "memos.infrastructure",
+    ),
+    "memos.operation.life.knowledge": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
+    "memos.kernel.care": (*VOCABULARY, "memos.infrastructure"),
+    "memos.kernel.services.sharing": (*VOCABULARY, "memos.infrastructure", "memos.kernel.identity"),
+    "memos.kernel.identity": (*VOCABULARY, "memos.infrastructure"),
+    "memos.operation.life.forgetting": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
+    "memos.operation.choosing.upkeep": (*VOCABULARY, "memos.infrastructure"),
+    "memos.kernel.unread": (
+        *VOCABULARY,
+        READER,
+        "memos.interface.reading.extraction",
+        "memos.interface.reading.documents",
+        "memos.operation.life.knowledge",
+        "memos.operation.choosing.upkeep",
+        "memos.operation",
+        "memos.infrastructure",
+    ),
+    "memos.operation.forms.externalize": (*VOCABULARY, READER, "memos.infrastructure"),
+    "memos.operation.forms.sessions": (
+        *VOCABULARY,
+        "memos.operation",
+        "memos.infrastructure",
+        "memos.operation.forms.serving",
+    ),
+    "memos.operation.forms.serving": (*VOCABULARY, "memos.operation", "memos.infrastructure"),
+    "memos.operation.forms.transitions": (*VOCABULARY, READER, "memos.operation", "memos.infrastructure"),
+    "memos.__init__": (*VOCABULARY, "memos.kernel.mem_os", "memos.interface.doors.api.memory"),
+    "memos.__main__": ("memos.interface.doors.cli.app",),
 }
 # Where a heavy library may be imported; a file here is a file, a folder all beneath it.
 ONLY_IN = {
@@ -105,9 +148,9 @@ ONLY_IN = {
     "peft": "memos/infrastructure/host/",
     "accelerate": "memos/infrastructure/host/",
     "safetensors.torch": "memos/infrastructure/host/",
-    "faiss": "memos/operation/vector_index.py",
-    "pypdf": "memos/interface/documents/pdf.py",
-    "bs4": "memos/interface/documents/html.py",
+    "faiss": "memos/operation/finding/vector_index.py",
+    "pypdf": "memos/plugins/documents/pdf.py",
+    "bs4": "memos/plugins/documents/html.py",
 }
 HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss")
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
@@ -197,16 +240,28 @@ def test_nothing_is_pickled(path: Path) -> None:
     "module, source, arrow",
     [
         ("memos.cube", "from memos.errors import InputError", "memos.errors"),
-        ("memos.ops", "def f():\n    import memos.kernel", "memos.kernel"),
-        ("memos.infrastructure.mem_vault", "from ..operation import mem_operator", "memos.operation.mem_operator"),
-        ("memos.operation.mem_scheduler", "from memos.interface import mem_reader", "memos.interface.mem_reader"),
+        ("memos.ops", "def f():\n    import memos.kernel.mem_os", "memos.kernel.mem_os"),
         (
-            "memos.interface.cli",
-            "from memos.infrastructure.mem_vault import MemVault",
-            "memos.infrastructure.mem_vault",
+            "memos.infrastructure.vault.mem_vault",
+            "from ..operation import mem_operator",
+            "memos.operation.finding.mem_operator",
         ),
-        ("memos.interface.mem_reader", "if TYPE_CHECKING:\n    from memos.kernel import MemOS", "memos.kernel"),
-        ("memos.kernel", "from memos.interface.cli import main", "memos.interface.cli"),
+        (
+            "memos.operation.choosing.mem_scheduler",
+            "from memos.interface import mem_reader",
+            "memos.interface.reading.mem_reader",
+        ),
+        (
+            "memos.interface.doors.cli.app",
+            "from memos.infrastructure.vault.mem_vault import MemVault",
+            "memos.infrastructure.vault.mem_vault",
+        ),
+        (
+            "memos.interface.reading.mem_reader",
+            "if TYPE_CHECKING:\n    from memos.kernel.mem_os import MemOS",
+            "memos.kernel.mem_os",
+        ),
+        ("memos.kernel.mem_os", "from memos.interface.doors.cli.app import main", "memos.interface.doors.cli.app"),
     ],
 )
 def test_a_forbidden_arrow_is_found(module: str, source: str, arrow: str) -> None:
@@ -216,9 +271,9 @@ def test_a_forbidden_arrow_is_found(module: str, source: str, arrow: str) -> Non
 @pytest.mark.parametrize(
     "path, source, library",
     [
-        ("memos/kernel.py", "import torch.nn as nn", "torch"),
-        ("memos/infrastructure/mem_vault.py", "from safetensors import torch", "safetensors.torch"),
-        ("memos/operation/mem_operator.py", "def f():\n    from faiss import IndexFlatIP", "faiss"),
+        ("memos/kernel/mem_os.py", "import torch.nn as nn", "torch"),
+        ("memos/infrastructure/vault/mem_vault.py", "from safetensors import torch", "safetensors.torch"),
+        ("memos/operation/finding/mem_operator.py", "def f():\n    from faiss import IndexFlatIP", "faiss"),
     ],
 )
 def test_a_misplaced_library_is_found(path: str, source: str, library: str) -> None:
@@ -232,7 +287,10 @@ def test_a_pickle_is_found(source: str) -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["import memos", "import sys; sys.argv = ['memos', '--help']; from memos.interface.cli import main; main()"],
+    [
+        "import memos",
+        "import sys; sys.argv = ['memos', '--help']; from memos.interface.doors.cli.app import main; main()",
+    ],
     ids=["import memos", "memos --help"],
 )
 def test_a_light_start_loads_no_heavy_library(start: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.config import ModelConfig
-from memos.interface.report import surroundings
+from memos.interface.doors.experiment.report import surroundings
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from memos.config import DecodeConfig, DistilConfig
+from memos.infrastructure.host.adapters.lora import random_adapters
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.lora import random_adapters
-from memos.interface.progress import Show
+from memos.interface.doors.progress import Show
 
 KNOWN, BATCH, DISTINCT = (8, 50, 200), 8, (1, 2, 4, 8)
 _DECODE = DecodeConfig(max_new_tokens=8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from memos.bench.compose import bench_compose
-from memos.interface.progress import Show
-from memos.kernel import MemOS
+from memos.interface.doors.progress import Show
+from memos.kernel.mem_os import MemOS
 
 COUNTS = (2, 4, 8)
 

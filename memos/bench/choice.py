@@ -15,14 +15,14 @@ from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text
 from memos.errors import Unsupported
-from memos.infrastructure.host.alternatives import forget
-from memos.infrastructure.host.codec import Codec
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv import Activation
-from memos.infrastructure.host.measure import PAUSE_S
-from memos.interface.progress import Show
-from memos.operation.cost_model import Costs, Lying
-from memos.operation.mem_scheduler import Admission, MemScheduler, Situation
+from memos.infrastructure.host.kv.codec import Codec
+from memos.infrastructure.host.kv.kv import Activation
+from memos.infrastructure.host.model.alternatives import forget
+from memos.infrastructure.host.model.measure import PAUSE_S
+from memos.interface.doors.progress import Show
+from memos.operation.choosing.cost_model import Costs, Lying
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Situation
 from memos.operation.policies.memos import MemosPolicy
 
 CODECS: tuple[Codec, ...] = ("raw", "int4")

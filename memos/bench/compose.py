@@ -12,12 +12,12 @@ from memos.bench.scenes import Scene, scene
 from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
 from memos.errors import Unsupported
-from memos.infrastructure.host.compose import compose
-from memos.infrastructure.host.decode import Completion
+from memos.infrastructure.host.adapters.teach import least_share
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.rope import Motion
-from memos.infrastructure.host.teach import least_share
-from memos.interface.progress import Show
+from memos.infrastructure.host.kv.compose import compose
+from memos.infrastructure.host.kv.rope import Motion
+from memos.infrastructure.host.model.decode import Completion
+from memos.interface.doors.progress import Show
 
 log = logging.getLogger("memos")
 CUBES = (1, 2, 4, 8, 16)

@@ -21,8 +21,8 @@ from typing import Any
 from memos.bench.vault import drawn
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
 from memos.errors import MemosError, VaultError
-from memos.infrastructure.mem_vault import MemVault
-from memos.interface.progress import Show
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.interface.doors.progress import Show
 
 _THREADS, _PRELOAD, _BLOB = 4, 5000, 1 << 14
 _OWNER = Namespace(user_id="writer")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memos.infrastructure.host.architectures import ARCHITECTURES, tiny
-from memos.infrastructure.host.capability import Capability, examine
+from memos.bench.architectures import ARCHITECTURES, tiny
 from memos.infrastructure.host.host import Host
-from memos.interface.progress import Show
+from memos.infrastructure.host.model.capability import Capability, examine
+from memos.interface.doors.progress import Show
 
 
 def examine_model(host: Host) -> dict[str, Any]:

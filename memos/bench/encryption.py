@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.cube import Blob, Form, Header, MemCube, Rights, Text, new_id
-from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vault.mem_vault import MemVault
 
 _ROUNDS, _KEY = 7, "MEMOS_BENCH_KEY"
 

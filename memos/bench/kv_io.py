@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memos.infrastructure.host.alternatives import forget, raw_read
-from memos.infrastructure.host.codec import CODECS
-from memos.infrastructure.host.decode import Row
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv import encode
-from memos.interface.progress import Show
+from memos.infrastructure.host.kv.codec import CODECS
+from memos.infrastructure.host.kv.kv import encode
+from memos.infrastructure.host.model.alternatives import forget, raw_read
+from memos.infrastructure.host.model.decode import Row
+from memos.interface.doors.progress import Show
 
 _TIMES = 5
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from memos.config import Config
 from memos.errors import InputError
-from memos.interface.progress import Show
-from memos.kernel import MemOS
+from memos.interface.doors.progress import Show
+from memos.kernel.mem_os import MemOS
 from memos.operation.policies.table import POLICIES as TABLE
 from memos.operation.policies.table import policy as policy_of
 from memos.ops import Add

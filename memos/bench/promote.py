@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memos.bench.baselines import train_on_answers, train_on_text
 from memos.bench.scenes import scene
 from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import AT_LEAST, Contrast, Lesson, Text
-from memos.infrastructure.host.baselines import train_on_answers, train_on_text
+from memos.infrastructure.host.adapters.teach import Task, judge, judge_kv, teach, teach_kv
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.teach import Task, judge, judge_kv, teach, teach_kv
-from memos.interface.mem_reader import MemReader
-from memos.interface.progress import Show
-from memos.transitions import short_of
+from memos.interface.doors.progress import Show
+from memos.interface.reading.mem_reader import MemReader
+from memos.operation.forms.transitions import short_of
 
 OURS = "distillation"
 KV = "trained KV"

@@ -23,12 +23,12 @@ import yaml
 from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
-from memos.infrastructure.host.tagger import Tagger
-from memos.interface import extraction
-from memos.interface.documents.parts import Turn
-from memos.interface.mem_reader import MemReader
-from memos.interface.progress import Show
-from memos.kernel import MemOS
+from memos.infrastructure.host.encoders.tagger import Tagger
+from memos.interface.doors.progress import Show
+from memos.interface.reading import extraction
+from memos.interface.reading.documents.parts import Turn
+from memos.interface.reading.mem_reader import MemReader
+from memos.kernel.mem_os import MemOS
 from memos.ops import Asked
 
 _NEAR = 0.75  # token F1 from which descriptions say the same

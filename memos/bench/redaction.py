@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from memos.config import RedactionConfig
-from memos.infrastructure.redaction import Identifier, Redactor
-from memos.interface.progress import Show
+from memos.infrastructure.governance.redaction import Identifier, Redactor
+from memos.interface.doors.progress import Show
 
 KINDS = ("phone", "email", "card", "iban", "national_id")
 _MARKED = re.compile(r"\{(\w+):([^{}]+)\}")

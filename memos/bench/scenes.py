@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 
 from memos.cube import Probe
-from memos.interface.contrasts import NAMES, an_object
-from memos.interface.phrasebook import phrasebook
+from memos.interface.reading.contrasts import NAMES, an_object
+from memos.interface.reading.phrasebook import phrasebook
 
 
 @dataclass(frozen=True)

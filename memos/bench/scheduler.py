@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from memos.calls.parts import Hit
 from memos.config import Config, EmbedderConfig, ModelConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
-from memos.infrastructure.host.embedder import Embedder
-from memos.infrastructure.vector_table import VectorRow
-from memos.interface.progress import Show
-from memos.kernel import MemOS
+from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.infrastructure.vault.tables.vector_table import VectorRow
+from memos.interface.doors.progress import Show
+from memos.kernel.mem_os import MemOS
+from memos.kernel.wiring import Hit
 from memos.ops import Recall
 
 _BATCH, _USER = 5000, "default"

@@ -24,12 +24,12 @@ import numpy as np
 
 from memos.config import RetrievalConfig, SchedulerConfig
 from memos.cube import Form, Header, MemCube, Namespace, Rights, Text, new_id
-from memos.infrastructure.mem_governance import MemGovernance
-from memos.infrastructure.mem_vault import MemVault
-from memos.interface.progress import Show
-from memos.operation.catalog import View
-from memos.operation.mem_lifecycle import ANSWERING
-from memos.operation.mem_operator import MemOperator
+from memos.infrastructure.governance.mem_governance import MemGovernance
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.interface.doors.progress import Show
+from memos.operation.finding.catalog import View
+from memos.operation.finding.mem_operator import MemOperator
+from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.operation.policies.memos import MemosPolicy
 from memos.rights import Grant
 

@@ -29,8 +29,8 @@ from urllib.parse import urlsplit
 
 from memos.config import ServeConfig
 from memos.errors import InputError, MemosError
-from memos.interface.mem_api import Memory
-from memos.interface.progress import Show
+from memos.interface.doors.api.memory import Memory
+from memos.interface.doors.progress import Show
 
 _PAIRS, _FIRST, _KNOWN = 150, 10, 40  # calls of each kind that are compared, and before; memories there are then
 _CALLS = {"add": 0.3, "search": 0.5, "chat": 0.2}  # how often each is made
@@ -183,8 +183,8 @@ def _beside(memory: Memory) -> Iterator[str]:
     """A server of a memory in this process, and where it listens."""
     import uvicorn
 
-    from memos.interface.server.app import create_app
-    from memos.interface.server.run import listening
+    from memos.interface.doors.server.app import create_app
+    from memos.interface.doors.server.run import listening
 
     server = uvicorn.Server(uvicorn.Config(create_app(memory, ServeConfig(), loopback=True), log_config=None))
     with listening("127.0.0.1", 0) as listener:

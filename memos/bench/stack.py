@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memos.bench.baselines import merged
 from memos.bench.promote import Matter, matter
 from memos.config import DistilConfig, SchedulerConfig
 from memos.cube import Contrast, Probe
 from memos.errors import InputError
-from memos.infrastructure.host.baselines import merged
+from memos.infrastructure.host.adapters.teach import Task, agreed, as_answered, judge, share, teach
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.teach import Task, agreed, as_answered, judge, share, teach
-from memos.interface.contrasts import NAMES
-from memos.interface.mem_reader import MemReader
-from memos.interface.progress import Show
-from memos.operation.mem_scheduler import speaks_of
+from memos.interface.doors.progress import Show
+from memos.interface.reading.contrasts import NAMES
+from memos.interface.reading.mem_reader import MemReader
+from memos.operation.choosing.mem_scheduler import speaks_of
 
 STEPS = 150  # enough for so few
 SIZES = (1, 2, 4, 6)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from memos.config import DecodeConfig
-from memos.infrastructure.host.alternatives import forward_over, reuse_by_transformers
-from memos.infrastructure.host.decode import Row
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv import Activation, encode
-from memos.interface.progress import Show
+from memos.infrastructure.host.kv.kv import Activation, encode
+from memos.infrastructure.host.model.alternatives import forward_over, reuse_by_transformers
+from memos.infrastructure.host.model.decode import Row
+from memos.interface.doors.progress import Show
 
 CONTEXTS, QUERIES = (583, 2773, 6064), (953, 303, 167)  # tokens, as MemOS's table has them (2507.03724)
 _ONE = DecodeConfig(max_new_tokens=1)

@@ -16,9 +16,9 @@ from typing import Any
 
 from memos.config import Config, SchedulerConfig
 from memos.cube import Probe
-from memos.interface.phrasebook import Relation, phrasebook
-from memos.interface.progress import Show
-from memos.kernel import MemOS
+from memos.interface.doors.progress import Show
+from memos.interface.reading.phrasebook import Relation, phrasebook
+from memos.kernel.mem_os import MemOS
 from memos.ops import Add
 
 POLICIES = ("memos", "keep everything", "keep and show everything")

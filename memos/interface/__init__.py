@@ -1,0 +1,1 @@
+"""Language in and out: reading, and the doors."""

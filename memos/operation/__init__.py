@@ -1,0 +1,1 @@
+"""What decides: finding, choosing, life, forms, policies."""

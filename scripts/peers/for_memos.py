@@ -16,9 +16,9 @@ from worker import Ask, Turn
 
 from memos import Config, MemOS
 from memos.config import EmbedderConfig
-from memos.infrastructure.host.embedder import Embedder
-from memos.operation.mem_lifecycle import ANSWERING
-from memos.operation.mem_operator import MemOperator
+from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.operation.finding.mem_operator import MemOperator
+from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Add
 
 

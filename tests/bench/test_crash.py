@@ -11,7 +11,7 @@ from memos.bench import crash
 from memos.bench.crash import Effects, bench_crash
 from memos.bench.vault import drawn
 from memos.cube import MemCube, Namespace
-from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vault.mem_vault import MemVault
 
 pytestmark = pytest.mark.sqlite
 

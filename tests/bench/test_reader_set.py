@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 import memos.bench
-from memos.interface.cli import app
+from memos.interface.doors.cli.app import app
 
 ROOMS = {  # intent: arguments that it must have, arguments that it may have
     "remember": ({"what"}, {"who", "when"}),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memos.bench import vault as bench
-from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vault.mem_vault import MemVault
 
 pytestmark = pytest.mark.sqlite
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from memos.bench.vault_backup import backup_rows, fill
-from memos.infrastructure import vault_check
-from memos.infrastructure.mem_vault import MemVault
+from memos.infrastructure.vault.care import check as vault_check
+from memos.infrastructure.vault.mem_vault import MemVault
 
 pytestmark = pytest.mark.sqlite
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from memos.config import load_config, parse_yaml
 from memos.errors import ConfigError, InputError, VaultError
-from memos.infrastructure.host.tagger import Tagger
-from memos.infrastructure.mem_vault import MemVault
-from memos.interface.imports import json_stream
-from memos.interface.mem_reader import MemReader
+from memos.infrastructure.host.encoders.tagger import Tagger
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.interface.reading.mem_reader import MemReader
+from memos.plugins.imports import json_stream
 
 pytestmark = pytest.mark.fuzz
 TRIES = 25  # changes of each target in the ordinary run

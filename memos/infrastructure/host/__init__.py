@@ -1,0 +1,1 @@
+"""The local model. The only room that imports torch, transformers and peft."""

@@ -27,18 +27,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, Unsupported
-from memos.infrastructure.host import lora
-from memos.infrastructure.host.adapters import Adapted, Adapters, Stack
-from memos.infrastructure.host.capability import Capability, examine, limit_of
-from memos.infrastructure.host.codec import Codec
-from memos.infrastructure.host.compose import PrefixTree, asked_for, compose, extend, heads_of
-from memos.infrastructure.host.constrained import Grammars, Schema, longest
-from memos.infrastructure.host.decode import Completion, Decoder, Row, drained, prefill_inputs
-from memos.infrastructure.host.kv import Activation, alike, encode, room_for
-from memos.infrastructure.host.kv_file import load_activation, save_activation
-from memos.infrastructure.host.load import fingerprint_parts, load_model, model_path
-from memos.infrastructure.host.measure import measure, measure_loads
-from memos.infrastructure.host.prompt import Message, Prompt, PromptFormat
+from memos.infrastructure.host.adapters import lora
+from memos.infrastructure.host.adapters.adapters import Adapted, Adapters, Stack
+from memos.infrastructure.host.kv.codec import Codec
+from memos.infrastructure.host.kv.compose import PrefixTree, asked_for, compose, extend, heads_of
+from memos.infrastructure.host.kv.kv import Activation, alike, encode, room_for
+from memos.infrastructure.host.kv.kv_file import load_activation, save_activation
+from memos.infrastructure.host.model.capability import Capability, examine, limit_of
+from memos.infrastructure.host.model.constrained import Grammars, Schema, longest
+from memos.infrastructure.host.model.decode import Completion, Decoder, Row, drained, prefill_inputs
+from memos.infrastructure.host.model.load import fingerprint_parts, load_model, model_path
+from memos.infrastructure.host.model.measure import measure, measure_loads
+from memos.infrastructure.host.model.prompt import Message, Prompt, PromptFormat
 from memos.once import once
 
 _GREEDY_BATCH = 64

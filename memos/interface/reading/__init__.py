@@ -1,0 +1,1 @@
+"""Language to operations. Knows no stores and no tensors."""

@@ -1,0 +1,373 @@
+"""`memos bench NAME`, `memos calibrate` and `memos doctor`: doors to what measures memos. Knows no measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memos.errors import InputError
+from memos.interface.doors.cli.shared import Json, Set, made
+from memos.interface.doors.progress import Show, progress_bars
+
+bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
+Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
+Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
+
+
+@bench.command("compose")
+def bench_compose(
+    json: Json = None,
+    model: Model = "memos-small",
+    questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 80,
+    seed: Seed = 0,
+) -> None:
+    """N cubes in front of a question at each fidelity level, against the full prompt."""
+    from memos.bench.compose import bench_compose as measure
+    from memos.interface.doors.experiment.report import levels_table
+
+    report = _of_model("compose", json, model, seed, lambda host, show: measure(host, questions, seed, show))
+    _print(levels_table(report))
+
+
+@bench.command("ttft")
+def bench_ttft(
+    json: Json = None,
+    model: Model = "shape:cpu-126m",
+    context: Annotated[list[int] | None, typer.Option(help="tokens of memory; may be given again")] = None,
+    query: Annotated[list[int] | None, typer.Option(help="tokens of question; may be given again")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Time to the first token over a memory: read as text, reused by transformers, kept by memos."""
+    from memos.bench.ttft import CONTEXTS, QUERIES
+    from memos.bench.ttft import bench_ttft as measure
+    from memos.interface.doors.experiment.report import ttft_table
+
+    report = _of_model(
+        *("ttft", json, model, seed),
+        lambda host, show: measure(host, context or CONTEXTS, query or QUERIES, repeats, seed, show),
+    )
+    _print(ttft_table(report))
+
+
+@bench.command("kv-io")
+def bench_kv_io(
+    json: Json = None,
+    model: Model = "shape:cpu-126m",
+    tokens: Annotated[int, typer.Option(min=64, help="length of the cache")] = 4096,
+    seed: Seed = 0,
+) -> None:
+    """Fork, save and load of a KV cache, as a share of a raw read of the same file in the same run."""
+    from memos.bench.kv_io import bench_kv_io as measure
+    from memos.interface.doors.experiment.report import kv_io_table
+
+    report = _of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
+    _print(kv_io_table(report))
+
+
+@bench.command("choice")
+def bench_choice(
+    json: Json = None,
+    model: Model = "memos-small",
+    cases: Annotated[int, typer.Option(min=1, help="drawn at random")] = 60,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 5,
+    seed: Seed = 0,
+) -> None:
+    """The scheduler's choice between text, KV from a tier and recompute, against the measured best."""
+    from memos.bench.choice import bench_choice as measure
+    from memos.interface.doors.experiment.report import choice_table
+
+    report = _of_model("choice", json, model, seed, lambda host, show: measure(host, cases, repeats, seed, show))
+    _print(choice_table(report))
+
+
+@bench.command("adapters")
+def bench_adapters(
+    json: Json = None,
+    model: Model = "memos-small",
+    known: Annotated[list[int] | None, typer.Option(min=1, help="adapters there are; may be given again")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 7,
+    seed: Seed = 0,
+) -> None:
+    """Many adapters in one batch of 8 requests, against the same batch of the base model."""
+    from memos.bench.adapters import KNOWN
+    from memos.bench.adapters import bench_adapters as measure
+    from memos.interface.doors.experiment.report import adapters_table
+
+    report = _of_model(
+        "adapters", json, model, seed, lambda host, show: measure(host, known or KNOWN, repeats, seed, show)
+    )
+    _print(adapters_table(report))
+
+
+@bench.command("promote")
+def bench_promote(
+    json: Json = None,
+    model: Model = "memos-small",
+    facts: Annotated[list[int] | None, typer.Option(min=1, help="of an adapter; may be given again")] = None,
+    people: Annotated[list[int] | None, typer.Option(min=1, help="whom they are about; may be given again")] = None,
+    objective: Annotated[list[str] | None, typer.Option(help="of those in the report; may be given again")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each kind, whose mean counts")] = 2,
+    seed: Seed = 0,
+) -> None:
+    """Adapters by objective and number of facts: recall, what was kept, seconds, bytes, and whether the gate passes."""
+    from memos.bench.promote import FACTS, OBJECTIVES, PEOPLE
+    from memos.bench.promote import bench_promote as measure
+    from memos.interface.doors.experiment.report import scores_table
+
+    if wrong := set(objective or ()) - set(OBJECTIVES):
+        raise InputError(f"no objective {', '.join(sorted(wrong))}; there are {', '.join(OBJECTIVES)}")
+    report = _of_model(
+        *("promote", json, model, seed),
+        lambda host, show: measure(host, facts or FACTS, people or PEOPLE, objective or OBJECTIVES, seeds, seed, show),
+    )
+    _print(scores_table(report, "objective", "facts", "people"))
+
+
+@bench.command("stack")
+def bench_stack(
+    json: Json = None,
+    model: Model = "memos-small",
+    n: Annotated[list[int] | None, typer.Option("--n", min=1, help="adapters at once; may be given again")] = None,
+    facts: Annotated[int, typer.Option(min=1, help="of each adapter")] = 4,
+    seed: Seed = 0,
+) -> None:
+    """Several adapters at once, by how they are put together."""
+    from memos.bench.stack import SIZES
+    from memos.bench.stack import bench_stack as measure
+    from memos.interface.doors.experiment.report import scores_table
+
+    report = _of_model("stack", json, model, seed, lambda host, show: measure(host, n or SIZES, facts, seed, show))
+    _print(scores_table(report, "method", "n"))
+
+
+@bench.command("locomo")
+def bench_locomo(
+    data: Annotated[Path, typer.Option("--data", help="a file of LoCoMo's dialogues and questions")],
+    json: Json = None,
+    policy: Annotated[list[str] | None, typer.Option(help="what finds; may be given again; default: all")] = None,
+) -> None:
+    """Which turns of long dialogues search finds for a question, by policy."""
+    from memos.bench.locomo import POLICIES
+    from memos.bench.locomo import bench_locomo as measure
+    from memos.interface.doors.experiment.report import locomo_table
+
+    report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES, show))
+    _print(locomo_table(report))
+
+
+@bench.command("search")
+def bench_search(
+    json: Json = None,
+    cubes: Annotated[list[int] | None, typer.Option("--cubes", min=100, help="memories; may be given again")] = None,
+    queries: Annotated[int, typer.Option(min=2, help="of each user")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """How long a search takes beside the embedding of its query, and how exact it is, by the number of memories."""
+    from memos.bench.search import bench_search as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    report = _of_cpu("search", json, seed, lambda show: measure(cubes or [100_000], queries, seed, show))
+    _print(rows_table(report))
+
+
+@bench.command("scheduler")
+def bench_scheduler(
+    json: Json = None,
+    cubes: Annotated[list[int] | None, typer.Option("--cubes", min=100, help="memories; may be given again")] = None,
+    requests: Annotated[int, typer.Option(min=2, help="decisions that are timed")] = 500,
+    model: Model = "memos-small",
+    seed: Seed = 0,
+) -> None:
+    """How long it takes to decide what a request sees, by the number of memories."""
+    from memos.bench.scheduler import bench_scheduler as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    report = _of_cpu("scheduler", json, seed, lambda show: measure(cubes or [100_000], model, requests, seed, show))
+    _print(rows_table(report))
+
+
+@bench.command("updates")
+def bench_updates(
+    json: Json = None,
+    model: Model = "memos-small",
+    facts: Annotated[int, typer.Option(min=1, max=180, help="stated at first")] = 50,
+    updates: Annotated[int, typer.Option(min=0, help="changes to them")] = 200,
+    small_talk: Annotated[int, typer.Option(min=0, help="turns between that state nothing")] = 100,
+    seed: Seed = 0,
+) -> None:
+    """What the model answers after facts have changed many times, against keeping everything that was said."""
+    from memos.bench.updates import bench_updates as measure
+    from memos.config import Config, ModelConfig
+    from memos.interface.doors.experiment.report import rows_table
+
+    config = Config(model=ModelConfig(path=model))
+    report = _of_cpu("updates", json, seed, lambda show: measure(config, facts, updates, small_talk, seed, show))
+    _print(rows_table(report))
+
+
+@bench.command("supersession")
+def bench_supersession(json: Json = None) -> None:
+    """Which memories a new one puts out of force, against what a person says of it. No answer of a model."""
+    from memos.bench.supersession import bench_supersession as measure
+    from memos.interface.doors.experiment.report import failures_table, rows_table
+
+    report = _of_cpu("supersession", json, 0, measure)
+    _print(rows_table(report))
+    if report["failures"]:
+        _print(failures_table(report))
+
+
+@bench.command("vault")
+def bench_vault(
+    json: Json = None,
+    cubes: Annotated[int, typer.Option(min=1, help="memories in the vault")] = 100_000,
+    rounds: Annotated[int, typer.Option(min=1, help="in which the vault and bare sqlite3 take turns")] = 15,
+    reads: Annotated[int, typer.Option(min=1, help="of one memory each")] = 5000,
+    seed: Seed = 0,
+) -> None:
+    """Durable adds and reads through the vault, beside bare sqlite3 with the same rows and the same durability."""
+    from memos.bench.vault import bench_vault as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    report = _of_cpu("vault", json, seed, lambda show: measure(cubes, rounds, reads, seed, show))
+    _print(rows_table(report))
+    print(f"a memory by its id in {report['read_us_p50']:.0f} us (p50), among {cubes:,}")
+
+
+@bench.command("crash")
+def bench_crash(
+    json: Json = None,
+    kills: Annotated[int, typer.Option(min=1, help="of a process with four threads that write")] = 20,
+    cubes: Annotated[int, typer.Option(min=0, help="memories that are there before")] = 0,
+    seed: Seed = 0,
+) -> None:
+    """Kill a process that writes, again and again, and look whether what it acknowledged is there."""
+    from memos.bench import write_report
+    from memos.bench.crash import bench_crash as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(kills, cubes, seed, show)
+        report = write_report("crash", seed, "cpu", figures, json)
+    _print(rows_table(report | {"rows": [figures]}))
+    for problem in report["problems"]:
+        print(problem)
+
+
+@bench.command("serve")
+def bench_serve(
+    json: Json = None,
+    clients: Annotated[int, typer.Option(min=1, help="each with a key of its own")] = 64,
+    seconds: Annotated[float, typer.Option(min=1, help="of load")] = 60,
+    seed: Seed = 0,
+) -> None:
+    """A server under clients that add, search and chat; what the door costs; whether what it acknowledged is kept."""
+    from memos.bench import write_report
+    from memos.bench.serve import bench_serve as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    with progress_bars() as show:
+        report = write_report("serve", seed, "cpu", measure(clients, seconds, seed, show), json)
+    _print(rows_table(report))
+    print(
+        f"{report['requests']} requests, {report['errors']} errors, {report['rejected_429']} rejected, "
+        f"{report['lost_writes']} of {report['acknowledged_adds']} writes lost; the door costs "
+        f"{report['door_overhead_ms_p50']:.1f} ms (p50), memory grew by {report['rss_growth']:.1%}"
+    )
+
+
+@bench.command("redaction")
+def bench_redaction(json: Json = None) -> None:
+    """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""
+    from memos.bench.redaction import bench_redaction as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    report = _of_cpu("redaction", json, 0, measure)
+    _print(rows_table(report))
+    for failure in report["failures"]:
+        print(f"{failure['text']}  missed {failure['missed']}, wrong {failure['wrong']}")
+
+
+def calibrate(
+    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    set_: Set = None,
+    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault that keeps the card")] = None,
+    json: Json = None,
+    questions: Annotated[int, typer.Option(min=1, help="for each number of cubes")] = 40,
+    seed: Seed = 0,
+) -> None:
+    """Measure the fidelity levels on this model; `fidelity.level: auto` goes by the card from then on."""
+    from memos.bench import write_report
+    from memos.bench.calibrate import calibrate as measure
+    from memos.interface.doors.experiment.report import levels_table
+
+    with made(vault, config, set_) as kernel, progress_bars() as show:
+        card = measure(kernel, questions, seed, show)
+    report = write_report("calibrate", seed, card["model"]["device"], card, json)
+    _print(levels_table(report))
+    chosen = report["chosen"]
+    print(f"fidelity.level {kernel.config.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
+
+
+def doctor(
+    architectures: Annotated[bool, typer.Option("--architectures", help="of tiny random models of many kinds")] = False,
+    json: Json = None,
+    model: Model = "memos-small",
+) -> None:
+    """Say what the model's KV can be used for, tried on its logits."""
+    from memos.bench import measured, write_report
+    from memos.bench.doctor import examine_architectures, examine_model
+    from memos.interface.doors.experiment.report import verdicts_table
+
+    with progress_bars() as show:
+        if architectures:
+            report = write_report("doctor", 0, "cpu", examine_architectures(show), json)
+        else:
+            report = measured("doctor", json, model, 0, examine_model)
+    _print(verdicts_table(report))
+
+
+def _of_model(
+    name: str, json: Path | None, model: str, seed: int, measure: Callable[[Any, Show], dict[str, Any]]
+) -> dict[str, Any]:
+    """The report of a benchmark on a model, of which `measure` is given the host. Raises ModelNotFound, HostError."""
+    from memos.bench import measured
+
+    with progress_bars() as show:
+        return measured(name, json, model, seed, lambda host: measure(host, show))
+
+
+def _of_cpu(name: str, json: Path | None, seed: int, measure: Callable[[Show], dict[str, Any]]) -> dict[str, Any]:
+    """The report of a benchmark that is not of a model."""
+    from memos.bench import write_report
+
+    with progress_bars() as show:
+        return write_report(name, seed, "cpu", measure(show), json)
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    Console().print(table)
+
+
+@bench.command("reader")
+def bench_reader(
+    json: Json = None,
+    cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
+    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 12,
+    seed: Seed = 0,
+) -> None:
+    """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
+    from memos.bench import write_report
+    from memos.bench.reader import bench_reader as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(show, cases, extracted)
+    report = write_report("reader", seed, "cpu", figures, json)
+    _print(rows_table(report))

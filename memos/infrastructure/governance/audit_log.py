@@ -1,0 +1,474 @@
+"""A hash chain of decisions, signed at checkpoints. Knows whether its rows are as they were written; must not know how
+one is decided.
+
+    row -> row -> row -> row        each has the hash of the one before
+     ^             ^
+    checkpoint <- checkpoint        n, hash, time and the checkpoint before, signed; the last stands beside the key, too
+
+A row that names somebody who was forgotten gets a pseudonym in that place, and keeps the hash that the next row has.
+What such rows say since then is signed, those of one forgetting together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memos.config import AuditConfig
+from memos.errors import InputError, VaultError
+from memos.infrastructure.governance.signing import KEY, Signer, is_signed, statement
+from memos.infrastructure.vault.store import on_disk
+from memos.infrastructure.vault.store.database import IN
+from memos.infrastructure.vault.store.store import Rows, Store
+
+log = logging.getLogger("memos")
+FORMAT = "memos audit 1"
+UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target
+_CHECKPOINT, _FORGETTING, _EXPORT = "audit checkpoint", "audit forgetting", "audit export"
+_OVER = "namespace "  # before a namespace, in the place of a target
+_PAGE = 10_000  # rows read at once
+_EVERY = 2**63 - 1  # rows
+_ROW = "n, at, caller, action, target, allowed, why, prev, hash, salt, forgetting"
+
+
+class AuditRow(NamedTuple):
+    """One decision; `hash` covers the row and `prev`, the hash of the row before.
+
+    salt: at random, so that nobody can guess from the hash what the row said before it was made to name nobody.
+    forgetting: the number of that, or 0.
+    """
+
+    n: int
+    at: str
+    caller: str
+    action: str
+    target: str
+    allowed: bool
+    why: str
+    prev: str
+    hash: str
+    salt: str = ""
+    forgetting: int = 0
+
+    def expected_hash(self) -> str:
+        return _digest([*self[:8], self.salt] if self.salt else self[:8])
+
+    @property
+    def as_written(self) -> bool:
+        """True if all that is in it has the type that it was written in."""
+        words = (self.at, self.caller, self.action, self.target, self.why, self.prev, self.hash, self.salt)
+        numbers = self.n, self.forgetting
+        return (
+            all(type(w) is str for w in words) and all(type(n) is int for n in numbers) and type(self.allowed) is bool
+        )
+
+
+class Checkpoint(NamedTuple):
+    """Signed: up to row n, which has this hash, the log is as it was at that time. prev: the signature before."""
+
+    n: int
+    hash: str
+    at: str
+    key: str
+    prev: str
+    signature: str
+
+
+class Forgetting(NamedTuple):
+    """Signed: the rows of this forgetting say what has this digest."""
+
+    k: int
+    digest: str
+    at: str
+    key: str
+    signature: str
+
+
+@dataclass
+class Verdict:
+    """What is wrong, in words, and how many rows at the end are not signed yet: one who rewrites or removes these alone
+    is not found."""
+
+    problems: list[str] = field(default_factory=list)
+    rows: int = 0
+    checkpoints: int = 0
+    unsigned: int = 0
+    keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
+
+
+class AuditLog:
+    def __init__(self, db: Store, folder: Path, config: AuditConfig = AuditConfig()) -> None:
+        """folder: of the vault."""
+        self._db, self._config = db, config
+        self.signer = Signer(config.key or folder / KEY)
+        self._warned = False
+
+    @property
+    def _head(self) -> Path:
+        """The last checkpoint, beside the key."""
+        return self.signer.path.with_name(f"{self.signer.path.name}.head")
+
+    def append(self, caller: str, action: str, target: str, allowed: bool, why: str) -> None:
+        """A refusal is on disk when this returns; what was allowed, with the next write that is. So a write is never on
+        disk without the decision that allowed it, and a read does not wait for the disk.
+
+        Raises VaultError inside a transaction, which could undo it.
+        """
+        if self._db.in_transaction:
+            raise VaultError(
+                f"the decision on {action} {target} would be lost in a rollback; decide before transaction()"
+            )
+        # nobody may come between reading the last row and writing the next
+        with self._db.transaction(lasting=not allowed):
+            last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
+            n, prev = (last[0][0] + 1, last[0][1]) if last else (1, "")
+            salt = secrets.token_hex(16)
+            row = AuditRow(n, self._db.stamp(), caller, action, target, allowed, why, prev, "", salt)
+            values = row._replace(hash=row.expected_hash())
+            self._db.write(f"INSERT INTO audit ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+        if n % self._config.every == 0:
+            self.sign()
+
+    def rows(self, limit: int | None = None) -> list[AuditRow]:
+        """The last `limit` decisions, or all; oldest first."""
+        sql = f"SELECT {_ROW} FROM audit ORDER BY n DESC LIMIT ?"
+        return [_row(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
+
+    def query(
+        self,
+        caller: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        limit: int | None = None,
+        also: Mapping[str, tuple[Any, ...]] | None = None,
+    ) -> list[AuditRow]:
+        """The last `limit` decisions of this kind, or all; oldest first. target: it begins with this. since, until: UTC
+        where no zone is given. also: further tests in SQL, with their values."""
+        given: dict[str, tuple[Any, ...]] = {
+            "caller = ?": (caller,),
+            "action = ?": (action,),
+            "substr(target, 1, length(?)) = ?": (target, target),
+            "at >= ?": (since and _utc(since).isoformat(),),
+            "at < ?": (until and _utc(until).isoformat(),),
+            "allowed = ?": (None if allowed is None else int(allowed),),
+            **(also or {}),
+        }
+        asked = {test: values for test, values in given.items() if None not in values}
+        where = f"WHERE {' AND '.join(asked)}" if asked else ""
+        values = [value for of_test in asked.values() for value in of_test]
+        sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
+        return [_row(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
+
+    def touched(self, user_id: str, viewer: str) -> list[str]:
+        """The cubes of a user about which was decided for others than `viewer`, or for it while it did not see them."""
+        sql = """SELECT DISTINCT target FROM audit JOIN heads ON id = target
+                 WHERE user_id = ? AND (caller != ? OR instr(why, ?) > 0)"""
+        return [id for (id,) in self._db.rows(sql, user_id, viewer, UNSEEN)]
+
+    def told(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
+        """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
+        anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""
+        may = {
+            f"(caller = ? AND instr(why, ?) = 0 OR target {IN})": (viewer, UNSEEN, json.dumps([*about])),
+            "NOT (caller = ? AND action = 'read' AND allowed = 1)": (None if own_reads else viewer,),
+        }
+        return self.query(**asked, also=may)
+
+    # signed
+
+    def sign(self) -> None:
+        """Sign what is there, if it is not signed. Not if what was signed last is no longer there: then there is a
+        warning, and `verify` tells. Nothing that is written depends on it, so a key that cannot be used is a warning
+        too."""
+        try:
+            with self._db.writing():
+                last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
+                before = self._last_checkpoint()
+                if not last or (before and before.n >= last[0][0]):
+                    return
+                if before and not self.signer.exists:  # its key lies elsewhere: whoever has it signs
+                    return
+                self._require_what_was_signed(before)
+                self._require_own_key(before)
+                with self._db.transaction():
+                    n, hash = last[0]
+                    at, key, prev = self._db.stamp(), self.signer.public, before.signature if before else ""
+                    made = Checkpoint(
+                        n, hash, at, key, prev, self.signer.sign(_CHECKPOINT, statement([n, hash, at, key, prev]))
+                    )
+                    self._db.write("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", *made)
+                self._keep_head(made)
+        except (VaultError, OSError) as error:
+            if not self._warned:
+                log.warning("the audit log is not signed: %s", error)
+            self._warned = True
+
+    def sign_what_is_older(self) -> None:
+        """A log from before there were checkpoints is signed as it is found, once."""
+        if not self.signer.exists and not self._last_checkpoint():
+            self.sign()
+
+    def _last_checkpoint(self) -> Checkpoint | None:
+        rows = self._db.rows("SELECT * FROM checkpoints ORDER BY n DESC LIMIT 1")
+        return Checkpoint(*rows[0]) if rows else None
+
+    def _require_own_key(self, last: Checkpoint | None) -> None:
+        """Raises VaultError where the log is signed by another key than that of the file."""
+        if last and not (self.signer.exists and last.key in (self.signer.public, *self._config.trusted)):
+            raise VaultError(
+                f"the audit log is signed by {last.key}, and not by {self.signer.path}; set governance.audit.key to "
+                f"the file of that key, or name it in governance.audit.trusted to go on with another"
+            )
+
+    def _require_what_was_signed(self, last: Checkpoint | None) -> None:
+        """Raises VaultError where the log is not the one that was signed last: signing it would hide that."""
+        for kept in (self._kept_head(), last):
+            if kept:
+                there = self._db.rows("SELECT hash FROM audit WHERE n = ?", kept.n)
+                signed = self._db.rows("SELECT signature FROM checkpoints WHERE n = ?", kept.n)
+                if there != [(kept.hash,)] or signed != [(kept.signature,)]:
+                    raise VaultError(_cut(kept.n, self.signer.path))
+
+    def _kept_head(self) -> Checkpoint | None:
+        """Raises VaultError for one that cannot be read."""
+        try:
+            return Checkpoint(*json.loads(self._head.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise VaultError(
+                f"{self._head} cannot be read ({error}); bring it back, or see `memos audit verify`"
+            ) from None
+
+    def _keep_head(self, made: Checkpoint) -> None:
+        on_disk.write(self._head, json.dumps(made).encode())
+
+    def public_key(self) -> str:
+        """In hex."""
+        return self.signer.public
+
+    # verified
+
+    def verify(self, key: str | None = None) -> Verdict:
+        """What was changed, removed, put in or moved since it was written. key: the public one, in hex, by which it
+        must be signed, if not by that of the file; where none is known, by that of the first checkpoint."""
+        keys = {key} if key else {*self._config.trusted, *([self.signer.public] if self.signer.exists else [])}
+        keys = keys or {checkpoint.key for checkpoint in self._checkpoints()[:1]}
+        verdict = _verify(_all(self._db), self._checkpoints(), self._forgettings(), keys)
+        verdict.problems.extend(_removed(self._db, verdict.rows))
+        try:
+            self._require_what_was_signed(None)
+        except VaultError as error:
+            verdict.problems.append(str(error))
+        if verdict.unsigned >= 2 * self._config.every:
+            verdict.problems.append(f"the last {verdict.unsigned} audit rows are not signed: checkpoints were removed")
+        return verdict
+
+    def _checkpoints(self) -> list[Checkpoint]:
+        return _checkpoints(self._db)
+
+    def _forgettings(self) -> list[Forgetting]:
+        return _forgettings(self._db)
+
+    def export(self, out: Path) -> int:
+        """Write the whole log, which can be verified by itself, with a line for each row and checkpoint; how many rows.
+        Raises VaultError, InputError."""
+        self.sign()
+        with self._db.writing():
+            self._require_own_key(self._last_checkpoint())
+            last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
+            n, hash = last[0] if last else (0, "")
+            told = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
+            told |= {"key": self.signer.public, "checkpoints": len(self._checkpoints())}
+            told |= {"forgettings": len(self._forgettings())}
+            signed = told | {"signature": self.signer.sign(_EXPORT, statement(told))}
+            parts: Iterable[Any] = (("checkpoint", self._checkpoints()), ("forgetting", self._forgettings()))
+            try:
+                with out.open("w", encoding="utf-8") as file:
+                    file.write(json.dumps(signed) + "\n")
+                    for name, values in (("row", _all(self._db)), *parts):
+                        for value in values:
+                            file.write(json.dumps({name: value._asdict()}) + "\n")
+            except OSError as error:
+                raise InputError(f"{out} cannot be written ({error.strerror}); name another file") from error
+        return int(n)
+
+    # forgotten
+
+    def pseudonymise(self, user: str, targets: Collection[str]) -> int:
+        """Within a transaction: rows of a user, or about one of the targets, name neither any more; how many."""
+        names, told = {*targets, user}, dict[int, AuditRow]()
+        for row in _all(self._db):
+            if _is_of(row.caller, user) or _is_about(row.target, user, names):
+                told[row.n] = row
+        if not told:
+            return 0
+        self._require_own_key(self._last_checkpoint())
+        before = {f.k: f for f in self._forgettings()}
+        touched = {row.forgetting for row in told.values()} - {0}
+        for k in touched:
+            if self._digest_of(k) != before[k].digest:
+                raise VaultError("the audit log was changed; see `memos audit verify` before anybody is forgotten")
+        new, alias = max(before, default=0) + 1, f"forgotten-{secrets.token_hex(4)}"
+        for row in told.values():
+            caller = alias if _is_of(row.caller, user) else row.caller
+            target = alias if _is_about(row.target, user, names) else row.target
+            sql = "UPDATE audit SET caller = ?, target = ?, salt = '', forgetting = ? WHERE n = ?"
+            self._db.write(sql, caller, target, row.forgetting or new, row.n)
+        for k in sorted(touched | {new}):
+            digest, at, key = self._digest_of(k), self._db.stamp(), self.signer.public
+            signature = self.signer.sign(_FORGETTING, statement([k, digest, at, key]))
+            self._db.write("DELETE FROM forgettings WHERE k = ?", k)
+            self._db.write("INSERT INTO forgettings VALUES (?, ?, ?, ?, ?)", k, digest, at, key, signature)
+        return len(told)
+
+    def _digest_of(self, k: int) -> str:
+        sql = f"SELECT {_ROW} FROM audit WHERE forgetting = ? ORDER BY n"
+        return _digest([_digest(_row(row)) for row in self._db.rows(sql, k)])
+
+
+def broken(db: Rows) -> list[str]:
+    """As `AuditLog.verify`, by the keys that the log itself names: finds damage, and not one who has signed anew."""
+    checkpoints, forgettings = _checkpoints(db), _forgettings(db)
+    verdict = _verify(_all(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings})
+    return [*verdict.problems, *_removed(db, verdict.rows)]
+
+
+def _all(db: Rows) -> Iterator[AuditRow]:
+    last = -(2**63)
+    while rows := db.rows(f"SELECT {_ROW} FROM audit WHERE n > ? ORDER BY n LIMIT {_PAGE}", last):
+        yield from map(_row, rows)
+        last = rows[-1][0]
+
+
+def _checkpoints(db: Rows) -> list[Checkpoint]:
+    return [Checkpoint(*row) for row in db.rows("SELECT * FROM checkpoints ORDER BY n")]
+
+
+def _forgettings(db: Rows) -> list[Forgetting]:
+    return [Forgetting(*row) for row in db.rows("SELECT * FROM forgettings ORDER BY k")]
+
+
+def _removed(db: Rows, rows: int) -> list[str]:
+    """Rows that were there after the last one, by SQLite's count."""
+    [(highest,)] = db.rows("SELECT max(seq) FROM sqlite_sequence WHERE name = 'audit'")
+    if highest is not None and not isinstance(highest, int):
+        return [f"the count of audit rows was changed to {highest!r:.80}"]
+    return [f"audit rows {rows + 1} to {highest} were removed"] if highest is not None and highest > rows else []
+
+
+def verify_export(path: Path, key: str) -> Verdict:
+    """What is wrong with a file that `AuditLog.export` wrote. key: the public one, in hex. Raises InputError."""
+    found: dict[str, list[Any]] = {"row": [], "checkpoint": [], "forgetting": []}
+    made: dict[str, Any] = {"row": AuditRow, "checkpoint": Checkpoint, "forgetting": Forgetting}
+    problems = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            head = json.loads(file.readline())
+            if not isinstance(head, dict) or head.get("format") != FORMAT:
+                raise InputError(f"{path} is no export of an audit log; make one with `memos audit export`")
+            for number, line in enumerate(file, start=2):
+                try:
+                    [(name, values)] = json.loads(line).items()
+                    found[name].append(made[name](**values))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    problems.append(f"line {number} of {path.name} cannot be read")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
+    verdict = _verify(found["row"], found["checkpoint"], found["forgetting"], {key})
+    last = found["row"][-1] if found["row"] else None
+    signature = head.pop("signature", "")
+    if head.get("key") != key or not is_signed(key, _EXPORT, statement(head), signature):
+        problems.append(f"the first line of {path.name} is not signed by {key[:16]}")
+    else:
+        there = (*((last.n, last.hash) if last else (0, "")), len(found["checkpoint"]), len(found["forgetting"]))
+        if there != (head["rows"], head["hash"], head["checkpoints"], head["forgettings"]):
+            problems.append(
+                f"the export had {head['rows']} rows and {head['checkpoints']} checkpoints: lines were removed"
+            )
+    verdict.problems[:0] = problems
+    return verdict
+
+
+def _verify(
+    rows: Iterable[AuditRow], checkpoints: list[Checkpoint], forgettings: list[Forgetting], keys: Collection[str]
+) -> Verdict:
+    verdict = Verdict(checkpoints=len(checkpoints), keys=sorted(keys))
+    say = verdict.problems.append
+    wanted = {c.n: c.hash for c in checkpoints}
+    told: dict[object, list[str]] = defaultdict(list)
+    n, prev = 0, ""
+    for row in rows:
+        n += 1
+        forgotten = row.forgetting != 0
+        if not row.as_written or row.n != n or row.prev != prev or not (forgotten or row.hash == row.expected_hash()):
+            say(f"audit row {row.n} was changed, or does not follow the row before it")
+        if forgotten:
+            told[row.forgetting].append(_digest(row))
+        if row.n in wanted and wanted.pop(row.n) != row.hash:
+            say(f"audit row {row.n} is not the one that was signed")
+        n, prev = (row.n if type(row.n) is int else n), row.hash
+    verdict.rows = n
+    for missing in wanted:
+        say(f"audit row {missing} was signed, and is not there")
+    before = ""
+    for c in checkpoints:
+        if not is_signed(c.key, _CHECKPOINT, statement([c.n, c.hash, c.at, c.key, c.prev]), c.signature):
+            say(f"the checkpoint of audit row {c.n} was changed")
+        elif c.key not in keys:
+            say(f"the checkpoint of audit row {c.n} is signed by another key, {c.key[:16]}")
+        if c.prev != before:
+            say(f"a checkpoint before that of audit row {c.n} was removed, changed or put in")
+        before = c.signature
+    known = {f.k: f for f in forgettings}
+    for k in sorted({*told, *known}, key=str):
+        f = known.get(k)  # type: ignore[call-overload]
+        sound = (
+            f and f.key in keys and is_signed(f.key, _FORGETTING, statement([f.k, f.digest, f.at, f.key]), f.signature)
+        )
+        if not f or not sound or f.digest != _digest(told[k]):
+            say(f"audit rows that name nobody any more (forgetting {k}) were changed")
+    verdict.unsigned = n - max((c.n for c in checkpoints if type(c.n) is int), default=0)
+    return verdict
+
+
+def _row(values: Iterable[Any]) -> AuditRow:
+    row = AuditRow(*values)
+    return row._replace(allowed=bool(row.allowed)) if row.allowed in (0, 1) else row
+
+
+def _utc(when: datetime) -> datetime:
+    return when.astimezone(timezone.utc) if when.tzinfo else when.replace(tzinfo=timezone.utc)
+
+
+def _is_of(caller: str, user: str) -> bool:
+    """True for a user, and for its agents and sessions."""
+    return caller == user or caller.startswith(f"{user}/")
+
+
+def _is_about(target: str, user: str, names: Collection[str]) -> bool:
+    """True for one of the names, and for the namespaces of the user."""
+    return target in names or (target.startswith(_OVER) and _is_of(target.removeprefix(_OVER), user))
+
+
+def _digest(values: object) -> str:
+    return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
+
+
+def _cut(n: int, key: Path) -> str:
+    return (
+        f"audit row {n} was signed by {key}, and it or its checkpoint is gone or changed: the log was cut or "
+        f"rewritten, an older copy of the vault was brought back, or the key serves another vault too; bring back the "
+        f"vault, or set governance.audit.key to a new file and keep the old one"
+    )

@@ -1,0 +1,1 @@
+"""Parametric memory: LoRA adapters, trained, saved and served."""

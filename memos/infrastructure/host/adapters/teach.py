@@ -1,0 +1,356 @@
+"""From lessons to an adapter in a folder, and what such an adapter can do. Knows questions and folders; knows no cubes.
+
+`teach` makes one, `judge` tells what it does when it is loaded from its files, `craft` does both and can be taken up
+again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from memos.config import DistilConfig
+from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
+from memos.errors import NoProbes, Unsupported
+from memos.infrastructure.host.adapters import lora
+from memos.infrastructure.host.adapters.adapters import Adapters, Stack
+from memos.infrastructure.host.adapters.distil import Example, Progress, Training, believed, certain, drift
+from memos.infrastructure.host.kv.kv import Activation
+from memos.infrastructure.host.kv.trained_kv import Cartridge, kept_rows, thinned
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.host import Host
+
+Tell = Callable[[str, int, int, float], None]  # (phase, step, most steps, loss)
+CHECKPOINT, ADAPTER, KV = "checkpoint.safetensors", "adapter", "kv"  # in the folder of a job
+_SETS = 2  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
+_ALWAYS = ("reliability", "generality", "locality", "in_context")  # judged, and 0 where nothing could be asked
+_KV_RATE = 10  # times the learning rate of an adapter: rows of KV are few and large
+_TOP = 20  # tokens of a distribution that a drift is measured on
+_OFTEN, _MORE = 6, 3  # rows of a question known by heart, and of one over memories: there are fewer of them
+_EARLIER = 48  # questions about what an earlier adapter knows
+
+
+class Task(Frozen):
+    """What an adapter, or trained KV, is to learn and to keep; all of it can travel to another process.
+
+    stack: folders of earlier adapters that it may be active with, in any subset. memories: what KV is to stand for, in
+    order; none: an adapter is to be made. share: of the tokens of the memories, for which KV is to have rows.
+    """
+
+    lessons: tuple[Lesson, ...]
+    keep: tuple[Contrast, ...]
+    config: DistilConfig
+    card: dict[str, Any] = Field(default_factory=dict)
+    stack: tuple[Path, ...] = ()
+    memories: tuple[str, ...] = ()
+    share: float = 1.0
+
+    @property
+    def payload(self) -> str:
+        """The name, in the folder of a job, of what is made."""
+        return KV if self.memories else ADAPTER
+
+
+class Crafted(Frozen):
+    """What came of a task: scores of what was made, alone, and of all together with `stack`."""
+
+    scores: dict[str, float]
+    together: dict[str, float] | None = None
+
+
+def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
+    """Train, save to work/{task.payload}, load that cold and judge it, alone and beside all of task.stack.
+
+    What `work` holds of an earlier attempt at the same task is gone on from.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    made, beside = work / task.payload, work / f"{task.payload}.new"
+    if not made.exists():
+        tell("prepare", 0, task.config.steps, 0.0)
+        (teach_kv if task.memories else teach)(host, task, beside, partial(tell, "train"), work / CHECKPOINT)
+        tell("save", 0, 0, 0.0)
+        beside.rename(made)
+    tell("gate", 0, 0, 0.0)
+    if task.memories:
+        return Crafted(scores=judge_kv(host, made, task.memories, task.lessons, task.keep))
+    scores = judge(host, (made,), task.lessons, task.keep)
+    together = None
+    if task.stack:
+        tell("gate together", 0, 0, 0.0)
+        together = judge(host, (*task.stack, made), agreed([*task.lessons, *_of(host, task.stack)]), task.keep)
+    return Crafted(scores=scores, together=together)
+
+
+def lessons_of(host: Host, folder: Path) -> list[Lesson]:
+    """What an adapter was taught, by its card. Raises FingerprintMismatch, CorruptBlob."""
+    return [Lesson.model_validate(lesson) for lesson in lora.read_card(folder, host.fingerprint).get("lessons", [])]
+
+
+def _of(host: Host, stack: Stack) -> list[Lesson]:
+    return [lesson for folder in stack for lesson in lessons_of(host, folder)]
+
+
+def agreed(lessons: Sequence[Lesson]) -> list[Lesson]:
+    """Without the questions that two of them answer differently, as who keeps a cat where two people do."""
+    answers: dict[str, set[str]] = {}
+    for lesson in lessons:
+        answers.setdefault(lesson.probe.question, set()).add(lesson.probe.answer.casefold())
+    return [lesson for lesson in lessons if len(answers[lesson.probe.question]) == 1]
+
+
+def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: Path | None = None) -> int:
+    """Train an adapter on the lessons that are not held out and save it to `folder`; returns the steps taken.
+
+    Trains in a twin of its own, so requests go on meanwhile. Goes on from `checkpoint` if that is there, and writes it
+    on the way. What the model answers wrong even with the memory in its context is taught as the probe has it. Raises
+    NoProbes if the model answers none of the lessons right, Unsupported where there is nothing to adapt.
+    """
+    config = lora.recipe(task.config, host.model)
+    served = Adapters(host.model, host.fingerprint, host.config, shared=False)
+    sets = _sets(task.stack, random.Random(config.seed))
+    taught = [lesson for lesson in task.lessons if not lesson.probe.held_out]
+    told = [host.ids_of(x.probe.question, x.memories) for x in taught]
+    alone = [host.ids_of(x.probe.question) for x in taught]
+    examples = list(zip(taught, _lessons(host, [x.probe for x in taught], told, alone, config), strict=True))
+    lessons = [
+        replace(example, under=under)
+        for under in sets
+        for among in (agreed([*taught, *_of(host, under)]),)
+        for lesson, example in examples
+        if lesson in among
+    ]
+    known, unknown = _earlier(host, served, task, sets, config)
+    lessons += known
+    if task.stack:  # each set is a training of its own, in which all that the others know is learnt too
+        config = config.model_copy(update={"batch": 2 * config.batch, "steps": 3 * config.steps // 2})
+    keep = [*_keep(host, task, sets, config), *unknown]
+    student = lora.fresh_adapter(served.module, config)
+    if config.gradient_checkpointing:
+        checkpoint_layers(student)
+    training = Training(student, lessons, keep, config, served.under if task.stack else None)
+    if checkpoint:
+        training.resume(checkpoint)
+    steps = training.run(progress, checkpoint)
+    made = {"fingerprint": host.fingerprint, "steps": steps, "lessons": [x.model_dump() for x in task.lessons]}
+    lora.save_adapter(student, folder, task.card | made)
+    return steps
+
+
+def _lessons(
+    host: Host,
+    probes: Sequence[Probe],
+    told: Sequence[tuple[int, ...]],
+    alone: Sequence[tuple[int, ...]],
+    config: DistilConfig,
+) -> list[Example]:
+    """What the model says to the prompts `told`, for `alone`; as the probe has it where that is wrong. Raises
+    NoProbes."""
+    answers = host.greedy(told)
+    right = [probe.holds(host.text_of(ids)) for probe, ids in zip(probes, answers, strict=True)]
+    if not any(right):
+        raise NoProbes(
+            f"the model answers none of {len(probes)} probes even with the memory in its context; "
+            f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
+        )
+    rows = believed(host.model, told, alone, answers, config.top_logits)
+    lead = _lead(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
+    return [
+        row if ok else certain(row.prompt, host.spelled(lead + probe.answer))
+        for row, ok, probe in zip(rows, right, probes, strict=True)
+    ]
+
+
+def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
+    """What stands before the first word of the model's own answers: a space or nothing."""
+    return max(("", " "), key=lambda lead: sum(host.spelled(lead + host.text_of(ids)) == ids for ids in answers))
+
+
+def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:
+    """What must stay under each of the sets: answers of the base model, whatever the others have drifted."""
+    keep = [k for k in task.keep if not k.held_out]
+    kept = as_answered(host, [k for k in keep if k.known or k.memories])
+    # of what nobody has said the first token tells all: what the model would say is not decoded
+    kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]
+    prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
+    rows = believed(host.model, prompts, prompts, [ids for _, ids in kept], config.top_logits)
+    often = [_OFTEN if k.known else _MORE if k.memories else 1 for k, _ in kept]
+    return [
+        replace(row, under=under)
+        for under in sets
+        for row, times in zip(rows, often, strict=True)
+        for _ in range(times)
+    ]
+
+
+def _earlier(
+    host: Host, served: Adapters, task: Task, sets: Sequence[Stack], config: DistilConfig
+) -> tuple[list[Example], list[Example]]:
+    """What each earlier adapter answers alone, for the sets that it is in; and what the base answers, for the others: a
+    new adapter must not know what one knows that may be given up before it."""
+    known, unknown = list[Example](), list[Example]()
+    rng, clear = random.Random(config.seed), agreed([*task.lessons, *_of(host, task.stack)])
+    for folder in task.stack:
+        taught = [x.probe.question for x in lessons_of(host, folder) if x in clear and not x.probe.held_out]
+        asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
+        answers, said_by = host.greedy(asked, served.model([(folder,)])), [(folder,)] * len(asked)
+        rows = believed(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
+        known += [replace(row, under=under) for under in sets if folder in under for row in rows]
+        rows = believed(host.model, asked, asked, host.greedy(asked), config.top_logits)
+        unknown += [replace(row, under=under) for under in sets if folder not in under for row in rows]
+    return known, unknown
+
+
+def _sets(stack: Stack, rng: random.Random) -> list[Stack]:
+    """None of the earlier adapters, all of them, and some subsets."""
+    out: dict[Stack, None] = {(): None, stack: None}
+    for _ in range(_SETS if len(stack) > 1 else 0):
+        few = set(rng.sample(stack, rng.randint(1, len(stack) - 1)))
+        out[tuple(folder for folder in stack if folder in few)] = None
+    return list(out)
+
+
+def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint: Path | None = None) -> int:
+    """Train some rows of the KV of task.memories until the model answers over them as over the text; save them to
+    `path`; returns the steps taken.
+
+    Goes on from `checkpoint` like `teach`. Raises NoProbes, and Unsupported where rows cannot be left out.
+    """
+    config = lora.recipe(task.config, host.model)
+    if task.config.learning_rate is None:
+        assert config.learning_rate  # the recipe sets it
+        config = config.model_copy(update={"learning_rate": _KV_RATE * config.learning_rate})
+    if host.capability.limit or host.capability.renewal_limit:
+        raise Unsupported(
+            f"{host.model.config.model_type} looks back through a window, which tells by counting rows what it may "
+            f"see; rows cannot be left out: set activation.codec to raw, or promote to parametric"
+        )
+    whole, head = host.encode(task.memories), len(host.head)
+    some = thinned(whole, kept_rows(len(whole.ids), head, task.share))
+    student = Cartridge(lora.twin(host.model), some, head, train=True)
+    cut = len(whole.ids)
+
+    keep = [k for k in task.keep if not k.held_out]
+    kept = [host.ids_of(k.question, (*task.memories, *k.memories)) for k in keep]
+    rows = believed(host.model, kept, [ids[cut:] for ids in kept], host.greedy(kept), config.top_logits)
+    # what is remembered is remembered with other memories behind it too
+    others = [(), *(k.memories for k in keep if k.memories and not k.contradicts)]
+    probes = [x.probe for x in task.lessons if not x.probe.held_out]
+    asked = [(probe, ()) for probe in probes] + [(p, others[n % len(others)]) for n, p in enumerate(probes, 1)]
+    told = [host.ids_of(probe.question, (*task.memories, *behind)) for probe, behind in asked]
+    lessons = _lessons(host, [probe for probe, _ in asked], told, [ids[cut:] for ids in told], config)
+    training = Training(student, lessons, rows, config)
+    if checkpoint:
+        training.resume(checkpoint)
+    steps = training.run(progress, checkpoint)
+    host.save_kv(student.activation(), path)
+    return steps
+
+
+def checkpoint_layers(student: Any) -> None:
+    """Layers compute their forward again in the backward pass; which they do in training mode alone."""
+    enable = getattr(student, "activation_checkpointing_enable", None) or student.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    for module in student.modules():
+        if getattr(module, "gradient_checkpointing", False):
+            module.training = True  # of the layer itself: dropout within it stays off
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is judged. model: for one forward over prompts; past: stands for the first tokens of every prompt, which are
+    those of `before`."""
+
+    model: Any
+    past: Activation | None = None
+    before: tuple[str, ...] = ()
+
+    def cut(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """What is read of them."""
+        return [ids[len(self.past.ids) if self.past else 0 :] for ids in prompts]
+
+    def greedy(self, host: Host, prompts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        return host.greedy(self.cut(prompts), None if self.past else self.model, self.past)
+
+
+def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
+    """Scores of saved adapters, loaded cold and active together, by free greedy generation; see GateConfig.
+
+    Beside what GateConfig judges: reversed (held-out questions for the subject), abstention (of locality, those that
+    the model has no answer to by heart), portability (recall while the prompt holds other memories); and of each share
+    what it is at least, with 95 % certainty.
+    """
+    return _judged(host, _Subject(host.cold(stack)), lessons, keep)
+
+
+def judge_kv(
+    host: Host, path: Path, memories: tuple[str, ...], lessons: Sequence[Lesson], keep: Sequence[Contrast]
+) -> dict[str, float]:
+    """Scores of saved KV that stands for the memories, as `judge`: what must stay is what the model says over their
+    text."""
+    kv = host.load_kv(path)
+    return _judged(host, _Subject(Cartridge(host.model, kv), kv, memories), lessons, keep)
+
+
+def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
+    before = subject.before
+    recalled = subject.greedy(host, [host.ids_of(x.probe.question, before) for x in lessons])
+    right = [x.probe.holds(host.text_of(ids)) for x, ids in zip(lessons, recalled, strict=True)]
+    kept = as_answered(host, [k for k in keep if k.held_out], before)
+    prompts = [host.ids_of(k.question, (*before, *k.memories)) for k, _ in kept]
+    now = subject.greedy(host, prompts)
+    same = {k: a == b for (k, a), b in zip(kept, now, strict=True)}
+    other = next((k.memories for k in same if k.memories and not k.contradicts), ())
+    asked = [x for x in lessons if x.probe.held_out]
+    carried = subject.greedy(host, [host.ids_of(x.probe.question, (*before, *other)) for x in asked])
+    answered = list(zip(right, (x.probe for x in lessons), strict=True))
+    outcomes = {
+        "reliability": [ok for ok, probe in answered if not probe.held_out],
+        "generality": [ok for ok, probe in answered if probe.held_out],
+        "reversed": [ok for ok, probe in answered if probe.held_out and probe.reversed],
+        "locality": [ok for k, ok in same.items() if not k.memories],
+        "abstention": [ok for k, ok in same.items() if not k.memories and not k.known],
+        "in_context": [ok for k, ok in same.items() if k.memories],
+        "override": [ok for k, ok in same.items() if k.contradicts],
+        "portability": [x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)],
+    }
+    # without facts there is nothing to contradict or to reverse: what was not asked is not judged
+    outcomes = {name: each for name, each in outcomes.items() if each or name in _ALWAYS}
+    scores = {name: share(each) for name, each in outcomes.items()}
+    bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
+    said = believed(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _TOP)
+    return scores | {"drift": drift(subject.model, said)} | bounds
+
+
+def as_answered(
+    host: Host, keep: Sequence[Contrast], before: tuple[str, ...] = ()
+) -> list[tuple[Contrast, tuple[int, ...]]]:
+    """Each prompt, with these memories before its own, and the base model's greedy answer; without those that the base
+    answers wrong."""
+    answers = host.greedy([host.ids_of(k.question, (*before, *k.memories)) for k in keep])
+    pairs = zip(keep, answers, strict=True)
+    return [(k, ids) for k, ids in pairs if not k.answer or _probe(k).holds(host.text_of(ids))]
+
+
+def _probe(contrast: Contrast) -> Probe:
+    return Probe(question=contrast.question, answer=contrast.answer)
+
+
+def share(outcomes: Sequence[bool]) -> float:
+    """Share of True; 0.0 where there was nothing to judge, so that an empty set never passes a gate."""
+    return sum(outcomes) / len(outcomes) if outcomes else 0.0
+
+
+def least_share(held: int, of: int, z: float = 1.645) -> float:
+    """The share that lies above this with 95 % certainty (the lower end of Wilson's interval); 0.0 of nothing."""
+    if not of:
+        return 0.0
+    share, spread = held / of, z * z / of
+    return (share + spread / 2 - z * math.sqrt(share * (1 - share) / of + spread / (4 * of))) / (1 + spread)

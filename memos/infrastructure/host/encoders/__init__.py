@@ -1,0 +1,1 @@
+"""Small encoders beside the model: embedding, reranking, tagging."""

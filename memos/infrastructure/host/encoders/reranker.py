@@ -1,0 +1,78 @@
+"""Query and text together -> how well the text answers, with a local cross-encoder. Knows transformers; no cubes.
+
+Slower than vectors by far, as nothing of it can be made beforehand; so it sees the best candidates only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memos.errors import ModelNotFound
+from memos.infrastructure.host.encoders.alone import loading, reading
+from memos.once import once
+
+_BATCH = 16  # pairs in one forward
+_MAX_TOKENS = 512
+_WAY_OUT = "set retrieval.reranker to a folder with config.json and model.safetensors of a sequence classifier"
+
+
+class Reranker:
+    """A sequence classifier with one label, or two of which the second is yes."""
+
+    def __init__(self, path: str) -> None:
+        """Raises ModelNotFound, naming retrieval.reranker. The weights are loaded with the first text."""
+        self._folder = Path(path).expanduser()
+        if not (self._folder / "config.json").is_file():
+            raise ModelNotFound(f"retrieval.reranker {path!r} has no config.json; {_WAY_OUT}")
+
+    def score(self, query: str, texts: Sequence[str]) -> np.ndarray:
+        """[len(texts)] float32, from 0 to 1. Raises ModelNotFound."""
+        parts = [self._forward(query, texts[n : n + _BATCH]) for n in range(0, len(texts), _BATCH)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    def _forward(self, query: str, texts: Sequence[str]) -> np.ndarray:
+        import torch  # heavy: with the first text only
+
+        tokenizer, model = self._loaded
+        pairs = ([query] * len(texts), list(texts))
+        batch = tokenizer(*pairs, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
+
+        def forward() -> Any:
+            with torch.inference_mode():
+                return model(**batch).logits.float()  # [texts, labels]
+
+        logits = reading(forward)
+        yes = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
+        scores: np.ndarray = yes.numpy()
+        return scores
+
+    @once
+    def _loaded(self) -> tuple[Any, Any]:
+        """Tokenizer and model (float32, evaluation mode)."""
+        with loading():
+            import torch
+            from safetensors import SafetensorError
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+                model = AutoModelForSequenceClassification.from_pretrained(
+                    self._folder,
+                    local_files_only=True,
+                    use_safetensors=True,  # never a pickle
+                    dtype=torch.float32,
+                )
+            except (OSError, ValueError, SafetensorError) as error:
+                raise ModelNotFound(
+                    f"retrieval.reranker {str(self._folder)!r} does not load: {error}; {_WAY_OUT}"
+                ) from error
+        if model.config.num_labels > 2:
+            raise ModelNotFound(
+                f"retrieval.reranker {self._folder} has {model.config.num_labels} labels, and which of them means "
+                f"that a text answers is not known; {_WAY_OUT}"
+            )
+        return tokenizer, model.eval()

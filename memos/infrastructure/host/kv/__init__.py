@@ -1,0 +1,1 @@
+"""Activation memory: KV caches, encoded, composed, stored."""

@@ -1,0 +1,191 @@
+"""Several activations -> one: the fidelity ladder of docs/architecture.md. Knows tensors; knows no cubes.
+
+Every activation was encoded after the same head (the tokens before the first memory). The first is used as it
+is; of each later one the head is left out, and the rest is moved to where it stands now. What is then missing
+is attention between the memories. It is brought back where it matters by computing some rows anew, in the same
+forward that reads the question.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from memos.infrastructure.host.kv.kv import Activation, alike, require_finite
+from memos.infrastructure.host.kv.rope import Motion
+
+Path = tuple[tuple[int, ...], ...]  # the ids of each piece
+
+
+def starts(pieces: Sequence[Activation], head: int) -> list[int]:
+    """Where each piece's own tokens begin in the composition of all."""
+    at, out = head, []
+    for piece in pieces:
+        out.append(at)
+        at += len(piece.ids) - head
+    return out
+
+
+def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activation:
+    """Level 1: encoded apart, moved into place. head: tokens that all pieces begin with."""
+    first, *later = pieces
+    if not later:
+        return first
+    parts = [list(first.layers)]
+    for piece, start in zip(later, starts(pieces, head)[1:], strict=True):
+        own = [(k[..., head:, :], v[..., head:, :]) for k, v in piece.layers]
+        parts.append(motion.by(start - head, own))
+    layers = tuple(
+        (torch.cat([k for k, _ in layer], -2), torch.cat([v for _, v in layer], -2))
+        for layer in zip(*parts, strict=True)
+    )
+    return Activation(first.ids + tuple(i for piece in later for i in piece.ids[head:]), layers)
+
+
+def heads_of(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
+    """Level 2: the first tokens of each later piece, as rows of the composition (EPIC, 2410.15332)."""
+    spans = zip(starts(pieces, head)[1:], pieces[1:], strict=True)
+    return tuple(row for at, piece in spans for row in range(at, at + min(first, len(piece.ids) - head)))
+
+
+@torch.inference_mode()
+def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Activation:
+    """Level 0: the exact prefix of what `before` holds and then `ids`."""
+    n = len(before.ids)
+    positions = torch.arange(n, n + len(ids), device=model.device)[None]
+    row = torch.tensor([list(ids)], device=model.device)
+    out = model(input_ids=row, position_ids=positions, past_key_values=before.fork(), use_cache=True, logits_to_keep=1)
+    layers = tuple((layer.keys, layer.values) for layer in out.past_key_values.layers)
+    require_finite(model, layers)
+    return Activation((*before.ids, *ids), layers)
+
+
+@torch.inference_mode()
+def asked_for(
+    reader: PreTrainedModel, past: Activation, ids: Sequence[int], within: Sequence[int], n: int
+) -> list[int]:
+    """Level 3: the `n` rows of `past`, out of `within`, that the tokens of the question attend to most.
+
+    reader: a twin of the model with eager attention, which alone tells its attention. Summed over its layers,
+    heads and tokens.
+    """
+    at, device = len(past.ids), reader.device
+    out = reader(
+        input_ids=torch.tensor([list(ids)], device=device),
+        position_ids=torch.arange(at, at + len(ids), device=device)[None],
+        attention_mask=torch.ones(1, at + len(ids), dtype=torch.long, device=device),
+        past_key_values=past.fork(),
+        use_cache=True,
+        output_attentions=True,
+        logits_to_keep=1,
+    )
+    weight = sum(layer[0, ..., :at].float().sum((0, 1)) for layer in out.attentions)
+    assert isinstance(weight, torch.Tensor)
+    rows = torch.tensor(list(within), device=device)
+    best = rows[weight[rows].topk(min(n, len(rows))).indices]
+    return sorted(best.tolist())
+
+
+class PrefixTree:
+    """Exact prefixes of several pieces, kept for the next request that begins with some of the same pieces.
+
+    A path is the ids of each piece; what is kept of a path serves every beginning of it, as a view. The least
+    recently used leave when there is more than `limit` bytes.
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit = limit
+        self._kept: OrderedDict[Path, tuple[Activation, tuple[int, ...], Activation]] = OrderedDict()
+
+    def longest(self, path: Path, first: Activation) -> tuple[int, Activation | None]:
+        """How many pieces of the path are there already, and their KV, which was grown from just this `first`."""
+        best, found = 0, None
+        for other, (grown_from, _, _) in self._kept.items():
+            if grown_from is not first:  # the same text from a file in another codec is other KV
+                continue
+            same = alike(path, other)
+            if same > best:
+                best, found = same, other
+        if found is None:
+            return 0, None
+        self._kept.move_to_end(found)
+        _, lengths, activation = self._kept[found]
+        return best, activation.upto(lengths[best - 1])
+
+    def keep(self, path: Path, first: Activation, lengths: Sequence[int], activation: Activation) -> None:
+        """lengths: tokens of the prefix at the end of each piece."""
+        for other in [o for o in self._kept if path[: len(o)] == o]:
+            del self._kept[other]
+        self._kept[path] = first, tuple(lengths), activation
+        while sum(a.bytes for _, _, a in self._kept.values()) > self.limit and self._kept:
+            self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+class _Renewed(DynamicLayer):
+    """A cached layer of which the first update writes some rows anew and appends the rest."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values, self._rows = keys, values, rows
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if n := len(self._rows):
+            assert self.keys is not None and self.values is not None
+            self.keys = self.keys.index_copy(-2, self._rows, key_states[..., :n, :])
+            self.values = self.values.index_copy(-2, self._rows, value_states[..., :n, :])
+            key_states, value_states = key_states[..., n:, :], value_states[..., n:, :]
+            self._rows = self._rows[:0]
+        return super().update(key_states, value_states, *args, **kwargs)
+
+
+def renewal_inputs(model: PreTrainedModel, past: Activation, rows: Sequence[int], ids: Sequence[int]) -> dict[str, Any]:
+    """Arguments of one forward that computes `rows` of `past` anew and then reads `ids` after it.
+
+    The rows see all before them, new rows among it, so with every row the result is the full prefill's.
+    """
+    device, n = model.device, len(past.ids)
+    renewed = torch.tensor(list(rows), dtype=torch.long, device=device)
+    cache = DynamicCache()
+    cache.layers.extend(_Renewed(keys, values, renewed) for keys, values in past.layers)
+    positions = torch.cat([renewed, torch.arange(n, n + len(ids), device=device)])
+    every = torch.arange(n + len(ids), device=device)
+    return {
+        "input_ids": torch.tensor([[*(past.ids[r] for r in rows), *ids]], device=device),
+        "position_ids": positions[None],
+        "attention_mask": mask_of(model, every[None] <= positions[:, None], positions, every),
+        "past_key_values": cache,
+    }
+
+
+def mask_of(model: PreTrainedModel, seen: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
+    """A 4-D mask for `model`: seen [T, K] is True where a query may look; sliding windows are cut from it.
+
+    queries [T], keys [K]: positions. Where layers differ in their window, a mask for each layer type.
+    """
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    types = set(getattr(config, "layer_types", None) or ())
+    full = _additive(seen, model.dtype)
+    if not window or not (types & {"sliding_attention"} or not types):
+        return full
+    sliding = _additive(seen & (keys[None] > queries[:, None] - window), model.dtype)
+    if types <= {"sliding_attention"}:
+        return sliding
+    return {"full_attention": full, "sliding_attention": sliding}
+
+
+def _additive(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)[
+        None, None
+    ]

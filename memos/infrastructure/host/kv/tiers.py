@@ -1,0 +1,62 @@
+"""KV in memory: the device's, the host's, or only in its file. Moves what it is told to move; decides nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal
+
+import torch
+
+from memos.infrastructure.host.kv.kv import Activation
+
+Tier = Literal["device", "host", "disk"]
+
+
+class Tiers:
+    """What is held in memory, by name. On a CPU, the host's memory is the device's."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._home: Tier = "host" if device.type == "cpu" else "device"
+        self._held: dict[str, tuple[Tier, Activation]] = {}
+        self._lock = threading.Lock()
+
+    def tier(self, name: str) -> Tier:
+        with self._lock:
+            return self._held[name][0] if name in self._held else "disk"
+
+    def held(self, name: str) -> Activation | None:
+        """What is in memory under this name, on whichever tier."""
+        with self._lock:
+            return self._held[name][1] if name in self._held else None
+
+    def all(self) -> dict[str, Activation]:
+        with self._lock:
+            return {name: activation for name, (_, activation) in self._held.items()}
+
+    def bring(self, name: str, load: Callable[[], Activation]) -> Activation:
+        """It, on the device; read with `load` where it is not in memory. Raises what `load` raises."""
+        with self._lock:
+            held = self._held  # as it is now: what is loaded while all is let go of is used once and not kept
+            known = held.get(name)
+        activation = known[1].on(self._device) if known else load()
+        with self._lock:
+            held[name] = self._home, activation
+        return activation
+
+    def settle(self, places: Mapping[str, Tier], among: Collection[str] | None = None) -> None:
+        """Move what is held, all of it or that among these names, to the tier it is given; what is given none leaves
+        memory."""
+        with self._lock:
+            settled: dict[str, tuple[Tier, Activation]] = {}
+            for name, (tier, activation) in self._held.items():
+                goal = places.get(name, "disk") if among is None or name in among else tier
+                if goal != "disk":
+                    to = torch.device("cpu") if goal == "host" else self._device
+                    settled[name] = goal, activation if goal == tier else activation.on(to)
+            self._held = settled
+
+    def drop(self, names: Collection[str]) -> None:
+        with self._lock:
+            self._held = {name: kept for name, kept in self._held.items() if name not in names}

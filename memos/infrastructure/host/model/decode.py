@@ -1,0 +1,319 @@
+"""Prompts -> answers: one prefill, and greedy, sampled or beam decoding on `model.forward`, with explicit positions.
+
+Knows tensors and sampling; knows no memories. A row may begin with a KV cache that was encoded before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+
+from memos.config import DecodeConfig
+from memos.cost import spent
+from memos.errors import ContextOverflow, Unsupported
+from memos.infrastructure.host.kv.compose import renewal_inputs
+from memos.infrastructure.host.kv.kv import Activation, cache_of, fresh_cache
+from memos.infrastructure.host.model.beam import Search
+from memos.infrastructure.host.model.constrained import Constraint
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
+
+    renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
+    afterwards. Such a row is decoded in a batch of its own. constraint: what may be answered; not with beams.
+    """
+
+    ids: tuple[int, ...]
+    past: Activation | None = None
+    renewed: tuple[int, ...] = ()
+    keep: bool = False
+    constraint: Constraint | None = field(default=None, repr=False)
+
+    @property
+    def past_length(self) -> int:
+        """Tokens that the cache stands for."""
+        return len(self.past.ids) if self.past else 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer, and what it cost."""
+
+    text: str
+    ids: tuple[int, ...]
+    prompt_tokens: int  # tokens that went through the model before the answer
+    past_tokens: int  # tokens that were there as KV
+    ttft_s: float  # start of the request to its first token
+    seconds: float
+    kv: Activation | None = field(default=None, repr=False)  # of a row to keep: the prompt, and what was read since
+
+
+@dataclass
+class _Stream:
+    """One row's growing answer."""
+
+    generator: torch.Generator
+    ids: list[int] = field(default_factory=list)
+    done: bool = False
+    kv: Activation | None = None
+    given: int = 0  # characters handed out
+
+    def advance(self, text: str, stops: Sequence[str]) -> str:
+        """What is new and certain: half a character, and what may yet become a stop string, wait."""
+        text = _cut(text, stops)
+        if not self.done:
+            may_stop = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
+            text = text[: len(text) - max(may_stop, default=0)]
+            text = text[: -len("\ufffd")] if text.endswith("\ufffd") else text
+        piece, self.given = text[self.given :], max(self.given, len(text))
+        return piece
+
+
+class Decoder:
+    """Decodes for one model."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, stop: Sequence[str] = ()) -> None:
+        self._tokenizer, self._stop = tokenizer, tuple(stop)
+        ends = model.generation_config.eos_token_id if model.generation_config else None
+        listed = ends if isinstance(ends, list) else [ends]
+        self.ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self.pad = 0 if pad is None else pad
+        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+
+    def complete(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
+    ) -> list[Completion]:
+        """Answers of a batch, each the same as if it were decoded alone; see `stream`."""
+        return drained(self.stream(model, rows, config, began))
+
+    def stream(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
+    ) -> Generator[tuple[int, str], None, list[Completion]]:
+        """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
+
+        With beams an answer is one piece, as another beam may win until the end.
+        began: `time.perf_counter()` at the start of the request; now if None.
+        Raises ContextOverflow before anything is computed.
+        """
+        began = time.perf_counter() if began is None else began
+        for row in rows:
+            self.require_room(row.past_length + len(row.ids), config)
+        stops = (*self._stop, *config.stop)
+        streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
+        loop = self._search if config.beams > 1 else self._loop
+        first = 0.0
+        try:
+            for _ in loop(model, rows, config, streams):
+                first = first or now(model) - began
+                for n, stream in enumerate(streams):
+                    text = self._text(stream.ids)
+                    stream.done = stream.done or any(stop in text for stop in stops)
+                    if piece := stream.advance(text, stops):
+                        yield n, piece
+        finally:  # an answer that is broken off has cost what there is of it
+            spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
+        seconds = now(model) - began
+        return [
+            Completion(
+                _cut(self._text(s.ids), stops).strip(),
+                tuple(s.ids),
+                len(r.ids) + len(r.renewed),
+                r.past_length - len(r.renewed),
+                first,
+                seconds,
+                s.kv,
+            )
+            for s, r in zip(streams, rows, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def kl(self, model: torch.nn.Module, true: Row, near: Row) -> float:
+        """Nats from the next token's distribution after `true` to that after `near`."""
+        rows = (prefill_inputs(model, [row], self.pad)[0] for row in (true, near))
+        told = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
+        p, q = (torch.log_softmax(logits, -1) for logits in told)
+        return float((p.exp() * (p - q)).sum().clamp_min(0))
+
+    def require_room(self, prompt: int, config: DecodeConfig) -> None:
+        """Raises ContextOverflow if a prompt of so many tokens and its answer do not fit the model's context."""
+        answer = config.max_new_tokens
+        if self.context and prompt + answer > self.context:
+            raise ContextOverflow(
+                f"{prompt} tokens of prompt and {answer} of answer do not fit the model's context of {self.context}; "
+                f"lower scheduler.prompt_tokens or decode.max_new_tokens, or shorten the question"
+            )
+
+    @torch.inference_mode()
+    def _loop(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+    ) -> Iterator[None]:
+        """Yields after each new token. The last position's logits alone are computed."""
+        step, mask = prefill_inputs(model, rows, self.pad)
+        for n in range(config.max_new_tokens):
+            out = model(**step, use_cache=True, logits_to_keep=1)
+            chosen = [
+                self._pick(r.constraint.allowed(logits) if r.constraint and not s.done else logits, s.generator, config)
+                for logits, r, s in zip(out.logits[:, -1].float().cpu(), rows, streams, strict=True)
+            ]
+            for stream, row, token in zip(streams, rows, chosen, strict=True):
+                stream.done = stream.done or token in self.ends
+                if not stream.done:
+                    stream.ids.append(token)
+                    if row.constraint:
+                        row.constraint.take(token)
+                    stream.done = n + 1 == config.max_new_tokens
+            yield
+            if all(s.done for s in streams):
+                streams[0].kv = _kept(out, rows[0], streams[0].ids)
+                return
+            step, mask = step_inputs(model, out, step, mask, chosen)
+
+    @torch.inference_mode()
+    def _search(
+        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+    ) -> Iterator[None]:
+        """Yields after each forward, which computes all beams of all rows; an answer is there once it is certain."""
+        stops = (*self._stop, *config.stop)
+
+        def stopped(ids: Sequence[int]) -> bool:
+            return any(stop in self._text(ids) for stop in stops)
+
+        searches = [Search(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
+        step, mask = prefill_inputs(model, rows, self.pad)
+        while True:
+            out = model(**step, use_cache=True, logits_to_keep=1)
+            streams[0].kv = streams[0].kv or _kept(out, rows[0])  # of the prompt: the beams part from here
+            log_p = torch.log_softmax(out.logits[:, -1].float(), -1)
+            first, parents = 0, list[int]()
+            for search, stream in zip(searches, streams, strict=True):
+                if width := len(search.running):
+                    parents += [first + row for row in search.advance(log_p[first : first + width])]
+                    first += width
+                if not search.running:
+                    stream.ids, stream.done = list(search.finished[0][1]), True
+            yield
+            if not parents:
+                return
+            tokens = [ids[-1] for search in searches for _, ids in search.running]
+            step, mask = step_inputs(model, out, step, mask, tokens, parents)
+
+    @staticmethod
+    def _pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
+        """logits: [vocabulary] on the CPU in fp32. Greedy at temperature 0, else nucleus sampling."""
+        if config.temperature == 0:
+            return int(logits.argmax())
+        p, order = torch.softmax(logits / config.temperature, -1).sort(descending=True)
+        p = p * (p.cumsum(-1) - p < config.top_p)  # the first token that reaches top_p is kept
+        # drawn in token order: rounding, which differs in a batch, may swap nearly equal tokens in the sorted one
+        return int(torch.multinomial(torch.zeros_like(p).scatter(0, order, p), 1, generator=generator))
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+def drained(pieces: Generator[Any, None, Answer]) -> Answer:
+    """What a stream returns at its end; its pieces are not wanted."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """The text up to its first stop string."""
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+
+def now(model: torch.nn.Module) -> float:
+    """Now, with the device's work done."""
+    if next(model.parameters()).device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str, Any], torch.Tensor]:
+    """Arguments of the first forward of a batch, padded on the left, and which of its keys are real: [B, P + T].
+
+    A row lies as [padding, past, padding, ids]; position_ids [B, T] count real tokens only, so padding changes no
+    answer.
+    """
+    device = next(model.parameters()).device
+    past, width = max(r.past.rows if r.past else 0 for r in rows), max(len(r.ids) for r in rows)
+    if rows[0].renewed:
+        (row,) = rows
+        assert row.past
+        return renewal_inputs(model, row.past, row.renewed, row.ids), torch.ones(1, past + width, device=device).long()
+    ids = torch.full((len(rows), width), pad)
+    positions = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros(len(rows), past + width, dtype=torch.long)
+    for n, row in enumerate(rows):
+        ids[n, width - len(row.ids) :] = torch.tensor(row.ids)
+        positions[n, width - len(row.ids) :] = torch.arange(row.past_length, row.past_length + len(row.ids))
+        mask[n, past - (row.past.rows if row.past else 0) : past] = 1
+        mask[n, past + width - len(row.ids) :] = 1
+    mask = mask.to(device)
+    inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
+    cache = _stack([r.past for r in rows], past)
+    if cache is None and rows[0].keep:
+        cache = fresh_cache(model)
+    return (inputs if cache is None else inputs | {"past_key_values": cache}), mask
+
+
+def step_inputs(
+    model: Any, out: Any, step: dict[str, Any], mask: torch.Tensor, tokens: Sequence[int], parents: Sequence[int] = ()
+) -> tuple[dict[str, Any], torch.Tensor]:
+    """Arguments of the forward after `step`, which gave `out`: one token a row; and which of its keys are real.
+
+    parents: the row of `step` that each token follows, where the rows are not the same.
+    """
+    cache, positions = getattr(out, "past_key_values", None), step["position_ids"][:, -1:] + 1
+    if cache is None:
+        raise Unsupported(
+            f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
+            f"set model.path to a model with attention"
+        )
+    if parents:
+        cache.reorder_cache(torch.tensor(parents))  # into new tensors: a memory among them stays as it is
+        positions, mask = positions[parents], mask[parents]
+    mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
+    ids = torch.tensor(tokens, device=mask.device)[:, None]
+    return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
+
+
+def _kept(out: Any, row: Row, answer: Sequence[int] = ()) -> Activation | None:
+    """KV of all that the model has read of a row to keep; the last token of its answer has often not been."""
+    if not row.keep:
+        return None
+    layers = tuple((layer.keys, layer.values) for layer in out.past_key_values.layers)
+    ids = (*(row.past.ids if row.past else ()), *row.ids, *answer)
+    return Activation(ids[: layers[0][0].shape[-2]], layers)
+
+
+def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:
+    """One cache for the batch; a single row shares its tensors, several are padded on the left with zeros."""
+    held = [p for p in pasts if p]
+    if not held:
+        return None
+    if len(pasts) == 1:
+        return held[0].fork()
+    layers = []
+    for n, model_layer in enumerate(held[0].layers):
+        stacked = [t.new_zeros(len(pasts), *t.shape[1:2], length, t.shape[-1]) for t in model_layer]
+        for i, activation in enumerate(pasts):
+            if activation:
+                for target, tensor in zip(stacked, activation.layers[n], strict=True):
+                    target[i, :, length - tensor.shape[-2] :] = tensor[0]
+        layers.append((stacked[0], stacked[1]))
+    return cache_of(layers)

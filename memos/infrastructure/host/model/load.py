@@ -1,0 +1,143 @@
+"""Loading the local model, and saying which model it is. Knows transformers; knows no memories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import hf_hub_download
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+from memos.config import ModelConfig
+from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.model.attention import fold_shared_heads
+from memos.infrastructure.host.model.shapes import PREFIX, random_model
+
+SMALL_MODEL = "memos-small"
+_WHOLE = 1 << 28  # bytes of weights up to which every byte enters the digest
+_SAMPLE = 4096  # elements of each tensor that enter it beyond that, evenly spread
+
+
+def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model (evaluation mode, on its device) and tokenizer of a folder, a hub name, or the packaged model.
+
+    Raises ModelNotFound or HostError, naming the path.
+    """
+    path = model_path(config.path)
+    device = pick_device(config.device)
+    dtype: Any = config.dtype
+    if dtype == "auto":
+        dtype = "auto" if device.type == "cuda" else torch.float32
+    transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
+    if path.startswith(PREFIX):
+        wanted = getattr(torch, "bfloat16" if dtype == "auto" else str(dtype).removeprefix("torch."))
+        shaped = random_model(path.removeprefix(PREFIX), device, wanted, config.attention)
+        return fold_shared_heads(shaped.eval()), _load_tokenizer(model_path(SMALL_MODEL), False)
+    try:
+        if not Path(path).is_dir():
+            hf_hub_download(
+                path, "config.json"
+            )  # asked for once: each look-up retries for long where there is no network
+        tokenizer = _load_tokenizer(path, config.trust_remote_code)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation=config.attention,
+            trust_remote_code=config.trust_remote_code,
+            use_safetensors=True,  # never a pickle
+        )
+        if not tokenizer("a", add_special_tokens=False)["input_ids"]:
+            raise ValueError("it has no tokenizer files")
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: tensors of another shape
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelNotFound(
+            f"model.path {config.path!r} does not load as a causal language model with safetensors weights: {reason}; "
+            f"give a folder with config.json and model.safetensors, a hub name, or {SMALL_MODEL}"
+        ) from error
+    return fold_shared_heads(model.to(device).eval()), tokenizer
+
+
+def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer as its own tokenizer.json says, where the folder names no class of its own.
+
+    For some architectures (qwen2) AutoTokenizer puts another normalizer and another split of the text in its place.
+    """
+    declared = get_tokenizer_config(path).get("tokenizer_class")
+    plain = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    reader: Any = PreTrainedTokenizerFast if plain else AutoTokenizer
+    return reader.from_pretrained(path, trust_remote_code=trust_remote_code)
+
+
+def model_path(path: str) -> str:
+    """Where the weights are: the package's own folder for the small model, else what was given.
+
+    Raises ModelNotFound for something that looks like a folder and is not there.
+    """
+    if path == SMALL_MODEL:
+        return str(files("memos.infrastructure.host.model").joinpath("small_model"))
+    expanded = Path(path).expanduser()
+    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1
+    if looks_local and not (expanded / "config.json").is_file():
+        raise ModelNotFound(
+            f"model.path {path!r} has no config.json; give a Hugging Face model folder, a hub name, or {SMALL_MODEL}"
+        )
+    return str(expanded) if expanded.exists() else path
+
+
+def pick_device(device: str) -> torch.device:
+    """auto: cuda where there is one. Raises HostError for a cuda that is not there."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise HostError("model.device is cuda, but torch sees no CUDA device; set model.device to auto or cpu")
+    return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def fingerprint_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt_format: str) -> dict[str, str]:
+    """Everything that a tensor payload depends on (docs/architecture.md, "Fingerprint"), by name."""
+    config = model.config.get_text_config().to_dict()
+    # what says nothing about the tensors: where it was loaded from and by which version
+    for key in ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"):
+        config.pop(key, None)
+    return {
+        "weights": weights_digest(model),
+        "config": _digest(json.dumps(config, sort_keys=True, default=str)),
+        "tokenizer": _digest(json.dumps(sorted(tokenizer.get_vocab().items())), str(tokenizer.special_tokens_map)),
+        "template": _digest(prompt_format),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "transformers": transformers.__version__.split(".")[0],
+    }
+
+
+def weights_digest(model: PreTrainedModel) -> str:
+    """sha256 over names, shapes and values: every byte of models up to 256 MiB, an even sample beyond."""
+    total = sum(p.numel() * p.element_size() for p in model.parameters())
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().reshape(-1)
+        if total > _WHOLE and flat.numel() > _SAMPLE:
+            flat = flat[evenly(flat.numel(), flat.device)]
+        digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
+        digest.update(flat.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def evenly(count: int, device: torch.device) -> torch.Tensor:
+    """Places of an even sample among so many, the first and the last included: [_SAMPLE]. In float32 the last one of a
+    hundred million is rounded to beyond the end."""
+    return torch.linspace(0, count - 1, _SAMPLE, dtype=torch.float64, device=device).long()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,167 @@
+"""What this machine takes to read a prompt, or to bring KV, on this model: the constants of the scheduler's cost model.
+
+Measured on random tokens, within a few seconds; see memos/operation/choosing/cost_model.py for what is made of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memos.infrastructure.host.kv.compose import asked_for, compose, renewal_inputs
+from memos.infrastructure.host.kv.kv import Activation, encode
+from memos.infrastructure.host.model.alternatives import forget
+from memos.infrastructure.host.model.capability import Capability
+from memos.infrastructure.host.model.decode import Row, now, prefill_inputs
+
+_LENGTHS = (1, 8, 32, 96, 256, 768, 2048)
+_LONG_S = 0.4  # a forward that took longer ends the list: the rest is extrapolated
+_FEW, _MANY = 8, 64  # tokens of a question
+_TELLING = 256  # over a cache shorter than this, what a token of it costs is lost in the noise, and taken as nothing
+_ROUNDS = 5
+PAUSE_S = 0.02
+
+
+@torch.inference_mode()
+def measure(model: Any, can: Capability, context: int | None, reader: Callable[[], Any]) -> dict[str, Any]:
+    """Seconds, and seconds per token; see `Costs`. Without KV (can.exact is False), of reading alone."""
+    rng = random.Random(0)
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = [rng.randrange(min(10, vocabulary // 2), vocabulary) for _ in range(_LENGTHS[-1])]
+    most = min(n for n in (context, can.limit, can.renewal_limit, _LENGTHS[-1]) if n)
+
+    def forward(tokens: int, past: Activation | None = None) -> None:
+        model(**prefill_inputs(model, [Row(tuple(ids[:tokens]), past)], 0)[0], use_cache=True, logits_to_keep=1)
+
+    lengths, took = list[int](), 0.0
+    for length in _LENGTHS:  # warms up too
+        if len(lengths) > 1 and (length + _MANY + _FEW > most or took > _LONG_S):
+            break
+        took = _seconds(model, partial(forward, length))
+        lengths.append(length)
+    longest = lengths[-1]
+    works: dict[str, Callable[[], object]] = {f"read {n}": partial(forward, n) for n in lengths}
+    room = longest + _MANY + _FEW <= most  # for a question after what is kept
+    if can.exact:
+        kept = encode(model, ids[:longest])
+    if can.exact and room:
+        question = ids[:_MANY]
+        rows = range(longest - _FEW, longest)
+        works |= {f"after {n}": partial(forward, n, kept) for n in (_FEW, _MANY, _MANY + _FEW)}
+        if motion := can.motion:
+            works["move"] = lambda: compose([kept, kept], 1, motion)
+        if can.renewal:
+            twin = reader()
+            works["renew"] = lambda: model(
+                **renewal_inputs(model, kept, rows, question), use_cache=True, logits_to_keep=1
+            )
+            works["look"] = lambda: asked_for(twin, kept, question, range(longest), _FEW)
+    s = _in_turn(model, works)
+    # what disturbs a measurement only adds to it: no text takes longer than a longer one
+    read = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
+    figures: dict[str, Any] = {"read": read}
+    if can.exact:
+        told = room and longest >= _TELLING
+        few, many = (s[f"after {n}"] - _between(read, n) if room else 0.0 for n in (_FEW, _MANY))
+        attend = told * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
+        figures |= {
+            "attend": attend,
+            "past": told * max(0.0, few / longest - _FEW * attend),
+            "bytes": kept.bytes / longest,
+            "layers": len(kept.layers),
+            "move": s.get("move", 0.0) / (2 * longest),
+            "renew": told * max(0.0, s.get("renew", 0.0) - s.get(f"after {_MANY + _FEW}", 0.0)) / longest,
+            "look": told * max(0.0, s.get("look", 0.0) - s.get(f"after {_MANY}", 0.0)) / (longest * _MANY),
+        }
+    return figures
+
+
+def measure_loads(
+    model: Any, tokens: int, folder: Path, save: Callable[[Activation, Path], None], load: Callable[[Path], Activation]
+) -> dict[str, tuple[float, float]]:
+    """By where KV lies: (seconds, seconds a token) until it is on the device.
+
+    disk: its file, to be read from the disk; cache: the file, in the page cache; host: memory beside a GPU's.
+    """
+    path = folder / "measure.safetensors"
+    sizes = (8, max(32, tokens))
+    seconds: dict[str, list[float]] = {}
+    for length in sizes:
+        kept = encode(model, [n % 97 + 1 for n in range(length)])
+        save(kept, path)
+
+        ways: dict[str, Callable[[], Activation]] = {"cache": lambda: load(path), "disk": lambda: load(path)}
+        if model.device.type != "cpu":
+            ways["host"] = partial(kept.on("cpu").on, model.device)
+        works = {
+            place: partial(_until_there, model, way, path if place == "disk" else None) for place, way in ways.items()
+        }
+        for place, took in _in_turn(model, works).items():
+            seconds.setdefault(place, []).append(took)
+        path.unlink()
+    out = {}
+    for place, (short, long) in seconds.items():
+        each = max(0.0, long - short) / (sizes[1] - sizes[0])
+        out[place] = max(0.0, short - each * sizes[0]), each
+    return out
+
+
+def _until_there(model: Any, way: Callable[[], Activation], cold: Path | None) -> float:
+    """Seconds, without those that the file takes to be cold."""
+    if cold:
+        forget(cold)
+    began = now(model)
+    for _ in way().layers:
+        pass
+    return now(model) - began
+
+
+def in_page_cache(path: Path) -> bool:
+    """True if reading the file would not wait for the disk, as far as a few of its pages tell; True if unknown."""
+    nowait = getattr(os, "RWF_NOWAIT", None)
+    if nowait is None:
+        return True
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(handle).st_size
+        return all(os.preadv(handle, [bytearray(1)], size * n // 4, nowait) for n in range(4))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that does not tell
+        return True
+    finally:
+        os.close(handle)
+
+
+def _between(table: Sequence[tuple[int, float]], tokens: int) -> float:
+    for (n, seconds), (m, later) in pairwise(table):
+        if n <= tokens <= m:
+            return seconds + (later - seconds) * (tokens - n) / (m - n)
+    return table[-1][1] * tokens / table[-1][0]
+
+
+def _in_turn(model: Any, works: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Median seconds of each (or what it says that it took), as it comes in requests: in turn, and after a pause. What
+    is done again and again without one finds its data at hand and its threads awake. A long one is done once."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(_ROUNDS):
+        for name, work in works.items():
+            if not took[name] or took[name][0] < _LONG_S:
+                time.sleep(PAUSE_S)
+                took[name].append(_seconds(model, work))
+    return {name: statistics.median(seconds) for name, seconds in took.items()}
+
+
+def _seconds(model: Any, work: Callable[[], object]) -> float:
+    began = now(model)
+    said = work()
+    return said if isinstance(said, float) else now(model) - began

@@ -1,0 +1,1 @@
+"""Payloads and indexes as files."""

@@ -1,0 +1,1 @@
+"""A vault as a whole: checked, backed up, restored, measured."""

@@ -1,0 +1,353 @@
+"""Is a vault, or a backup of one, what was written? Reads every byte, and changes none.
+
+    of a closed vault       every file against the sums that were kept when it was closed (file_sums.py)
+    of one that is open,    the write-ahead log against its own checksums (wal_file.py)
+    or whose process died
+    of any                  SQLite's structure; rows against their checksums, or against the versions that they follow
+                            from; payloads, kept index and decisions against their digests
+
+Must not know how anything is repaired.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from memos.cube import MemCube
+from memos.errors import CorruptBlob, VaultError
+from memos.infrastructure.governance import audit_log
+from memos.infrastructure.vault.blobs import index_store
+from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf
+from memos.infrastructure.vault.blobs.vault_files import Kept, PlainFiles, kept_of
+from memos.infrastructure.vault.care import file_sums, wal_file
+from memos.infrastructure.vault.care.reader import CannotRead, VaultReader
+from memos.infrastructure.vault.store.database import IN
+from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, sources
+from memos.infrastructure.vault.store.store import Rows
+from memos.plugins.encryption import recrypt, vault_key
+from memos.plugins.encryption.vault_key import DataKey
+from memos.plugins.postgres import vault_server
+from memos.plugins.postgres.server_shelf import ServerShelf
+
+Show = Callable[[str, int, int], None]  # (what, done, of how many)
+_Item = TypeVar("_Item")
+_BATCH = 2000  # cubes
+_TIMES = {  # of rows that have no checksum of their own
+    "usage": ("last",),
+    "uses": ("at",),
+    "repeats": ("at", "said"),
+    "superseded": ("since", "at", "undone"),
+    "jobs": ("started", "ended"),
+    "snapshots": ("at",),
+    "pipelines": ("at",),
+    "cards": ("at",),
+    "packs": ("at",),
+    "publisher_keys": ("at",),
+    "grants": ("at", "until"),
+    "credentials": ("at", "until", "revoked"),
+    "quarantine": ("at",),
+    "newcomers": ("at",),
+    "holds": ("at",),
+    "forgotten": ("at",),
+}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is wrong, in words. log: with what was committed last; files: with bytes, by name; rows: with vault.db;
+    payloads: by sha256; unused: payloads that no cube refers to, which is no harm."""
+
+    log: tuple[str, ...] = ()
+    files: dict[str, list[str]] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
+    payloads: dict[str, str] = field(default_factory=dict)
+    index: tuple[str, ...] = ()
+    audit: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        files = chain.from_iterable(self.files.values())
+        return [*self.log, *files, *self.rows, *self.vectors, *self.payloads.values(), *self.index, *self.audit]
+
+
+def problems(
+    folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None
+) -> list[str]:
+    """What is wrong with the vault in a folder, in words. key: of an encrypted one. url: of one on a server, where it
+    is not as it was. Raises VaultError where there is none, or a newer one."""
+    return examine(folder, show, key, url).problems
+
+
+def examine(folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None) -> Findings:
+    """Raises VaultError where there is no vault, or one of another schema; KeyUnusable."""
+    if not vault_server.is_vault(folder):
+        raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault, or a backup")
+    if server := vault_server.url_of(folder, url):
+        return _of_server(folder, server, show)
+    if (folder / recrypt.NEXT).exists():
+        raise VaultError(f"the key of {folder} was being changed, and that was cut off; open it once to finish it")
+    alone = not in_use(folder)
+    databases = [folder / name for name in ("vault.db", "vectors.db")]
+    log = tuple(problem for file in databases for problem in wal_file.problems(file))
+    if log and alone:
+        return Findings(log)  # SQLite would take the log to end there, and note that down
+    kept = (folder / file_sums.NAME).exists()
+    files = _of_files(folder, databases, show)
+    found = replace(of_content(folder, alone, show, key), log=log, files=files)
+    if found.problems and alone and (in_use(folder) or kept != (folder / file_sums.NAME).exists()):
+        return examine(folder, show, key)  # somebody has opened it meanwhile, and what was read was changing
+    return found
+
+
+def key_problems(folder: Path) -> list[str]:
+    """What is wrong with the key.json of a vault: no key opens it then, and nothing else is read. Of a closed one, how
+    it differs from what it was; else what it tells by itself."""
+    with suppress(CorruptBlob):  # which is told with the rest
+        kept = file_sums.read(folder)
+        if kept and vault_key.NAME in kept:
+            return file_sums.problems(folder, kept).get(vault_key.NAME, [])
+    return vault_key.problems(folder)
+
+
+def in_use(folder: Path) -> bool:
+    """True if somebody has the vault open."""
+    try:
+        with (folder / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _of_files(folder: Path, databases: list[Path], show: Show) -> dict[str, list[str]]:
+    try:
+        kept = file_sums.read(folder)
+    except CorruptBlob as error:
+        return {file_sums.NAME: [f"{error}; the next that opens and closes the vault writes it anew"]}
+    if kept is None or not all(map(wal_file.is_empty, databases)):
+        return {}
+    show("files", 0, len(kept))
+    found = file_sums.problems(folder, kept)
+    show("files", len(kept), len(kept))
+    return found
+
+
+def of_content(folder: Path, alone: bool, show: Show = lambda *_: None, key: DataKey | None = None) -> Findings:
+    """What is wrong with what the files say. alone: nobody has the vault open. Raises VaultError for another schema."""
+    try:
+        with VaultReader(folder, alone, key) as reader:
+            again = partial(VaultReader, folder, alone=False, key=key)
+            return _Content(folder, reader, alone, show, kept_of(folder, key), again).findings()
+    except CannotRead as error:
+        return Findings(rows=(str(error),))
+    except (TypeError, ValueError, LookupError) as error:  # a bit can turn a text into bytes, or a name into another
+        return Findings(rows=(f"vault.db: a row holds what was never written ({error}); see `memos vault repair`",))
+
+
+def _of_server(folder: Path, url: str, show: Show) -> Findings:
+    """What is wrong with the rows and payloads on a server, whose files are its own."""
+    database = vault_server.opened(folder, url)
+    try:
+        with database.snapshot() as reader:
+            shelf = ServerShelf(database)
+            return _Content(folder, reader, True, show, PlainFiles(folder), database.snapshot, shelf).findings()
+    except (TypeError, ValueError, LookupError) as error:
+        return Findings(rows=(f"{database.name}: a row holds what was never written ({error}); bring back a dump",))
+    finally:
+        database.close()
+
+
+class Snapshot(Rows, Protocol):
+    """The rows of a vault as they are at one moment."""
+
+    side_problem: str  # why vectors cannot be read, or ""
+    padding: str  # the columns of `readings` that nothing stands in, each after ", "
+
+    way_out: str  # of damage to the structure
+
+    def each(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows, some at a time."""
+
+    def damage(self, of: str) -> list[str]:
+        """What is wrong with the structure of "main" or "side", in words."""
+
+    def structure(self) -> Iterator[str]:
+        """How tables, and what their rows refer to, differ from what memos makes."""
+
+
+class _Content:
+    def __init__(
+        self,
+        folder: Path,
+        reader: Snapshot,
+        alone: bool,
+        show: Show,
+        kept: Kept,
+        again: Callable[[], AbstractContextManager[Snapshot]],
+        shelf: Shelf | None = None,
+    ) -> None:
+        """again: a snapshot of a later moment."""
+        self._folder, self._db, self._alone, self._show = folder, reader, alone, show
+        self._kept, self._again, self._shelf = kept, again, shelf
+        self._unused: tuple[str, ...] = ()
+
+    def findings(self) -> Findings:
+        if broken := self._db.damage("main"):  # what follows would stumble over it
+            return Findings(rows=(*broken, self._db.way_out))
+        side = [self._db.side_problem] if self._db.side_problem else self._db.damage("side")
+        rows, vectors = tuple(self._rows()), tuple(side or self._vectors())
+        payloads, unused, index = self._payloads(self._db), self._unused, self._index(self._db)
+        if (payloads or index) and not self._alone:  # what was removed since the rows were read is no loss
+            with self._again() as now:
+                payloads, index = self._payloads(now), self._index(now)
+        audit = tuple(audit_log.broken(self._db))
+        return Findings((), {}, rows, vectors, payloads, tuple(index), audit, unused)
+
+    def _rows(self) -> Iterator[str]:
+        yield from self._db.structure()
+        yield from self._versions()
+        yield from self._heads()
+        yield from self._times()
+        if self._db.rows("SELECT 1 FROM erasures LIMIT 1"):
+            yield "deleted cubes have left traces; close other processes and open the vault again"
+
+    def _versions(self) -> Iterator[str]:
+        [(count,)] = self._db.rows("SELECT count(*) FROM versions")
+        for i, (*row, digest) in enumerate(self._db.each("SELECT id, version, json, at, digest FROM versions")):
+            if i % _BATCH == 0:
+                self._show("versions", i, count)
+            if not _is_sum(row, digest):
+                yield f"version {row[1]} of cube {row[0]} is not what was written"
+            elif (cube := _parsed(row[2])) is None or (cube.id, cube.version) != (row[0], row[1]):
+                yield f"version {row[1]} of cube {row[0]} is no cube"
+        self._show("versions", count, count)
+        for id, *row, digest in self._db.each("SELECT id, state, at, why, digest FROM transitions"):
+            if not _is_sum((id, *row), digest):
+                yield f"a move of cube {id} to {row[0]!r} is not what was written"
+
+    def _heads(self) -> Iterator[str]:
+        columns = "".join(f", h.{name}" for name in HEAD)
+        sql = f"""SELECT v.json, h.state, h.since, h.repeats, v.at, h.id{columns} FROM heads h
+                  JOIN versions v ON v.id = h.id AND v.version = h.version"""
+        for batch in _batches(self._db.each(sql)):
+            ids = json.dumps([row[5] for row in batch])
+            newest = dict(self._db.rows(f"SELECT id, max(version) FROM versions WHERE id {IN} GROUP BY id", ids))
+            last = {}
+            for id, *move in self._db.each(f"SELECT id, state, at FROM transitions WHERE id {IN} ORDER BY n", ids):
+                last[id] = move
+            told = dict(self._db.rows(f"SELECT id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids))
+            changes = dict(self._db.rows(f"SELECT id, n FROM changes WHERE id {IN}", ids))
+            stated, made = defaultdict(list), defaultdict(list)
+            for fact in self._db.each(
+                f"SELECT id, user_id, subject, relation, object, mode FROM facts WHERE id {IN}", ids
+            ):
+                stated[fact[0]].append(fact)
+            for source in self._db.each(
+                f"SELECT derived_id, source_id, source_version FROM sources WHERE derived_id {IN}", ids
+            ):
+                made[source[0]].append(source)
+            for content, state, since, repeats, at, id, *columns_ in batch:
+                cube = _parsed(content)
+                if cube is None:
+                    continue  # told of above
+                moved, when = last.get(id, ("", ""))
+                for what, there, should in (
+                    ("what is said of it", tuple(columns_), head(cube)),
+                    ("its version", cube.version, newest[id]),
+                    ("its state", state, moved),
+                    ("since when it is so", since, max(at, when)),
+                    ("how often it was told", repeats, told.get(id, 0)),
+                    ("its facts", sorted(stated[id]), sorted(facts(cube))),
+                    ("its sources", sorted(made[id]), sorted(sources(cube))),
+                    ("that it has changed", id in changes, True),
+                ):
+                    if there != should:
+                        yield f"cube {id}: {what} is not what follows from its history"
+        yield from (
+            f"cube {id} has versions, and no head"
+            for (id,) in self._db.rows("SELECT DISTINCT id FROM versions WHERE id NOT IN (SELECT id FROM heads)")
+        )
+
+    def _vectors(self) -> Iterator[str]:
+        sql = f"SELECT id, digest, vector, tokens{self._db.padding} FROM vectors JOIN readings USING (n)"
+        for id, digest, vector, tokens, *padding in self._db.each(sql):
+            if digest != checksum(vector, tokens) or any(map(any, padding)):
+                yield f"vectors.db: the vectors of cube {id} are not what was written"
+
+    def _times(self) -> Iterator[str]:
+        for table, columns in _TIMES.items():
+            for row in self._db.each(f"SELECT {', '.join(columns)} FROM {table}"):
+                if not all(value is None or _is_time(value) for value in row):
+                    yield f"vault.db: a row of {table} has no time: {row!r:.200}"
+        [(n, deleted, at)] = self._db.rows("SELECT n, deleted, at FROM clock")
+        [(latest,)] = self._db.rows("SELECT ifnull(max(n), 0) FROM changes")
+        if not (latest <= n and deleted <= n and (not at or _is_time(at))):
+            yield "vault.db: its clock is behind what has changed"
+
+    def _index(self, db: Rows) -> list[str]:
+        return index_store.problems(self._folder, self._kept, db, self._shelf)
+
+    def _payloads(self, db: Rows) -> dict[str, str]:
+        """What is wrong with each payload that is named, or there."""
+
+        def referrers(sha256: str) -> list[str]:
+            sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
+            return [id for (id,) in db.rows(sql, sha256)]
+
+        blobs, found = Blobs(self._folder, self._kept, referrers, self._shelf), dict[str, str]()
+        sha256 = "json_extract(json, '$.payload.sha256')"
+        named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
+        wanted = {sha256 for (sha256,) in db.rows(named)}
+        every = sorted(wanted | set(blobs.all()))
+        for i, sha256 in enumerate(every):
+            self._show("payloads", i, len(every))
+            problem = blobs.problem(sha256)
+            if problem and (sha256 in wanted or blobs.here(sha256)):
+                found[sha256] = problem
+        self._show("payloads", len(every), len(every))
+        self._unused = tuple(sha256 for sha256 in every if sha256 not in wanted)
+        return found
+
+
+def _is_sum(row: Iterable[Any], digest: str) -> bool:
+    try:
+        return checksum(*row) == digest
+    except UnicodeEncodeError:
+        return False
+
+
+def _parsed(content: str) -> MemCube | None:
+    try:
+        return MemCube.model_validate_json(content)
+    except ValidationError:
+        return None
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return datetime.fromisoformat(str(value)).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch

@@ -1,0 +1,1 @@
+"""SQLite and files: connections, transactions, locks, durable writes."""

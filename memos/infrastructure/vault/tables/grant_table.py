@@ -1,0 +1,181 @@
+"""What is granted to whom, and who belongs to which group. Knows rows; must not know what a relation allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from memos.cube import Namespace
+from memos.infrastructure.vault.store.database import LATEST
+from memos.infrastructure.vault.store.rows import kept
+from memos.infrastructure.vault.store.store import Store
+from memos.rights import Grant, Group, Relation, Subject, holds_for
+
+_COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent, to_session, purpose,
+              until"""
+_SAME = """over_user = ? AND over_agent = ? AND over_session = ?
+           AND to_group = ? AND to_user = ? AND to_agent = ? AND to_session = ?"""
+_MEMBER = "is_group = ? AND user_id = ? AND agent_id = ? AND session_id = ?"
+
+
+class RightsState(NamedTuple):
+    """Another whenever a right may be: n counts the changes of grants, groups and cubes, moved those of cubes alone,
+    ended is when a grant has ended last."""
+
+    n: int
+    ended: str
+    moved: int
+
+
+class GrantTable:
+    def __init__(self, db: Store) -> None:
+        self._db = db
+
+    # grants
+
+    def put(self, grant: Grant, by: str) -> None:
+        """Within a transaction; one of the same tuple and purpose is replaced."""
+        self.remove(grant.on, grant.to, grant.relation, grant.purpose)
+        self._db.write("DELETE FROM grants WHERE until <= ?", kept(self._db.now()))
+        cube, over = _object(grant.on)
+        until = kept(grant.until)
+        self._db.write(
+            f"INSERT INTO grants ({_COLUMNS}, by, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(cube or None, *over, grant.relation, *_subject(grant.to), grant.purpose, until, by, self._db.stamp()),
+        )
+        self.changed()
+
+    def remove(
+        self, on: str | Namespace, to: Subject, relation: Relation | None = None, purpose: str | None = None
+    ) -> int:
+        """Within a transaction; None: of every relation, for every purpose. How many there were."""
+        cube, over = _object(on)
+        sql, values = f"DELETE FROM grants WHERE {_SAME} AND cube IS NULL", [*over, *_subject(to)]
+        if cube:
+            sql, values = sql.replace("cube IS NULL", "cube = ?"), [*values, cube]
+        if relation is not None:
+            sql, values = sql + " AND relation = ?", [*values, relation]
+        if purpose is not None:
+            sql, values = sql + " AND purpose = ?", [*values, purpose]
+        gone = self._db.write(sql, *values)
+        if gone:
+            self.changed()
+        return gone
+
+    def of(self, caller: Namespace, purpose: str) -> list[Grant]:
+        """Those in force that reach a caller, itself or through groups, for a purpose."""
+        sql = f"""SELECT {_COLUMNS} FROM grants WHERE (until IS NULL OR until > ?) AND purpose IN ('', ?)
+                  AND to_group = ? AND to_user = ?"""
+        now = kept(self._db.now())
+        own = [_grant(row) for row in self._db.rows(sql, now, purpose, 0, caller.user_id)]
+        grants = [g for g in own if isinstance(g.to, Namespace) and holds_for(g.to, caller)]
+        for group in self.groups_with(caller):
+            rows = self._db.rows(sql + " AND to_agent = ?", now, purpose, 1, group.owner, group.name)
+            grants += map(_grant, rows)
+        return grants
+
+    def all(self) -> list[Grant]:
+        """Those in force, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM grants WHERE until IS NULL OR until > ? ORDER BY n"
+        return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
+
+    def state(self) -> RightsState:
+        sql = f"SELECT n, (SELECT max(until) FROM grants WHERE until <= {LATEST}), moved FROM rights_clock"
+        told = kept(self._db.told())
+        [(n, ended, moved)] = self._db.rows(sql, told, told)
+        return RightsState(n, ended or "", moved)
+
+    def changed(self) -> None:
+        """Within a transaction: what is granted is not what it was."""
+        self._db.write("UPDATE rights_clock SET n = n + 1")
+
+    def moved(self) -> None:
+        """Within a transaction: a cube is not whose it was, or not made of what it was, or is gone."""
+        self._db.write("UPDATE rights_clock SET n = n + 1, moved = moved + 1")
+
+    def forget(self, user_id: str) -> int:
+        """Within a transaction: nothing names a user any more, nor its groups; how many rights and memberships went."""
+        gone = self._db.write("DELETE FROM grants WHERE to_user = ? OR over_user = ?", user_id, user_id)
+        gone += self._db.write("DELETE FROM group_members WHERE owner = ? OR user_id = ?", user_id, user_id)
+        of_agents = "substr(by, 1, length(?) + 1) = ? || '/'"
+        self._db.write(f"UPDATE grants SET by = '' WHERE by = ? OR {of_agents}", user_id, user_id, user_id)
+        self.changed()
+        return gone
+
+    # groups
+
+    def join(self, group: Group, member: Subject) -> None:
+        """Within a transaction."""
+        self.leave(group, member)
+        values = group.owner, group.name, *_subject(member)
+        self._db.write("INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?)", *values)
+        self.changed()
+
+    def leave(self, group: Group, member: Subject) -> bool:
+        """Within a transaction; whether it was a member."""
+        sql = f"DELETE FROM group_members WHERE owner = ? AND name = ? AND {_MEMBER}"
+        gone = self._db.write(sql, group.owner, group.name, *_subject(member))
+        if gone:
+            self.changed()
+        return bool(gone)
+
+    def members(self, owner: str) -> dict[Group, list[Subject]]:
+        """The members of each group of an owner, groups by name."""
+        sql = """SELECT name, is_group, user_id, agent_id, session_id FROM group_members WHERE owner = ?
+                 ORDER BY name, is_group, user_id, agent_id, session_id"""
+        found: dict[Group, list[Subject]] = {}
+        for name, *member in self._db.rows(sql, owner):
+            found.setdefault(Group(owner=owner, name=name), []).append(_named(*member))
+        return found
+
+    def groups_with(self, caller: Namespace) -> list[Group]:
+        """The groups that a caller belongs to, itself or through others."""
+        sql = """SELECT owner, name, is_group, user_id, agent_id, session_id FROM group_members
+                 WHERE is_group = 0 AND user_id = ?"""
+        known: dict[Group, None] = {}
+        fresh = [
+            Group(owner=owner, name=name)
+            for owner, name, *member in self._db.rows(sql, caller.user_id)
+            if isinstance(subject := _named(*member), Namespace) and holds_for(subject, caller)
+        ]
+        while fresh:  # a group is looked into once, so that cycles end
+            known |= dict.fromkeys(fresh)
+            fresh = [above for group in fresh for above in self._above(group) if above not in known]
+        return list(known)
+
+    def _above(self, group: Group) -> Iterable[Group]:
+        rows = self._db.rows(f"SELECT owner, name FROM group_members WHERE {_MEMBER}", *_subject(group))
+        return [Group(owner=owner, name=name) for owner, name in rows]
+
+
+def _object(on: str | Namespace) -> tuple[str, tuple[str, str, str]]:
+    """The cube or "", and the namespace or blanks."""
+    if isinstance(on, Namespace):
+        return "", (on.user_id, on.agent_id, on.session_id)
+    return on, ("", "", "")
+
+
+def _subject(to: Subject) -> tuple[int, str, str, str]:
+    """Of a group: its owner and its name, in the places of user and agent."""
+    if isinstance(to, Group):
+        return 1, to.owner, to.name, ""
+    return 0, to.user_id, to.agent_id, to.session_id
+
+
+def _named(is_group: int, user: str, agent: str, session: str) -> Subject:
+    if is_group:
+        return Group(owner=user, name=agent)
+    return Namespace(user_id=user, agent_id=agent, session_id=session)
+
+
+def _grant(row: Collection[object]) -> Grant:
+    cube, user, agent, session, relation, is_group, *to, purpose, until = row
+    return Grant.model_validate(
+        {
+            "on": cube or Namespace(user_id=str(user), agent_id=str(agent), session_id=str(session)),
+            "to": _named(bool(is_group), *map(str, to)),
+            "relation": relation,
+            "purpose": purpose,
+            "until": until,
+        }
+    )

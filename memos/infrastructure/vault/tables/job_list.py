@@ -1,0 +1,166 @@
+"""Work that outlives a request, written down before it begins. Must not know how any of it is done.
+
+queued -> running -> done, undone            what nobody waits for; its process killed, it is queued again
+          running -> interrupted -> running  what can be taken up where it was
+          running -> cancelled -> undone
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from memos.cube import new_id
+from memos.errors import NotFound
+from memos.infrastructure.vault.store.database import IN, moment
+from memos.infrastructure.vault.store.store import Store
+
+Ending = Literal["done", "undone", "interrupted"]
+Open = Literal["queued", "running", "interrupted"]
+OPEN: tuple[Open, ...] = ("queued", "running", "interrupted")
+_TRIES = 3  # after which a job that takes its process along is begun no more
+
+
+class Job(NamedTuple):
+    """Ids in the payload, never text: a job outlives a deletion. Its `sources` are "id@version"."""
+
+    id: str
+    kind: str
+    payload: dict[str, Any]
+    started: datetime
+    note: str = ""  # how far it is, or how it ended
+    state: str = "running"
+
+
+class JobList:
+    def __init__(self, db: Store) -> None:
+        self._db = db
+
+    def start(self, kind: str, payload: dict[str, Any]) -> str:
+        id = new_id()
+        with self._db.transaction():
+            self._db.write(
+                "INSERT INTO jobs (id, kind, payload, state, started) VALUES (?, ?, ?, 'running', ?)",
+                *(id, kind, json.dumps(payload), self._db.stamp()),
+            )
+        return id
+
+    def queue(self, kind: str, payload: dict[str, Any]) -> str:
+        """Write down work for whoever has time; its id, or that of the same work where that is open already."""
+        with self._db.transaction():
+            for job in (job for state in OPEN for job in self.all(state, kind)):
+                if job.payload.get("sources") == payload["sources"]:
+                    return job.id
+            id = new_id()
+            self._db.write(
+                "INSERT INTO jobs (id, kind, payload, state, started, tries) VALUES (?, ?, ?, 'queued', ?, 0)",
+                *(id, kind, json.dumps(payload), self._db.now()),
+            )
+        return id
+
+    def take(self, passed: Collection[str] = (), kind: str | None = None) -> Job | None:
+        """Begin the oldest job that nobody waits for, of this kind or of every kind, and that is not among those passed
+        over; None where none is left. Of several who ask at once, each gets another."""
+        with self._db.transaction():
+            rows = self._db.rows(
+                f"SELECT id FROM jobs WHERE tries IS NOT NULL AND state IN ('queued', 'interrupted') "
+                f"AND id NOT {IN} AND kind = ifnull(?, kind) ORDER BY started, id LIMIT 1",
+                *(json.dumps(list(passed)), kind),
+            )
+            if not rows:
+                return None
+            [(id,)] = rows
+            self._db.write("UPDATE jobs SET state = 'running', tries = tries + 1, note = '' WHERE id = ?", id)
+            return next(job for job in self.all("running") if job.id == id)
+
+    def describe(self, id: str, payload: dict[str, Any]) -> None:
+        """Say more closely what a running job does."""
+        with self._db.transaction():
+            self._db.write("UPDATE jobs SET payload = ? WHERE id = ?", json.dumps(payload), id)
+
+    def end(self, id: str, state: Ending, note: str) -> None:
+        """Raises NotFound. An interrupted job can be taken up again."""
+        with self._db.transaction():
+            if not self._end(state, note, id):
+                raise NotFound(f"no running job {id}: it has ended already, or never began")
+
+    def end_cut_off(self, resumable: Callable[[str], bool]) -> None:
+        """To be called while nobody else has the vault open: then a running job is one whose process died."""
+        with self._db.transaction():
+            for job in self.all("running"):
+                state = "interrupted" if resumable(job.id) else "undone"
+                again = "UPDATE jobs SET state = 'queued', note = 'its process died' WHERE id = ? AND tries < ?"
+                if state == "interrupted" or not self._db.write(again, job.id, _TRIES):
+                    self._end(state, "its process died", job.id)
+            for job in self.all("cancelled"):
+                self._end("undone", "cancelled", job.id)
+
+    def resume(self, kind: str, payload: dict[str, Any]) -> str | None:
+        """Take up an interrupted job of this kind and payload, if there is one; its id."""
+        with self._db.transaction():
+            for job in self.all("interrupted", kind):
+                if job.payload == payload:
+                    self._db.write("UPDATE jobs SET state = 'running', ended = NULL, note = '' WHERE id = ?", job.id)
+                    return job.id
+        return None
+
+    def note(self, id: str, note: str) -> bool:
+        """How far a running job is. False if it was cancelled meanwhile."""
+        with self._db.transaction():
+            return bool(self._db.write("UPDATE jobs SET note = ? WHERE id = ? AND state = 'running'", note, id))
+
+    def cancel(self, id: str) -> None:
+        """Whoever does a running job learns of it with its next note, and ends it. Raises NotFound."""
+        with self._db.transaction():
+            running = self._db.write("UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state = 'running'", id)
+            others = "UPDATE jobs SET state = 'undone', note = 'cancelled' WHERE id = ? AND state IN (?, ?)"
+            if not running and not self._db.write(others, id, "interrupted", "queued"):
+                raise no_job(id)
+
+    def abandon(self, sources: Iterable[str]) -> None:
+        """End interrupted and queued jobs on cubes that have changed."""
+        gone = set(sources)
+        with self._db.transaction():
+            waiting = [*self.all("interrupted"), *self.all("queued")]
+            stale = [job.id for job in waiting if gone & {s.split("@")[0] for s in job.payload["sources"]}]
+            for id in stale:
+                self._db.write("UPDATE jobs SET state = 'undone', note = 'a source has changed' WHERE id = ?", id)
+
+    def hush(self, cubes: Iterable[str]) -> None:
+        """Within a transaction: how jobs on cubes that are deleted ended is told in one word, without their text."""
+        gone = set(cubes)
+        for id, payload, note in self._db.rows("SELECT id, payload, note FROM jobs WHERE state = 'undone'"):
+            if ": " in note and gone & set(re.findall(r"\w+", payload)):
+                self._db.write("UPDATE jobs SET note = ? WHERE id = ?", note.split(": ")[0], id)
+
+    def forget(self, cubes: Iterable[str]) -> int:
+        """Within a transaction: remove the jobs, of every state, on any of these cubes; how many."""
+        gone, rows = set(cubes), self._db.rows("SELECT id, payload, note FROM jobs")
+        on = [id for id, payload, note in rows if gone & {*re.findall(r"\w+", payload), *re.findall(r"\w+", note)}]
+        return sum(self._db.write("DELETE FROM jobs WHERE id = ?", id) for id in on)
+
+    def _end(self, state: str, note: str, id: str) -> int:
+        sql = "UPDATE jobs SET state = ?, ended = ?, note = ? WHERE state IN ('running', 'cancelled') AND id = ?"
+        return self._db.write(sql, state, self._db.stamp(), note, id)
+
+    def all(self, state: str, kind: str | None = None) -> list[Job]:
+        """Those in this state, of one kind or of every kind; oldest first."""
+        rows = self._db.rows(
+            "SELECT id, kind, payload, started, note FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
+            "ORDER BY started, id",
+            *(state, kind),
+        )
+        return [Job(id, kind, json.loads(text), moment(at), note, state) for id, kind, text, at, note in rows]
+
+
+def sources_of(job: Job) -> list[str]:
+    """The ids of the cubes that a job is about."""
+    return [source.split("@")[0] for source in job.payload.get("sources", ())]
+
+
+def no_job(id: str) -> NotFound:
+    """The error for a job that is not there, has ended, or may not be seen."""
+    return NotFound(f"no open job {id}; see `memos jobs`")

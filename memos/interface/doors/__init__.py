@@ -1,0 +1,1 @@
+"""Doors to the public calls: Python, command line, HTTP, agents, experiments."""

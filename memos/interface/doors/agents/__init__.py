@@ -1,0 +1,1 @@
+"""Doors for agents: MCP, LangGraph, a chat loop."""

@@ -1,0 +1,1 @@
+"""The Memory API: the public calls as plain values."""

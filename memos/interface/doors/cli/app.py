@@ -1,0 +1,197 @@
+"""The command line: `memos run`, `memos chat`, and what the other cli_ files add. A thin door.
+
+
+Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from memos.bench.cli import bench, calibrate, doctor
+from memos.bench.cli_simulate import simulate
+from memos.errors import InputError, MemosError
+from memos.interface.doors.cli.config import config as config_group
+from memos.interface.doors.cli.forms import forms
+from memos.interface.doors.cli.governance import governance
+from memos.interface.doors.cli.insight import insight
+from memos.interface.doors.cli.knowledge import knowledge
+from memos.interface.doors.cli.life import life
+from memos.interface.doors.cli.mcp import mcp
+from memos.interface.doors.cli.memories import memories
+from memos.interface.doors.cli.rights import rights
+from memos.interface.doors.cli.serve import serve
+from memos.interface.doors.cli.shared import Set, Told, User, made, settings_of, telling
+from memos.interface.doors.cli.vault import vault
+from memos.interface.doors.progress import progress_bars
+from memos.plugins.imports.cli_import import imports
+from memos.plugins.packs.cli_packs import packs
+from memos.plugins.packs.cli_store import store
+from memos.plugins.top.cli_top import top
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS, Reply
+
+
+class _Named(TyperGroup):
+    """Says what went wrong, and ends with its exit code. A wrong command line is typer's own: 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MemosError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("interrupted; what was acknowledged is kept, the same command goes on from there", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    name="memos",
+    cls=_Named,
+    help="A memory operating system for local language models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(bench, name="bench")
+app.add_typer(vault, name="vault")
+app.add_typer(config_group, name="config")
+app.command()(calibrate)
+app.command()(doctor)
+app.command()(simulate)
+app.command()(top)
+app.command()(serve)
+app.command()(mcp)
+app.add_typer(forms)
+app.add_typer(memories)
+app.add_typer(life)
+app.add_typer(knowledge)
+app.add_typer(insight)
+app.add_typer(imports)
+app.add_typer(packs)
+app.add_typer(store, name="store")
+app.add_typer(rights)
+app.add_typer(governance)
+
+
+@app.command()
+@telling
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
+    set_: Set = None,
+    out: Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")
+    ] = False,
+) -> Told:
+    """Run the steps of an experiment and report what each form of memory cost and gave."""
+    from memos.interface.doors.experiment.experiment import Experiment
+    from memos.interface.doors.experiment.report import plot
+
+    settings = settings_of(config, set_)
+    out = out or Path("out") / settings.experiment.name
+    with progress_bars() as show:
+        report = Experiment(settings, out, show).run(fresh)
+    plot(report, out / "report.png")
+    return Told(report, _ran(report, out, settings.vault.path or out / "vault"))
+
+
+def _ran(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:
+    from memos.interface.doors.experiment.report import phases_table, promotions_table
+
+    yield phases_table(report)
+    if report["promotions"]:
+        yield promotions_table(report)
+    if parity := report["parity"]:
+        yield (
+            f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, "
+            f"top-1 agreement {parity['top1_agreement']:.3f}"
+        )
+    yield f"report: {out / 'report.json'}, {out / 'report.png'}"
+    yield f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}"
+
+
+@app.command()
+def chat(
+    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    set_: Set = None,
+    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
+    user: User = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="name of a conversation to go on with; it is kept turn by turn")
+    ] = None,
+    rewind: Annotated[
+        int | None, typer.Option("--rewind", min=0, help="first take the session back to so many turns")
+    ] = None,
+) -> None:
+    """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
+    with made(vault, config, set_) as kernel:
+        kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
+        if rewind is not None:
+            if session is None:
+                raise InputError("--rewind takes a session back; name it with --session")
+            print(f"{kernel.rewind(session, rewind, user=user)} turns of {session} taken back")
+        model, count = kernel.config.model.path, len(kernel.memories(user=user))
+        print(f"{model}, {count} memories in {kernel.vault.path}. ctrl-D ends.")
+        if session is not None:
+            print(f"session {session}: {len(kernel.turns(session, user=user))} turns so far")
+        turns: list[dict[str, str]] = []
+        while (message := _read_line()) is not None:
+            if message.strip():
+                _turn(kernel, message, turns, session, user)
+
+
+def _read_line() -> str | None:
+    try:
+        return input("> ")
+    except EOFError:
+        print()
+        return None
+
+
+def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str | None, user: str | None) -> None:
+    """One message and its answer. To a person an error is said and the talk goes on; a script ends with it."""
+    try:
+        said: dict[str, Any] = {"turns": turns} if session is None else {"session": session}
+        reply = kernel.chat(message, **said, user=user, on_text=lambda piece: print(piece, end="", flush=True))
+    except MemosError as error:
+        if not sys.stdin.isatty():
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return
+    answered = bool(reply.prompt_tokens)  # and so streamed already
+    print("" if answered else reply.text)
+    if reply.pipeline:
+        print(f"to undo this: memos undo {reply.pipeline} --vault {kernel.vault.path}")
+    print(_used(reply))
+    if answered:
+        turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
+
+
+def _used(reply: Reply) -> str:
+    """One line: which memories, in which form, at what cost."""
+    seen = reply.admission
+    parts = []
+    if seen.adapters:
+        names = ", ".join(adapter.id[-8:] for adapter in seen.adapters)
+        parts.append(f"adapter {names} for {len(seen.internal)} memories")
+    parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in seen.activations]
+    if seen.as_text:
+        parts.append("text: " + " | ".join(c.text for c in seen.as_text))
+    if reply.remembered:
+        parts.append("kept as " + ", ".join(c.id for c in reply.remembered))
+    every = reply.prompt_tokens + reply.past_tokens
+    cost = f"; {reply.prompt_tokens} of {every} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
+    return f"  [{'; '.join(parts) or 'no memory used'}{cost if every else ''}]"
+
+
+def main() -> None:
+    """Entry point of the `memos` command."""
+    app()

@@ -1,0 +1,214 @@
+"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `holds`, `forget`: what was decided, what is believed, what
+must stay and what must go. Doors; know no rules.
+
+`memos audit` looks at the log of decisions; `memos audit-memory` looks at what memories say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memos.errors import InputError
+from memos.interface.doors.cli.shared import HERE, Config, Id, Set, Told, User, Vault, api, opened, over_vault, telling
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS
+
+governance = typer.Typer()
+audit = typer.Typer(help="The log of decisions: who did what, and whether the log is as it was written.")
+quarantine = typer.Typer(help="Memories that answer nothing until somebody has looked at them.")
+governance.add_typer(audit, name="audit")
+governance.add_typer(quarantine, name="quarantine")
+Key = Annotated[str | None, typer.Option("--key", help="public key, in hex or in a file; unset: that of the vault")]
+
+
+@audit.command()
+@telling
+def verify(
+    file: Annotated[Path | None, typer.Argument(help="an export; unset: the log of the vault")] = None,
+    key: Key = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
+    if file is not None and key is not None:
+        from memos.kernel.mem_os import MemOS
+
+        verdict = MemOS.verify_audit_file(file, key)  # no vault is needed
+    else:
+        with opened(vault, config, set_) as kernel:
+            verdict = kernel.audit_verify(file, key)
+    state, keys = "not sound" if verdict.problems else "sound", ", ".join(verdict.keys) or "nobody"
+    lines = [
+        *verdict.problems,
+        f"{state}: {verdict.rows} rows, {verdict.checkpoints} checkpoints of {keys}",
+        f"not signed yet, so that it would not be missed: the last {verdict.unsigned} rows",
+    ]
+    return Told(verdict, lines, failed=bool(verdict.problems))
+
+
+@audit.command()
+@telling
+def proof(
+    file: Annotated[Path, typer.Argument(help="what `memos forget --proof` has written")],
+    key: Key = None,
+    vault: Vault = HERE,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
+    if key is not None:
+        from memos.kernel.mem_os import MemOS
+
+        problems = MemOS.verify_proof_file(file, key)  # no vault is needed
+    else:
+        with opened(vault, config, set_) as kernel:
+            problems = kernel.verify_proof(file)
+    lines = [*problems, "it does not hold" if problems else "it holds"]
+    return Told({"problems": problems}, lines, failed=bool(problems))
+
+
+@audit.command()
+@over_vault
+def query(
+    kernel: MemOS,
+    caller: Annotated[str | None, typer.Option(help="who asked: USER, USER/AGENT or USER/AGENT/SESSION")] = None,
+    action: Annotated[str | None, typer.Option(help="read, write or delete")] = None,
+    target: Annotated[str | None, typer.Option(help="id of a cube, or the beginning of one")] = None,
+    since: Annotated[datetime | None, typer.Option(help="UTC")] = None,
+    until: Annotated[datetime | None, typer.Option(help="UTC")] = None,
+    allowed: Annotated[bool | None, typer.Option("--allowed/--refused", help="what was decided")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="the last so many")] = None,
+) -> Told:
+    """List decisions, oldest first."""
+    asked: dict[str, Any] = {"caller": caller, "action": action, "target": target, "limit": limit, "allowed": allowed}
+    rows = kernel.audit_query(since=since, until=until, **asked)
+    lines = (
+        f"{row.n}  {row.at}  {row.caller}  {row.action} {row.target}  {'yes' if row.allowed else 'no'}: {row.why}"
+        for row in rows
+    )
+    return Told(rows, lines, none="no decision is like that")
+
+
+@audit.command("export")
+@over_vault
+def export_(
+    kernel: MemOS,
+    file: Annotated[Path, typer.Argument(help="JSON lines; verify it with `memos audit verify FILE --key PUB`")],
+) -> Told:
+    """Write the log with its checkpoints to a file that can be verified by itself."""
+    rows, by = kernel.audit_export(file), kernel.audit_key()
+    return Told({"path": file, "rows": rows, "key": by}, f"{rows} rows in {file}, signed by {by}")
+
+
+@audit.command("key")
+@over_vault
+def key_(kernel: MemOS) -> Told:
+    """Print the public key by which the log can be verified."""
+    return Told({"key": kernel.audit_key()}, kernel.audit_key())
+
+
+@quarantine.command("list")
+@over_vault
+def list_(kernel: MemOS, user: User = None) -> Told:
+    """What is in quarantine, and why."""
+    told = api(kernel).quarantined(user_id=user)
+    lines = (
+        f"{one['id']}  {one['trust']}, from {one['origin']}: {one['note']}\n    {one['memory']}"
+        for one in told["results"]
+    )
+    return Told(told, lines, none="nothing is in quarantine")
+
+
+@quarantine.command()
+@over_vault
+def release(kernel: MemOS, id: Id, user: User = None) -> Told:
+    """Let a memory answer again."""
+    cube = kernel.release(id, user=user)
+    return Told([cube], f"{cube.id} is {cube.state}")
+
+
+@governance.command()
+@over_vault
+def trust(
+    kernel: MemOS,
+    id: Id,
+    how: Annotated[str, typer.Argument(help="user, tool, document, model, imported or untrusted")],
+    user: User = None,
+) -> Told:
+    """Say how far a memory is believed; adapters are made only of what is trusted."""
+    cube = kernel.trust(id, how, user=user)
+    return Told([cube], f"{cube.id} is of trust {cube.header.trust}")
+
+
+@governance.command()
+@over_vault
+def hold(
+    kernel: MemOS,
+    id: Id,
+    why: Annotated[str, typer.Option("--why", help="the reason, for those who meet the hold")],
+    user: User = None,
+) -> Told:
+    """Lay a legal hold on a memory: it is frozen, and nothing deletes, expires or forgets it."""
+    cube = kernel.hold(id, why, user=user)
+    return Told([cube], f"{cube.id} is {cube.state}, held: {why}")
+
+
+@governance.command("end-hold")
+@over_vault
+def end_hold(kernel: MemOS, id: Id, user: User = None) -> Told:
+    """Take a legal hold off a memory."""
+    cube = kernel.end_hold(id, user=user)
+    return Told([cube], f"{cube.id} is {cube.state}")
+
+
+@governance.command()
+@over_vault
+def holds(kernel: MemOS, user: User = None) -> Told:
+    """Memories under a legal hold: who holds each, and why."""
+    told = api(kernel).holds(user_id=user)
+    lines = (f"{one['id']}  held by {one['note']}\n    {one['memory']}" for one in told["results"])
+    return Told(told, lines, none="nothing is held")
+
+
+@governance.command()
+@over_vault
+def forget(
+    kernel: MemOS,
+    user: Annotated[str, typer.Option("--user", help="whom to forget")],
+    proof: Annotated[Path | None, typer.Option(help="file for the signed proof")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> Told:
+    """Remove all of a user's memories, and what was made of them, for good; exit 1 if a byte of them is found after."""
+    gone = len(kernel.forgetting.concerned(user))
+    if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
+        raise InputError("nothing was forgotten; answer y, or give --yes")
+    done, error = kernel.forget_user(user), None
+    try:
+        if proof is not None:
+            done.write(proof)
+    except InputError as refused:  # what is gone is gone, and is told
+        proof, error = None, refused
+    told = {"message": "Forgotten.", "results": [done]}
+    return Told(told, _proven(done, proof), failed=error or not done.clean)
+
+
+def _proven(done: Any, path: Path | None) -> Iterator[str]:
+    searched = done.searched
+    for what, count in done.counts.items():
+        yield f"{what.replace('_', ' ')}: {count}"
+    yield f"searched {searched['files']} files, {searched['bytes']:,} bytes for {searched['pieces']} pieces"
+    if searched["decrypted"]:
+        yield f"{searched['decrypted']} of them are encrypted, and were searched decrypted, too"
+    if path is not None:
+        yield f"proof: {path}, signed by {done.key}"
+    for file, at in searched["found"]:
+        yield f"found in {file} at byte {at}"
+    for file in searched["unread"]:
+        yield f"not searched: {file}"

@@ -1,0 +1,186 @@
+"""`memos add`, `update`, `delete`, `ls`, `show` and `search`: what a vault holds, and what is found in it. Doors; know
+no ranking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memos.errors import EmptyMemory, InputError
+from memos.interface.doors.cli.life import event_line
+from memos.interface.doors.cli.shared import Id, Told, User, over_new_vault, over_vault
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from memos.cube import MemCube
+    from memos.kernel.mem_os import MemOS
+    from memos.kernel.wiring import Hit
+
+memories = typer.Typer()
+
+
+@memories.command()
+@over_new_vault
+def add(
+    kernel: MemOS,
+    what: Annotated[
+        list[str], typer.Argument(help="statements, or files (.txt, .md, .html, .pdf, .csv, .tsv, .json, .jsonl)")
+    ],
+    user: User = None,
+    tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
+) -> Told:
+    """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
+    from memos.interface.doors.api.memory import added
+
+    began = kernel.vault.now()
+    kept = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
+    nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
+    return Told(
+        (result for _, cubes in kept for result in added(cubes, began)),
+        (line for one, cubes in kept for line in [f"{c.id}  {c.text}" for c in cubes] or [f"{one}: {nothing}"]),
+    )
+
+
+@memories.command()
+@over_vault
+def update(
+    kernel: MemOS,
+    id: Id,
+    text: Annotated[str | None, typer.Argument(help="what it should say; without: as now")] = None,
+    metadata: Annotated[
+        str | None, typer.Option(help="a JSON object, set beside what is there; a name that is null is taken out")
+    ] = None,
+    user: User = None,
+) -> Told:
+    """A new version of a memory: what it says, its metadata, or both; KV and adapters made of it are out of use."""
+    cube = kernel.update(id, text, metadata=None if metadata is None else _object(metadata), user=user)
+    return Told([cube], f"{cube.id} version {cube.version}: {cube.text}")
+
+
+@memories.command()
+@over_vault
+def delete(
+    kernel: MemOS,
+    ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
+    user: User = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> Told:
+    """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
+    from memos.interface.doors.api.memory import deleted
+
+    meant = [kernel.get(id, user=user) for id in ids]
+    if not yes and not typer.confirm("\n".join(cube.text for cube in meant) + "\ndelete for good?"):
+        raise InputError("nothing was deleted; answer y, or give --yes")
+    gone = list[str]()
+    for cube in meant:
+        gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
+    told = {"message": "Memories deleted successfully!", "results": deleted(gone)}
+    return Told(told, (f"{id} is deleted" for id in gone))
+
+
+@memories.command("ls")
+@over_vault
+def list_cubes(kernel: MemOS, user: User = None) -> Told:
+    """List the memories of a vault."""
+    cubes = kernel.cubes(user=user)
+    return Told(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
+
+
+def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
+    """Raises EmptyMemory: an empty list tells a program enough, an empty table nobody."""
+    from rich.table import Table
+
+    if not cubes:
+        raise EmptyMemory(f"{empty}; add some with `memos chat` or an ingest step")
+    table = Table(box=None)
+    for name in ("id", "form", "state", "segment", "recalls", "content"):
+        free = name in ("segment", "content")
+        table.add_column(name, no_wrap=not free, overflow="fold", min_width=12 if name == "content" else None)
+    for cube in cubes:
+        table.add_row(
+            cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
+        )
+    yield table
+
+
+@memories.command()
+@over_vault
+def show(kernel: MemOS, id: Id, user: User = None) -> Told:
+    """Show one memory: what it says or holds, where it comes from, and its life."""
+    from memos.interface.doors.api.memory import changes, item
+
+    cube = kernel.get(id, user=user)
+    events = kernel.history(id, user=user)
+    return Told(
+        {**item(cube), "history": changes(cube.id, events)}, [cube.model_dump_json(indent=1), *map(event_line, events)]
+    )
+
+
+@memories.command()
+@over_vault
+def search(
+    kernel: MemOS,
+    query: Annotated[str, typer.Argument(help="what to look for")],
+    user: User = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="most memories; default: scheduler.top_k")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="fact, event, ...; may be given again")] = None,
+    since: Annotated[datetime | None, typer.Option(help="said at this time or later (UTC)")] = None,
+    until: Annotated[datetime | None, typer.Option(help="said at this time or before (UTC)")] = None,
+    policy: Annotated[str | None, typer.Option(help="what finds; default: the user's policy")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
+) -> Told:
+    """Find memories, the best first."""
+    from memos.interface.doors.api.memory import scored
+
+    hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
+    vault = kernel.vault.path
+    none = f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is"
+    return Told([scored(hit, explain) for hit in hits], _hits(hits, explain), none)
+
+
+def _hits(hits: list[Hit], explain: bool) -> Iterator[str]:
+    for hit in hits:
+        yield f"{hit.score:6.3f}  {hit.cube.id}  {hit.cube.text}"
+        if explain:
+            yield "        " + ", ".join(f"{name} {value:g}" for name, value in hit.why.items() if value)
+
+
+def _content(cube: MemCube) -> str:
+    from memos.cube import Blob, Turn
+    from memos.interface.doors.experiment.report import size
+
+    match cube.payload:
+        case Blob(bytes=n):
+            return f"{size(n)} from {len(cube.sources)} memories"
+        case Turn(said=said):
+            return said
+        case _:
+            return cube.text
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Raises InputError."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"--metadata {text!r:.80} is no JSON object; give one, as '{{\"page\": 3}}'")
+    return found
+
+
+def _is_path(path: Path) -> bool:
+    """True for a file that is there, and for one word that ends as a file of a known format does: a misspelt name is
+    no statement."""
+    from memos.interface.reading.documents.files import FORMATS
+
+    try:
+        return path.is_file() or (path.suffix.lower() in FORMATS and not any(map(str.isspace, str(path))))
+    except OSError:  # too long for a name
+        return False

@@ -1,0 +1,144 @@
+"""`memos vault check`, `repair`, `backup`, `restore`, `stats`, `compact`: a vault as a whole. Doors; know no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memos.interface.doors.cli import keys as cli_keys
+from memos.interface.doors.cli.shared import HERE, Config, Set, Told, settings_of, telling
+from memos.interface.doors.progress import progress_bars
+
+if TYPE_CHECKING:
+    from memos.config import VaultConfig
+
+vault = typer.Typer(name="vault", help="Look after a vault as a whole.", no_args_is_help=True)
+cli_keys.add_to(vault)
+Folder = Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of the vault; else that of the config")]
+
+
+@vault.command()
+@telling
+def check(
+    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of a vault, or of a backup")] = None,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Read every byte of a vault or a backup, and list what is wrong; exit code 1 if anything is. Changes nothing."""
+    from memos.kernel.care import check
+
+    folder, settings = _place(path, config, set_)
+    with progress_bars() as show:
+        found = check(folder, show, settings.key, settings.server)
+    return Told({"path": folder, "problems": found}, found, none=f"{folder} is sound", failed=bool(found))
+
+
+@vault.command()
+@telling
+def repair(
+    path: Folder = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")] = False,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Make a damaged vault sound: from text what can be made of text, and say what is lost. The old files are kept."""
+    from memos.kernel.care import repair
+
+    folder, settings = _place(path, config, set_)
+    with progress_bars() as show:
+        done = repair(folder, yes, show, settings.key, settings.scratch)
+    changed = "nothing was changed; add --yes to do this" if not yes else f"the damaged files are in {done.aside}"
+    lines = [
+        *_listed("wrong", done.problems),
+        *_listed("done" if yes else "to do", done.steps),
+        *_listed("lost", done.lost),
+        *_listed("to promote again", (f"{id}, made of {', '.join(of)}" for id, of in done.promote)),
+        changed if done.steps else f"{folder}: there is nothing to repair",
+        *_listed("still wrong", done.left),
+    ]
+    return Told(done, lines, failed=bool(done.left or (done.problems and not done.steps)))
+
+
+@vault.command()
+@telling
+def backup(
+    dest: Annotated[Path, typer.Argument(help="a new folder, or an earlier backup of the same vault")],
+    path: Annotated[Path | None, typer.Option("--vault", help="folder of the vault; else that of the config")] = None,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Copy a vault as it is now, while others write to it. Interrupted, the same command goes on from where it was."""
+    from memos.kernel.care import back_up
+
+    folder, settings = _place(path, config, set_)
+    with progress_bars() as show:
+        made = back_up(folder, dest, show, settings.key, settings.scratch)
+    line = f"{made.folder}: {made.bytes} bytes as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.copied} of them copied"
+    return Told(made, line)
+
+
+@vault.command()
+@telling
+def restore(
+    backup: Annotated[Path, typer.Argument(help="a folder that `memos vault backup` made")],
+    path: Annotated[Path, typer.Argument(help="of the vault: a new or an empty folder")],
+    forgotten: Annotated[
+        Path | None, typer.Option(help="a vault or backup that knows who was forgotten since; else the vault it is of")
+    ] = None,
+    config: Config = None,
+    set_: Set = None,
+) -> Told:
+    """Make a vault of a backup. Every digest is compared before the vault is there, and who was forgotten stays so."""
+    from memos.kernel.care import restore
+
+    governance = settings_of(config, set_).governance
+    with progress_bars() as show:
+        made = restore(backup, path, show, forgotten, governance)
+    value = {"path": path, "vault": made.vault, "at": made.at}
+    return Told(value, f"{path} is the vault {made.vault} as it was at {made.at}")
+
+
+@vault.command()
+@telling
+def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Told:
+    """How much a vault holds: cubes, versions, users, jobs, bytes by place, quotas."""
+    from memos.kernel.care import stats
+
+    folder, settings = _place(path, config, set_)
+    told = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
+    return Told(told, (line for name, value in told.items() for line in _figures(name, value)))
+
+
+@vault.command()
+@telling
+def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Told:
+    """Give the space of what was deleted back to the disk, and remove payloads that no cube refers to."""
+    from memos.kernel.care import compact
+
+    folder, settings = _place(path, config, set_)
+    before, after = compact(folder, settings.key, settings.scratch, settings.server)
+    value = {"path": folder, "before": before, "after": after}
+    return Told(value, f"{folder}: {before} bytes before, {after} after")
+
+
+def _place(path: Path | None, config: Path | None, set_: list[str] | None) -> tuple[Path, VaultConfig]:
+    """The folder that is meant, and how vaults are set."""
+    settings = settings_of(config, set_).vault
+    return path or settings.path or HERE, settings
+
+
+def _listed(what: str, lines: Iterable[str]) -> list[str]:
+    found = [f"  {line}" for line in lines]
+    return [f"{what}:", *found] if found else []
+
+
+def _figures(name: str, value: Any, indent: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        yield f"{indent}{name}:" if value else f"{indent}{name}: none"
+        for key, inner in value.items():
+            yield from _figures(key, inner, indent + "  ")
+    else:
+        yield f"{indent}{name}: {'none' if value is None else value}"

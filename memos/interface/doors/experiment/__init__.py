@@ -1,0 +1,1 @@
+"""Experiments from YAML, and their reports."""

@@ -1,0 +1,97 @@
+"""What the routes under /v1 share: a key, and a body that is JSON; strict, since what is taken in is told again. And
+that nobody is answered who has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from email.message import Message
+from typing import Any
+
+import pydantic_core
+from fastapi import Request, Response, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from memos.errors import InputError
+from memos.interface.doors.server.edge.lanes import Gone
+
+KEY = Security(HTTPBearer(auto_error=False))  # for the OpenAPI; the edge has looked at it before
+
+
+class JsonRoute(APIRoute):
+    """A call with a body takes the request and the body, and answers with a response. FastAPI describes it; what is
+    given is read here: on the way of its own, which solves dependencies, a request takes 0.3 ms longer."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        if self.body_field is None:
+            return super().get_route_handler()
+        info, call = self.body_field.field_info, self.endpoint
+        form: Any = info.annotation
+
+        async def handler(request: Request) -> Response:
+            content = await _content(request)
+            if not content and not info.is_required():
+                return await _unless_left(request, call(request, info.default))
+            if not content:
+                raise RequestValidationError(
+                    [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
+                )
+            given = _parsed(content) if _says_json(request.headers.get("content-type", "")) else content
+            try:
+                body = form.model_validate(given)
+            except ValidationError as error:
+                found = error.errors(include_url=False)
+                raise RequestValidationError([e | {"loc": ("body", *e["loc"])} for e in found]) from None
+            return await _unless_left(request, call(request, body))
+
+        return handler
+
+
+async def _content(request: Request) -> bytes:
+    """Raises TooLarge."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400) from None  # which nobody reads
+
+
+async def _unless_left(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
+    """The answer. Where whoever asks leaves before, what waits is not done; what goes on does so to its end, or to
+    its next piece. Raises what the answer does; Gone."""
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            return answering.result()
+        raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+    finally:
+        leaving.cancel()
+        answering.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _says_json(content_type: str) -> bool:
+    if content_type == "application/json":  # as nearly all do
+        return True
+    told = Message()
+    told["content-type"] = content_type
+    kind, _, form = told.get_content_type().partition("/")
+    return kind == "application" and (form == "json" or form.endswith("+json"))
+
+
+def _parsed(content: bytes) -> Any:
+    """No NaN, no half characters, no endless nesting. Raises InputError."""
+    try:
+        return pydantic_core.from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        raise InputError(f"the body is broken JSON ({error}); send one JSON object in UTF-8") from None

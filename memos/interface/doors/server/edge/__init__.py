@@ -1,0 +1,1 @@
+"""What every HTTP request passes: credentials, limits, errors, metrics."""

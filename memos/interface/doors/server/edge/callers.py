@@ -1,0 +1,154 @@
+"""Who calls, by the credential alone, and how much each may ask. Must not know what is asked."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memos.config import ServeConfig
+from memos.errors import Busy, Denied, Unauthenticated
+from memos.interface.doors.api.memory import Memory, Who
+from memos.interface.doors.server.edge.lanes import Lane
+
+if TYPE_CHECKING:
+    from memos.kernel.identity import Bound
+
+_KNOWN = 4096  # keys whose memory is at hand
+_LOOK_S = 1.0  # after which it is looked again whether there is a key
+_WRONG = 30  # keys a minute and address that are not in force; beyond, the vault is not asked about another
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A caller: the id of its key, "" for none, and the Memory API as that caller."""
+
+    key: str
+    memory: Memory
+
+    @property
+    def calls(self) -> Bound:
+        """The kernel's calls as that caller; each raises Unauthenticated once the key is none any more."""
+        return self.memory.within()
+
+    def require(self) -> None:
+        """For what makes no call of the kernel. Raises Unauthenticated."""
+        self.calls.caller  # noqa: B018
+
+
+class OwnMemory(Memory):
+    """Of the config's user alone: whoever calls without a key is no other, whatever the call says."""
+
+    def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Bound:
+        own = self.kernel.config.user_id
+        if user_id not in (None, own):
+            raise Denied(
+                f"without a key this server acts for {own} and not for {user_id!r:.80}; leave user_id out, or make a "
+                f"key of that user with `memos key add`"
+            )
+        return super().within(own, agent_id, run_id)
+
+    def holding(self, memory_id: str, who: Who) -> Bound:
+        return self.within(**who)
+
+
+@dataclass
+class _Use:
+    """What a key or an address has asked. left: of its requests of a minute, as of `at`."""
+
+    left: float
+    at: float
+    going: int = field(default=0)
+
+    def wait(self, most: int, now: float) -> float:
+        """Seconds until one is left, of `most` a minute; 0 where one is."""
+        self.left, self.at = min(float(most), self.left + (now - self.at) * most / 60), now
+        return max(0.0, 1 - self.left) * 60 / most
+
+    def take(self) -> None:
+        self.left = max(0.0, self.left - 1)
+
+
+class Callers:
+    """A key that was revoked opens nothing with the next call: the memory of each asks anew who it is."""
+
+    def __init__(self, memory: Memory, loopback: bool, lane: Lane) -> None:
+        """loopback: only this machine can call, and needs no key while there is none."""
+        self._memory, self._loopback, self._lane = memory, loopback, lane
+        self._own = Seat("", OwnMemory(kernel=memory.kernel))
+        self._known: OrderedDict[str, Seat] = OrderedDict()
+        self._strangers: OrderedDict[str, _Use] = OrderedDict()  # by address
+        self._open, self._looked = False, -_LOOK_S
+
+    @property
+    def open(self) -> bool:
+        """True while no key was ever made and whoever reaches this machine acts as its user."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_S:
+            self._open, self._looked = self._loopback and not self._memory.kernel.keys(), now
+        return self._open
+
+    async def of(self, authorization: str | None, address: str) -> Seat:
+        """Whose the header is, which came from an address. Raises Unauthenticated, Busy."""
+        if self.open:
+            return self._own
+        scheme, _, key = (authorization or "").partition(" ")
+        if scheme.casefold() != "bearer" or not key.strip():
+            raise Unauthenticated(
+                "this server takes no call without a key; send it as `Authorization: Bearer KEY`, and ask who keeps "
+                "the vault for one (`memos key add`)"
+            )
+        return self._known.get(key.strip()) or await self._enter(key.strip(), address)
+
+    def refused(self, seat: Seat) -> None:
+        """Its key is none any more: who shows it again is a stranger."""
+        self._known = OrderedDict((key, known) for key, known in self._known.items() if known is not seat)
+
+    async def _enter(self, key: str, address: str) -> Seat:
+        now = time.monotonic()
+        use = self._strangers.setdefault(address, _Use(float(_WRONG), now))
+        if len(self._strangers) > _KNOWN:
+            self._strangers.popitem(last=False)
+        if wait := use.wait(_WRONG, now):
+            raise Busy(
+                f"{address or 'this address'} has shown {_WRONG} keys a minute that are not in force, and no new one "
+                f"is looked at until there are fewer; ask who keeps the vault for one (`memos key add`)",
+                wait,
+            )
+        try:
+            memory = await self._lane.run(partial(self._memory.as_, key))
+        except Unauthenticated:
+            use.take()
+            raise
+        self._known[key] = seat = Seat(key.split("_")[1], memory)
+        if len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+        return seat
+
+
+class Meter:
+    """Requests by key: a bucket that fills at the rate of the limit, and a count of those that go on."""
+
+    def __init__(self, config: ServeConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._clock = config, clock
+        self._uses: dict[str, _Use] = {}
+
+    @contextmanager
+    def admitted(self, key: str) -> Iterator[None]:
+        """One request of a key, which is one that is in force. Raises Busy."""
+        limits, now = self._config.of(key), self._clock()
+        use = self._uses.setdefault(key, _Use(float(limits.requests_a_minute or 0), now))
+        if use.going >= limits.concurrent:
+            raise Busy(f"{use.going} requests of this key go on already (serve.concurrent); end one, or ask later", 1.0)
+        if (most := limits.requests_a_minute) and (wait := use.wait(most, now)):
+            raise Busy(f"this key has made its {most} requests a minute (serve.requests_a_minute); slow down", wait)
+        use.take()
+        use.going += 1
+        try:
+            yield
+        finally:
+            use.going -= 1

@@ -1,0 +1,94 @@
+"""What every request passes before a route: who asks, how much, and how large. And what is told of it afterwards.
+
+Pure ASGI, since the path of a request has to stay short. Reads no body, and writes none of it down.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memos.config import ServeConfig
+from memos.errors import Denied, MemosError, TooLarge
+from memos.interface.doors.server.edge import failures
+from memos.interface.doors.server.edge.callers import Callers, Meter
+from memos.interface.doors.server.edge.telemetry import Telemetry
+
+GUARDED = "/v1/"
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name of this machine that no other can reach."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Edge:
+    def __init__(self, app: ASGIApp, callers: Callers, config: ServeConfig, telemetry: Telemetry) -> None:
+        self._app, self._callers, self._most, self._telemetry = app, callers, config.body_bytes, telemetry
+        self._meter = Meter(config)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        with self._telemetry.request(scope, headers) as seen:
+
+            async def sending(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    seen.status = message["status"]
+                await send(message)
+
+            if not scope["path"].startswith(GUARDED):
+                return await self._app(scope, receive, sending)
+            try:
+                self._require_here(headers.get(b"host", ""), headers.get(b"origin"))
+                address, _ = scope["client"] or ("", 0)
+                seat = await self._callers.of(headers.get(b"authorization"), address)
+                seen.key = seat.key
+                self._require_size(headers.get(b"content-length", ""))
+                with self._meter.admitted(seat.key):
+                    scope["seat"] = seat
+                    await self._app(scope, self._bounded(receive), sending)
+                if seen.status == 401:
+                    self._callers.refused(seat)
+            except MemosError as error:
+                await failures.response(error)(scope, receive, sending)
+
+    def _require_here(self, host: str, origin: str | None) -> None:
+        """A page of some other site, whose name leads here or which calls here, is not whoever sits at this machine."""
+        if not self._callers.open:
+            return
+        for told in (host,) if origin is None else (host, origin):
+            named = told.rpartition("://")[2]
+            if not is_loopback(named if named.endswith("]") else named.rpartition(":")[0] or named):
+                raise Denied(
+                    f"without a key this server is for this machine alone, and not for {told!r:.80}; call it as "
+                    f"127.0.0.1, or make a key with `memos key add`"
+                )
+
+    def _require_size(self, length: str) -> None:
+        if length.isdecimal() and int(length[:20]) > self._most:
+            self._too_large(f"{int(length[:20]):,}")
+
+    def _too_large(self, size: str) -> None:
+        raise TooLarge(
+            f"the body has {size} bytes, and {self._most:,} are read (serve.body_bytes); send less at once, or raise it"
+        )
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """The same body, of which no more than the limit is taken, whatever its header says."""
+        taken = 0
+
+        async def bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self._most:
+                self._too_large(f"{taken:,} or more")
+            return message
+
+        return bounded

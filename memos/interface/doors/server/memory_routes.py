@@ -1,0 +1,53 @@
+"""The Memory API over HTTP: POST /v1/memory/NAME for each of its calls, made from their signatures."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from memos.interface.doors.api.memory import API, Memory, arguments
+from memos.interface.doors.server.body import KEY, JsonRoute
+from memos.interface.doors.server.calls import Calls, as_json
+from memos.interface.doors.server.edge import failures
+
+
+def memory_router(calls: Calls) -> APIRouter:
+    router = APIRouter(
+        prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
+    for name in API:
+        router.add_api_route(
+            f"/{name}",
+            _endpoint(name, calls),
+            methods=["POST"],
+            operation_id=name,
+            summary=name,
+            description=inspect.getdoc(getattr(Memory, name)),
+            response_model=inspect.signature(getattr(Memory, name)).return_annotation,
+        )
+    return router
+
+
+def _endpoint(name: str, calls: Calls) -> Callable[..., Awaitable[Response]]:
+    form = arguments(name)
+    default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
+
+    async def endpoint(request: Request, body: BaseModel) -> Response:
+        given = {key: getattr(body, key) for key in body.model_fields_set}
+        # what the API returns is what its signature says: it is checked by the types and the tests, not each time
+        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **given)))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("request", kind, annotation=Request),
+            inspect.Parameter("body", kind, annotation=form, default=default),
+        ]
+    )
+    endpoint.__name__, endpoint.takes = name, tuple(form.model_fields)  # type: ignore[attr-defined]
+    return endpoint

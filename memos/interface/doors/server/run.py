@@ -1,0 +1,98 @@
+"""From settings to a server that listens, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from memos.config import Config
+from memos.errors import Denied, InputError
+from memos.interface.doors.api.memory import Memory
+from memos.interface.doors.server.app import create_app
+from memos.interface.doors.server.edge.edge import is_loopback
+from memos.kernel.care import claimed
+
+
+def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) -> None:
+    """Serve a vault until SIGTERM or SIGINT: then no request is taken any more, those that go on end, and the vault is
+    closed. ready: is told the address, once it is listened at.
+
+    Raises Denied for an address beyond loopback while there is no key; InputError for one that cannot be listened at;
+    VaultError where the vault has a server already; and what loading the model raises.
+    """
+    config = settings.serve
+    with Memory(settings, vault=vault) as memory:
+        loopback = is_loopback(config.host)
+        _require_key(memory, config.host, loopback)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        claim = claimed(memory.kernel.vault.path, "server")
+        with claim as tell, listening(config.host, config.port) as listener:
+            at = f"{host}:{listener.getsockname()[1]}"
+            tell(f"process {os.getpid()} at {at}")
+            memory.kernel.host, memory.kernel.operator  # noqa: B018  loaded before the first request
+            memory.kernel.operator.refresh_soon()
+            server = _Server(
+                uvicorn.Config(
+                    create_app(memory, config, loopback=loopback),
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_graceful_shutdown=int(config.grace_s),
+                    timeout_keep_alive=75,  # clients think between two calls
+                    lifespan="on",
+                ),
+                lambda: ready(f"http://{at}"),
+            )
+            # uvicorn raises the signal that it was stopped by again; by then all is done
+            for name in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(name, lambda *_: None)
+            server.run([listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def _require_key(memory: Memory, host: str, loopback: bool) -> None:
+    kernel = memory.kernel
+    now, made = kernel.vault.now(), kernel.keys()
+    if not loopback and all(key.revoked or (key.until and key.until <= now) for key in made):
+        raise Denied(
+            f"{host} can be reached from other machines, and there is no key that callers could show; make one with "
+            f"`memos key add USER --vault {kernel.vault.path}`, or listen on 127.0.0.1"
+        )
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Raises InputError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer waits 40 ms for an ACK
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise _unusable(host, port, error) from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise _unusable(host, port, error) from None
+    return listener
+
+
+def _unusable(host: str, port: int, error: OSError) -> InputError:
+    return InputError(
+        f"{host}:{port} cannot be listened at ({error.strerror or error}); give another with --host and --port"
+    )

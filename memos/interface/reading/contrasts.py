@@ -1,0 +1,147 @@
+"""Prompts that a new adapter must leave alone: other people, other facts, other contexts. Knows English phrasings.
+
+An adapter that recalls its facts may have lost the ability to read a context or to say that it does not know;
+what is trained on and tested here keeps both. The words of the tests are never among those of the training.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from memos.cube import Contrast, Fact
+from memos.interface.reading.phrasebook import Relation, phrasebook
+
+NAMES = (
+    "Alice Bruno Carla Dennis Edith Felipe Grace Hassan Irene Jakob Kira Leon Marta Niko Oksana Pedro Rita Stefan Thea "
+    "Ugo Vilma Wanda Yannick Zelda Agnes Bernd Camila Dario Elise Fabio Gerda Henrik Ilse Jorge Katja Lionel Magda "
+    "Nestor Odile Pavel Ramona Silas Tilda Urban Verena Wilma Xaver Ylva Zeno Astrid Benno Corinna Detlef Esther "
+    "Amina Boris Chiara Diego Emil Flora Gaspard Hilda Igor Jasmin Klaus Leila Milan Nadja Otto Paula Quirin Rahel "
+    "Sven Tanja Ulrich Viola Walter Yusuf Zora Arne Brigitte Conrad Dora Edgar Frieda Georg Helga Ivan Jutta Kai"
+).split()
+_ONSETS = "b c d f g h j k l m n p r s t v w z br dr fl gr kl pr sk st tr".split()
+_CODAS = ("", "", "n", "r", "l", "s", "t", "m")
+_INVENTED = 1 / 3  # of the names and objects: there is no end of them, so they cannot be learnt one by one
+_GENERAL = (
+    "What is the capital of France?",
+    "How many days are in a week?",
+    "What colour is the sky?",
+    "Who are you?",
+    "What is two plus two?",
+    "Name a fruit.",
+    "What do cows drink?",
+    "What is the opposite of hot?",
+)
+
+
+def invented(rng: random.Random) -> str:
+    """A word that nobody has heard: two or three syllables, lower case."""
+    syllables = (rng.choice(_ONSETS) + rng.choice("aeiou") + rng.choice(_CODAS) for _ in range(rng.choice((2, 2, 3))))
+    return "".join(syllables)
+
+
+def an_object(rng: random.Random, relation: str, half: slice = slice(None)) -> str:
+    """A value that the relation may have, of one half of the examples or of all."""
+    match relation:
+        case "birthday":
+            return f"{rng.randint(1, 28)} {rng.choice(('April', 'July', 'August'))}"
+        case "code":
+            return str(rng.randint(1000, 9999))
+        case _:
+            return rng.choice(phrasebook()[relation].examples[half])
+
+
+def contrasts(facts: Sequence[Fact], known: Sequence[str], seed: int, size: int = 100) -> list[Contrast]:
+    """About `size` held-out prompts of each kind, closed-book and in context; to train on, many more closed-book ones,
+    which are short.
+
+    facts: what the adapter is to learn. known: questions about what the model knows by heart.
+    Every other prompt is held out, and so is every other name, object and known question.
+    """
+    out: list[Contrast] = []
+    for held_out in (False, True):
+        rng = random.Random(f"{seed}:{held_out}")
+        maker = _Maker(facts, rng, held_out)
+        own = rng.sample(known[held_out::2], len(known[held_out::2]))
+        closed, over = (size, size) if held_out else (15 * size, 3 * size)
+        own = own[: size // 2] if held_out else own
+        out += [Contrast(question=q, held_out=held_out, known=True) for q in (*_GENERAL[held_out::2], *own)]
+        out += [maker.closed() for _ in range(closed)]
+        out += [maker.over_context(override=n % 3 == 0) for n in range(over)]
+    return out
+
+
+class _Maker:
+    """Draws prompts of one half."""
+
+    def __init__(self, facts: Sequence[Fact], rng: random.Random, held_out: bool) -> None:
+        self._facts, self._rng, self._held_out = list(facts), rng, held_out
+        self._half = slice(int(held_out), None, 2)
+        self._taken = {word for f in facts for word in (*f.subject.split(), *f.object.split())}
+        self._names = [name for name in NAMES[self._half] if name not in self._taken]
+        self._pairs = {(f.subject, f.relation) for f in facts}
+        self._subjects = sorted({f.subject for f in facts}) or self._names[:1]
+
+    def _name(self) -> str:
+        return invented(self._rng).title() if self._rng.random() < _INVENTED else self._rng.choice(self._names)
+
+    def _object(self, relation: str) -> str:
+        examples = phrasebook()[relation].examples
+        while True:
+            obj = an_object(self._rng, relation, self._half)
+            if examples and self._rng.random() < _INVENTED:
+                obj = invented(self._rng)
+                obj = obj.title() if examples[0].istitle() else obj
+            if obj not in self._taken:
+                return obj
+
+    def _form(self, relation: Relation, forms: Sequence[str]) -> str:
+        """Of this half: in a form that is held out, nothing is taught, neither to answer nor to keep silent."""
+        return self._rng.choice([f for f in forms if (f in relation.held_out) == self._held_out] or forms)
+
+    def closed(self) -> Contrast:
+        """A neighbour of the facts, with nothing in the context: nobody has said it."""
+        rng, relations = self._rng, sorted(phrasebook())
+        if rng.random() < 0.7:  # "who" is what an adapter of one person answers too readily
+            relation = phrasebook()[rng.choice(relations)]
+            question = relation.fill(
+                self._form(relation, (*relation.who, *relation.who_else)), "", self._object(relation.name)
+            )
+            return Contrast(question=question, held_out=self._held_out)
+        about_ours = rng.random() < 0.5
+        pair = (rng.choice(self._subjects) if about_ours else self._name(), rng.choice(relations))
+        if pair in self._pairs:
+            return self.closed()
+        return Contrast(question=self._ask(*pair), held_out=self._held_out)
+
+    def over_context(self, override: bool) -> Contrast:
+        """A question over two to four memories of other things; `override`: one of them contradicts a fact."""
+        rng = self._rng
+        said: dict[tuple[str, str], str] = {}
+        if override and self._facts:
+            fact = rng.choice(self._facts)
+            said[fact.subject, fact.relation] = self._object(fact.relation)
+        while len(said) < rng.randint(2, 4):
+            pair = (self._name(), rng.choice(sorted(phrasebook())))
+            if pair not in self._pairs:
+                said[pair] = self._object(pair[1])
+        asked = next(iter(said)) if override else rng.choice(list(said))
+        lines = [self._say(subject, name, obj) for (subject, name), obj in said.items()]
+        rng.shuffle(lines)
+        return Contrast(
+            question=self._ask(*asked),
+            answer=said[asked],
+            memories=tuple(lines),
+            held_out=self._held_out,
+            contradicts=override and asked in self._pairs,
+        )
+
+    def _say(self, subject: str, name: str, obj: str) -> str:
+        relation = phrasebook()[name]
+        if subject == "User":
+            return f"User: {relation.fill(self._rng.choice(relation.says), 'I', obj)}."
+        return relation.fill(self._rng.choice(relation.says), subject, obj) + "."
+
+    def _ask(self, subject: str, name: str) -> str:
+        relation = phrasebook()[name]
+        return relation.fill(self._form(relation, relation.asks), "I" if subject == "User" else subject)

@@ -1,0 +1,73 @@
+"""What a model is asked where the rules do not reach, and what its answer says. Knows schemas; knows no model.
+
+The answer is held to the schema token by token, so it parses with any model: what it says may still be nonsense, and
+what names no statement of the turn is no memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from memos.interface.reading.documents.parts import Turn, one_line
+
+FEW = 3  # facts of an answer that a context of 2,048 tokens has room for
+_LONGEST = 1_000  # characters of a turn that are read
+
+_ASK = (
+    "Which facts worth remembering do these turns state? Think in a few words, then give for each fact the number of "
+    "its turn, the fact as a sentence of its own, and whom it is about. Give none where there are none.\n\n{turns}"
+)
+
+
+def schema(facts: int = FEW, characters: int = 60) -> dict[str, Any]:
+    """Of one extraction: a short reasoning first. facts: at most; characters: of each text, at most."""
+    text = {"type": "string", "maxLength": characters}
+    fact = {
+        "type": "object",
+        "properties": {
+            "turn": {"enum": list(range(1, 10))},
+            "statement": text,
+            "who": {"type": "string", "maxLength": 24},
+        },
+        "required": ["turn", "statement", "who"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {"reasoning": text, "facts": {"type": "array", "items": fact, "maxItems": facts}},
+        "required": ["reasoning", "facts"],
+        "additionalProperties": False,
+    }
+
+
+def prompt(turns: Sequence[Turn]) -> list[dict[str, str]]:
+    """Up to nine turns as one question."""
+    lines = "\n".join(
+        f"{n}. {turn.speaker}: {one_line(turn.content, _LONGEST)}" for n, turn in enumerate(turns[:9], start=1)
+    )
+    return [{"role": "user", "content": _ASK.format(turns=lines)}]
+
+
+def parsed(answer: str) -> Mapping[str, Any] | None:
+    """The answer as the schema has it; None where it is no such thing."""
+    try:
+        told = json.loads(answer)
+    except ValueError:
+        return None
+    facts = told.get("facts") if isinstance(told, dict) else None
+    if not isinstance(facts, list) or not isinstance(told.get("reasoning"), str):
+        return None
+    known = all(
+        isinstance(fact, dict) and isinstance(fact.get("statement"), str) and isinstance(fact.get("turn"), int)
+        for fact in facts
+    )
+    return told if known else None
+
+
+def statements(told: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """(number of the turn from 0, statement) of each fact of an answer as `parsed` gives it."""
+    for fact in told["facts"]:
+        if fact["statement"].strip():
+            yield fact["turn"] - 1, fact["statement"].strip()

@@ -1,0 +1,345 @@
+"""Language -> operations. Knows language; knows no stores and no tensors.
+
+What is kept of a conversation is read by rules: a sentence where the phrasebook finds a fact in it, where the speaker
+asks for it, or where it states something concrete; what the rules do not read is never guessed. What a message asks
+for, of which there is no end of wordings, is read by a tagger that was trained for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+from typing_extensions import assert_never
+
+from memos.cube import Contrast, Fact, Lesson, Probe, Text
+from memos.errors import InputError
+from memos.interface.reading.contrasts import contrasts
+from memos.interface.reading.documents.conversation import conversation
+from memos.interface.reading.documents.files import read
+from memos.interface.reading.documents.parts import Call, Part, Passage, Row, Turn, require_text
+from memos.interface.reading.phrasebook import NAME, asked, is_all_said, parse, phrasebook
+from memos.interface.reading.requests import requested, requests
+from memos.interface.reading.requests.requested import Tagger
+from memos.interface.reading.requests.requests import Intent
+from memos.interface.reading.statements.statements import read as read_statement
+from memos.interface.reading.times import times
+from memos.ops import Add, Asked, Correct, Forget, Recall
+
+TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
+USER = "User"  # who "I" is where nobody is named
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
+_SAME_SUBJECT = re.compile(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
+_CHANGED = re.compile(  # a thing, with no verb in it, and what it is to be
+    rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
+    r"(?:(?!(?:\w+ed|\w+ing|is|are|was|were|has|had|have|goes|went|came|comes|got|flew|drove|belongs|used|said|gave|took|sent"
+    r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to (.+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where a statement comes from."""
+
+    origin: str
+    speaker: str = ""
+    said: datetime | None = None
+    heading: str = ""
+
+
+class MemReader:
+    """Turns files, conversations, requests and questions into operations and probes."""
+
+    def __init__(self, tagger: Tagger | None = None) -> None:
+        """tagger: finds what a message asks for; all else is read by rules."""
+        self._tagger = tagger
+
+    def read_file(self, path: Path) -> list[Add | Correct]:
+        """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
+        format (`memos.interface.reading.documents.files.FORMATS`). Raises InputError, EmptyMemory."""
+        return self.heard(path)[0]
+
+    def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[Turn]]:
+        """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
+        origin = str(content) if isinstance(content, Path) else "turns"
+        kept, left = list[Add | Correct](), list[Turn]()
+        for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
+            ops = self._part(part, origin)
+            kept += ops
+            if isinstance(part, Turn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
+                left.append(part)
+        return kept, left
+
+    def reported(self, text: str, speaker: str) -> Add | Correct:
+        """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
+        return self.statement(text, speaker if _FIRST_PERSON.search(text) else "")
+
+    def read_turns(self, turns: Iterable[dict[str, object]], origin: str) -> list[Add | Correct]:
+        """One operation per statement worth keeping in turns of {role or speaker, content, time?}, and per call of a
+        tool among them."""
+        return [op for part in _conversation(turns, origin) for op in self._part(part, origin)]
+
+    def verbatim(self, turns: Iterable[dict[str, object]]) -> list[Add | Correct]:
+        """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
+        kept: list[Add | Correct] = []
+        for part in _conversation(turns, "turns"):
+            if not isinstance(part, Turn):
+                kept += self._part(part, "turns")
+            elif not part.content.strip():
+                raise InputError(
+                    f"a turn of {part.speaker} is empty, and each is to be kept as it is (infer=False); leave it out"
+                )
+            else:
+                said = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
+                kept.append(self.statement(said).model_copy(update={"said": part.said}))
+        return kept
+
+    def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
+        """One operation per statement of written text, all of which is worth keeping."""
+        return self._written(Passage(text, heading), origin)
+
+    def asked(
+        self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
+    ) -> tuple[Asked, ...]:
+        """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
+        the message, against which times resolve; by default this one. Raises InputError; TypeError without a tagger."""
+        if self._tagger is None:
+            raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
+        _require_words(text)
+        day = today or datetime.now().astimezone().date()
+        found = tuple(requested.read(text, turns, day, self._tagger))
+        intent, words = requests.intent(text, USER)
+        if intent is Intent.FORGET and len(found) == 1 and found[0].doubted == "correct":
+            return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
+        return found
+
+    def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
+        """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
+        words = asked.what[:1].upper() + asked.what[1:]
+        if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
+            words = f"{changed[1]} is now {changed[2]}"
+        op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
+        if not asked.when or _is_dated(words):
+            return op
+        return op.model_copy(update={"text": _line(f"{words} ({asked.when})", op.speaker, op.facts)})
+
+    def forget(self, words: str, speaker: str = USER) -> Forget:
+        """To delete what words describe. Raises InputError."""
+        _require_words(words)
+        facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
+        return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
+
+    def recall(self, question: str, speaker: str = USER) -> Recall:
+        """To answer a question, whatever the rules would think of it."""
+        asks = tuple(dict.fromkeys(asked(question, speaker)))
+        return Recall(question=question, about=_about(question, speaker, asks), asks=asks)
+
+    def facts(self, text: str) -> tuple[Fact, ...]:
+        """What a remembered text says."""
+        return self.statement(text).facts
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """What can be asked about a subject."""
+        return tuple(sorted(phrasebook()))
+
+    def asks(self, subject: str, relation: str) -> list[str]:
+        """All forms of asking for a relation of a subject."""
+        form = phrasebook()[relation]
+        return [form.fill(ask, "I" if subject == USER else subject) for ask in form.asks]
+
+    def say(self, fact: Fact) -> str:
+        """A fact as a statement."""
+        form = phrasebook()[fact.relation]
+        plain = form.says[3]  # the first of the relation's own
+        said = form.fill(plain, "I" if fact.subject == USER else fact.subject, fact.object)
+        return f"{USER}: {said}." if fact.subject == USER else f"{said}."
+
+    def probes(self, facts: Iterable[Fact]) -> list[Probe]:
+        """For each fact all forms of asking for its object, and of asking for its subject.
+
+        Held out is a fixed part, the same in every run: of the generic asks the last two, of the relation's own
+        asks the last one, of the who forms the last one. Nobody asks who "User" is, and where two subjects share
+        an object, "who" has no one answer: those facts get forward questions only.
+        """
+        facts = self.askable(facts)
+        owners = Counter((fact.relation, fact.object) for fact in facts)
+        probes: list[Probe] = []
+        for fact in facts:
+            relation = phrasebook()[fact.relation]
+            subject = "I" if fact.subject == USER else fact.subject
+            for form in relation.asks:
+                asked = relation.fill(form, subject)
+                probes.append(Probe(question=asked, answer=fact.object, held_out=form in relation.held_out))
+            if fact.subject != USER and owners[fact.relation, fact.object] == 1:
+                for form in (*relation.who, *relation.who_else):
+                    who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
+                    probes.append(Probe(question=who, answer=fact.subject, held_out=held_out, reversed=True))
+        return probes
+
+    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
+        """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
+        plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
+        return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and requests.language(f.object) == "en"]
+
+    def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
+        """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
+        else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
+        """
+        asked = set(self.probes(fact for memory in memories for fact in memory.facts))
+        return [
+            Lesson(memories=(memory.text,), probe=probe)
+            for memory in memories
+            for probe in (*memory.probes, *(p for p in self.probes(memory.facts) if p in asked))
+        ]
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        """Prompts whose answers an adapter of these facts must not change; see memos.interface.reading.contrasts."""
+        return contrasts(self.askable(facts), known, seed)
+
+    def statement(self, text: str, speaker: str = "") -> Add | Correct:
+        """The text as one memory, whatever the rules would think of it; "Mira: I live in Oslo." is Mira's."""
+        if not text.strip():
+            raise InputError("the memory is empty: there is nothing to remember; write a sentence")
+        require_text(text, "the memory")
+        named = re.match(rf"({NAME}): +(?=\S)", text)
+        words = text[named.end() :] if named and named[1] == (speaker or named[1]) else text
+        return _statement(words.strip(), _Origin("api", speaker or (named[1] if named else "")))
+
+    def says_no_more(self, text: str, speaker: str = "") -> bool:
+        """True if a text says nothing beside facts that the phrasebook reads in it."""
+        return all(is_all_said(part, speaker or USER) for part in self.sentences(text))
+
+    def sentences(self, text: str) -> list[str]:
+        """The sentences of a memory, without the speaker in front."""
+        named = re.match(rf"({NAME}): +(?=\S)", text)
+        return requests.sentences(text[named.end() :] if named else text)
+
+    def language(self, text: str) -> str:
+        """A rough tag by script: "en", "zh", "ja", "ru", ..."""
+        return requests.language(text)
+
+    def _part(self, part: Part, origin: str) -> list[Add | Correct]:
+        """What is to be kept of a part of a file or a conversation."""
+        match part:
+            case Turn():
+                return self._spoken(part, origin)
+            case Passage():
+                return self._written(part, origin)
+            case Row():
+                return [Add(text=part.content, origin=origin, segment=part.subject, kind="note")]
+            case Call():
+                # its origin says how far it is believed: what a tool returns, the user has not said
+                place = {"origin": f"tool:{origin}", "segment": part.task or part.tool, "said": part.said}
+                return [Add(text=part.content, kind=TOOL_TRACE, **place)]
+            case _:
+                assert_never(part)
+
+    def _spoken(self, said: Turn, origin: str) -> list[Add | Correct]:
+        """A turn's statements; the model's own words are never memories."""
+        if said.silent:
+            return []
+        place = _Origin(origin, said.speaker, said.said)
+        kept: list[Add | Correct] = []
+        for sentence in requests.sentences(said.content):
+            intent, words = requests.intent(sentence, said.speaker)
+            if requests.forgets(sentence, said.speaker):
+                continue
+            if intent is Intent.REMEMBER or requests.is_worth_keeping(words, said.speaker):
+                kept.append(_statement(words, place, corrects=intent is Intent.CORRECT))
+        return kept
+
+    def _written(self, passage: Passage, origin: str) -> list[Add | Correct]:
+        """A passage's statements. What was written down is worth keeping, unless it asks.
+
+        A sentence about "it" or "she" stays with the one before it, which says who that is.
+        """
+        groups: list[list[str]] = []
+        for sentence in requests.sentences(passage.content):
+            if sentence.endswith(("?", "？")):
+                continue
+            if groups and _SAME_SUBJECT.match(sentence):
+                groups[-1].append(sentence)
+            else:
+                groups.append([sentence])
+        place = _Origin(origin, heading=passage.heading)
+        return [_statement(" ".join(group), place) for group in groups]
+
+
+def _forgets(said: Turn) -> bool:
+    return any(requests.forgets(sentence, said.speaker) for sentence in requests.sentences(said.content))
+
+
+def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
+    return conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
+
+
+def _require_words(text: str) -> None:
+    """Raises InputError."""
+    if not text.strip():
+        raise InputError("the message is empty: there is nothing to remember or answer; write a sentence")
+    require_text(text, "the message")
+
+
+def _described(words: str, speaker: str) -> list[Fact]:
+    """The facts, with blanks, that a question or a clause describes: "where Mira lives" asks where she does live."""
+    first, *rest = words.split()
+    for kind in (1, 0):  # "which city I live in" has a noun after its question word
+        head, tail = [first, *rest[:kind]], rest[kind:]
+        plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]
+        for aux in ("", "do", "does", "is", "am", "was", "did", "would"):
+            question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
+            if found := asked(question[0].upper() + question[1:] + "?", speaker):
+                return found
+    return asked(words, speaker)
+
+
+def _is_dated(words: str) -> bool:
+    """True where the day that words name is the same whenever they are said."""
+    seen = [times.find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
+    return None not in seen and len({found.when for found in seen if found}) == 1
+
+
+def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:
+    """Sentences that belong together as one operation."""
+    # "I" in a note without a speaker is the user, who gave the note.
+    readings = [read_statement(part, place.speaker or USER, corrects) for part in requests.sentences(words)]
+    facts = tuple(dict.fromkeys(fact for reading in readings for fact in reading.facts))
+    unread = (part for reading in readings for part in reading.unread)
+    segment = facts[0].subject if facts else place.speaker or place.heading
+    update = corrects or any(f.mode in ("now", "ended") for f in facts) or requests.is_update(words)
+    return (Correct if update else Add)(
+        text=_line(words, place.speaker, facts),
+        speaker=place.speaker,
+        said=place.said,
+        origin=place.origin,
+        segment=segment,
+        kind="fact" if facts else "note",
+        facts=facts,
+        more=bool(facts) and any(requests.is_worth_keeping(part, place.speaker or USER) for part in unread),
+    )
+
+
+def _line(words: str, speaker: str, facts: tuple[Fact, ...]) -> str:
+    """The text as it is kept: "Mira: I live in Lisbon."
+
+    A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
+    reads to a small model as if Mira did.
+    """
+    end = "" if words[-1] in ".!?。！？…" else "。" if requests.language(words) == "zh" else "."
+    others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
+    return f"{words}{end}" if others or not speaker else f"{speaker}: {words}{end}"
+
+
+def _about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:
+    """The subjects that a question names; "I" is the speaker. Empty where it asks who."""
+    facts = [*asks, *(fact for fact, _ in parse(question, speaker))]
+    if facts:
+        return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
+    first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
+    return tuple(dict.fromkeys((*first, *requests.names(question))))

@@ -1,0 +1,279 @@
+"""Forms of words <-> (subject, relation, object). Knows English phrasings; knows no stores and no tensors.
+
+A form is read both ways: `Relation.fill` makes words of a fact, `parse` and `asked` find facts in words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from memos.cube import Fact
+
+LONGEST = 2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
+_CHOICE = re.compile(r"\[([^|\]]*)\|[^\]]*\]")
+_SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One relation and its forms, the generic ones included."""
+
+    name: str
+    noun: str
+    says: tuple[str, ...]
+    updates: tuple[str, ...]
+    asks: tuple[str, ...]
+    who: tuple[str, ...]
+    held_out: frozenset[str] = frozenset()  # the asks and who forms that no promotion trains on
+    examples: tuple[str, ...] = ()  # objects that it may have; without any it has dates or numbers
+
+    @property
+    def who_else(self) -> tuple[str, ...]:
+        """More ways to ask for the subject, made of the statements: "{s} is based in {o}" -> "Who is based in {o}?" """
+        plain = (
+            form for form in self.says if form.startswith("{s} ") and "{s" not in form[3:] and "{noun}" not in form
+        )
+        asked = (f"Who{form[3:]}?" for form in plain)
+        return tuple(form for form in asked if re.sub(_CHOICE, r"\1", form) not in self.who)
+
+    def fill(self, form: str, subject: str, obj: str = "") -> str:
+        """The form in words; the subject "I" gives the first person."""
+        first = subject == "I"
+        words = {
+            "s": subject,
+            "me": "me" if first else subject,
+            "s's": "my" if first else f"{subject}'s",
+            "o": obj,
+            "a": "an" if obj[:1].lower() in "aeiou" else "a",
+            "noun": self.noun,
+        }
+        text = _SLOT.sub(lambda m: words[m[1]] if m[1] else m[3] if first else m[2], form)
+        return text[0].upper() + text[1:]
+
+
+@cache
+def phrasebook() -> dict[str, Relation]:
+    """The relations of phrasebook.yaml by name, generic forms first."""
+    book = yaml.safe_load(files("memos.interface.reading").joinpath("phrasebook.yaml").read_text("utf-8"))
+    generic = book["generic"]
+    return {
+        name: Relation(
+            name=name,
+            noun=entry["noun"],
+            says=(*generic["says"], *entry["says"]),
+            updates=(*generic["updates"], *entry["updates"]),
+            asks=(*generic["asks"], *entry["asks"]),
+            who=(*generic["who"], *entry["who"]),
+            held_out=_held_out(generic["asks"], entry["asks"], generic["who"] + entry["who"]),
+            examples=tuple(entry.get("examples", "").split()),
+        )
+        for name, entry in book["relations"].items()
+    }
+
+
+def _held_out(generic: list[str], specific: list[str], who: list[str]) -> frozenset[str]:
+    """A fixed part, so that a probe is held out in every run: two generic asks, a specific one, a who form."""
+    return frozenset(generic[-2:] + specific[-1:] + (who[-1:] if len(who) > 1 else []))
+
+
+# --- words -> facts -----------------------------------------------------------------------------------
+
+# These relations have objects that are names: a capital or a digit tells "I live in Oslo" from "I live in a hurry".
+_NAMED = frozenset("city employer language birthday sister boss friend book trip code".split())
+# Words with a capital that are never the name of a subject.
+NOT_NAMES = frozenset(
+    """A Actually After Also An And Any Anyone As At Because Before But By Can Correction Could Did Do Does Edit Every
+    Everybody Everyone For From Good Has Have He Her Here His Hm How I If In Is It Its Let Maybe Me My No Nobody None
+    Not Note Now Of Oh On Or Our PS Perhaps Please Remember Reminder She Since So Some Somebody Someone Still Sure Tell
+    Thank Thanks That The Their Them Then There These They This Those To Today Tomorrow Tonight Was We Well Were What
+    When Where Which While Who Whom Whose Why With Would Yes Yesterday You Your""".split()
+)
+_WORD = r"[A-ZÀ-ÖØ-Þ][0-9A-Za-zÀ-ɏ_-]+"
+NAME = rf"(?!(?:My|The)\b){_WORD}(?: {_WORD})?"
+OBJECT = r"[\w&][\w&'’-]*(?: [\w&][\w&'’-]*){0,3}?"
+# Words that continue a clause ("my job is to ...", "my boss is very ...") and so never begin an object.
+_NO_OBJECT = re.compile(
+    r"(?:to|not|that|what|where|who|why|how|so|very|too|quite|really|my|your|his|her|their|our|it|its|this|there|any"
+    r"|always|never|all|no|going|being|one|only|still|just|also|something|somebody|someone|anything|nothing)\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"(?:an?|the|on|in|called|named) ")
+# Words that end an object: "a nurse in Porto", "jazz and I", "tea since May".
+_STOP = (
+    r"(?:now|right now|these days|nowadays|at the moment|since|because|but|though|although|while|when|where|which|who"
+    r"|so|if|with|for|as|too|again|already|anyway|instead|of course|I think|by the way|more or less|from|after|before"
+    r"|in|at|on|every|together"
+    r"|and (?:a|not|I|my|s?he|his|her|it|its|we|our|you|your|they|their|this|that|the))\b"
+)
+END = rf"(?=\s*(?:[,.!?;:)—\"]|$)| {_STOP})"
+# Where a statement may begin: the sentence, a clause ("By the way, ...", "... and I ..."), "my sister Anna ...".
+_BEGIN = r"(?:^|[,:;—(\"] ?|\b(?:that|and|but|so|because|since) )(?:(?:[Mm]y|[Oo]ur) [a-z]+ (?:[a-z]+ )?)?"
+_SLOTS = {
+    "s": rf"(?:I|(?P<s>{NAME}))",
+    "me": rf"(?:me|(?P<s>{NAME}))",
+    "s's": rf"(?:(?i:my)|(?P<s>{NAME})['’]s)",
+    "o": rf"(?P<o>{OBJECT})",
+    "a": r"an?",
+}
+# A slot of the subject after the first: the same subject again, or a pronoun.
+_AGAIN = {"s": r"(?:I|(?P=s)|s?he|they)", "me": "(?:me|(?P=s))", "s's": r"(?:my|his|her|their|(?P=s)['’]s)"}
+_SPEAKER = re.compile(rf"({NAME}): (?=\S)")
+_STILL = re.compile(r",? (?:now|these days|nowadays)\b")
+_SPELLING = (
+    (re.compile(r"\bi\b(?!\.)"), "I"),
+    (re.compile(r"\bI['’]m\b"), "I am"),
+    (re.compile(r"\bI['’]ve\b"), "I have"),
+    (re.compile(r"\bcan(?:['’]t| not)\b"), "cannot"),
+    (re.compile(r"\b([Ff])avorite\b"), r"\1avourite"),
+    (re.compile(r"\b([Cc])olor\b"), r"\1olour"),
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form as a regular expression."""
+
+    text: str  # as the book has it
+    relation: str
+    regex: re.Pattern[str]
+    literal: int  # how many of its characters are fixed: the more, the more specific
+    anchor: str  # its longest fixed words: a text without them is not worth the expression
+    update: bool = False
+    opens: bool = False  # begins with the object, which then carries the sentence's capital
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Where a form fits, and what it states there."""
+
+    form: Form
+    span: tuple[int, int]
+    fact: Fact
+    update: bool
+
+
+def _compile(relation: Relation, form: str, update: bool = False) -> Form:
+    """Slots become groups, [third|first] either word. Literal words may differ in case, names may not."""
+    parts, literal, at, named, anchor = [_BEGIN], 0, 0, False, ""
+    words = form.replace("{noun}", relation.noun)  # which is as fixed as the rest
+    for slot in [*_SLOT.finditer(words), None]:
+        fixed = words[at : slot.start()] if slot else words[at:].rstrip("?.")
+        parts.append(f"(?i:{re.escape(fixed)})")
+        literal += len(fixed)
+        anchor = max(anchor, fixed.lower(), key=len)
+        if slot is None:
+            break
+        at = slot.end()
+        if slot[1]:
+            parts.append(_AGAIN[slot[1]] if named and slot[1] in _AGAIN else _SLOTS[slot[1]])
+            named = named or slot[1] in _AGAIN
+        else:
+            parts.append(f"(?:{re.escape(slot[2])}|{re.escape(slot[3])})")
+            literal += len(slot[3])
+    asks = form in relation.asks or form in relation.who
+    parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
+    return Form(form, relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
+
+
+@cache
+def _statements() -> tuple[Form, ...]:
+    book = phrasebook().values()
+    says = [_compile(relation, form) for relation in book for form in relation.says]
+    return (*says, *(_compile(relation, form, update=True) for relation in book for form in relation.updates))
+
+
+@cache
+def _questions() -> tuple[Form, ...]:
+    book = phrasebook().values()
+    return tuple(_compile(relation, form) for relation in book for form in relation.asks + relation.who)
+
+
+def parse(sentence: str, speaker: str = "") -> list[tuple[Fact, bool]]:
+    """The facts that a sentence states, each with whether it replaces an earlier one.
+
+    "I" is the speaker, who may also stand in front ("Mira: I live in Oslo."); without one, "I" states nothing.
+    """
+    return [(hit.fact, hit.update) for hit in _hits(sentence, speaker, _statements())]
+
+
+def asked(question: str, speaker: str = "") -> list[Fact]:
+    """What a question asks for, as facts with a blank: no object to ask for it, no subject to ask who."""
+    return [hit.fact for hit in _hits(question, speaker, _questions())]
+
+
+def hits(text: str, speaker: str, lower: bool) -> list[Hit]:
+    """Where a clause states a fact. lower: it was written without capitals."""
+    return _hits(text, speaker, _statements(), lower)
+
+
+def _hits(text: str, speaker: str, forms: tuple[Form, ...], lower: bool | None = None) -> list[Hit]:
+    """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
+    if len(text) > LONGEST:
+        return []
+    speaker, text, is_lower = _spelt(text, speaker)
+    lower = is_lower if lower is None else lower
+    words = text.lower()
+    near = [form for form in forms if form.anchor in words]
+    hits = [hit for form in near for match in form.regex.finditer(text) if (hit := _hit(form, match, speaker, lower))]
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: (hit.form.update, hit.form.literal), reverse=True):
+        if all(hit.span[1] <= other.span[0] or hit.span[0] >= other.span[1] for other in kept):
+            kept.append(hit)
+    return sorted(kept, key=lambda hit: hit.span)
+
+
+def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
+    """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
+    if not speaker and (said := _SPEAKER.match(text)) and said[1] not in NOT_NAMES:
+        speaker, text = said[1], text[said.end() :]
+    lower = text.islower()
+    for spelling, usual in _SPELLING:
+        text = spelling.sub(usual, text)
+    return speaker, text, lower
+
+
+def is_all_said(sentence: str, speaker: str = "") -> bool:
+    """True if a sentence says nothing beside the facts that the forms find in it."""
+    _, left, _ = _spelt(sentence, speaker)
+    found = _hits(sentence, speaker, _statements())
+    for begin, end in (hit.span for hit in reversed(found)):
+        left = left[:begin] + left[end:]
+    return bool(found) and not re.search(r"\w", _STILL.sub("", left))
+
+
+def _hit(form: Form, match: re.Match[str], speaker: str, lower: bool) -> Hit | None:
+    """The fact of one match, or None where a slot holds something else than a name or a value."""
+    groups = match.groupdict()
+    subject = _name(groups["s"] or speaker) if "s" in groups else ""
+    obj = as_object(form.relation, groups["o"], lower, form.opens) if "o" in groups else ""
+    if subject is None or obj is None or subject == obj:
+        return None
+    update = form.update or bool(_STILL.match(match.string, match.end()))
+    return Hit(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
+
+
+def _name(words: str) -> str | None:
+    """The name of a subject: "Yes Mira" is Mira, "She" is nobody."""
+    kept = [word for word in words.split() if word not in NOT_NAMES]
+    return " ".join(kept) or None
+
+
+def as_object(relation: str, words: str, lower: bool, opens: bool = False) -> str | None:
+    """The value of a fact, bare; None where the words are no value of this relation.
+
+    opens: they open a sentence, which gives them a capital. lower: the text has no capitals.
+    """
+    words = _ARTICLE.sub("", words, count=1) if _ARTICLE.match(words) else words
+    named = relation in _NAMED
+    if opens and not named and words[1:] == words[1:].lower():
+        words = words[0].lower() + words[1:]
+    if _NO_OBJECT.match(words) or words in NOT_NAMES:
+        return None
+    if named and not lower and all(word[0].islower() for word in words.split()):
+        return None
+    return words

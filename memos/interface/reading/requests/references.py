@@ -1,0 +1,359 @@
+"""What "she", "it" and "that café" stand for, by what was said before. Resolved, or left open; never guessed.
+
+Knows English and Chinese; knows no intents.
+"""
+
+# ruff: noqa: E501  (a regular expression is read as one line)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from memos.interface.reading.requests.requests import language, sentences
+
+_NAME = re.compile(
+    r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"
+)
+_TITLED = re.compile(  # what follows is the name of a thing
+    r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
+    re.IGNORECASE,
+)
+_OPENS = frozenset(
+    """A Am Actually After Also An And Any Anyone Anything Are As At Because Before Being Both But By Can Correction Could Did
+    Do Does Each Every Everybody Everyone Everything First For From Had Has Have He Her Here His How I If In Is It Its Just
+    Let Make Maybe May Me More Most My Never New No Nobody None Not Note Nothing Now Of Oh Old On Once One Only Or Our Out
+    Over Perhaps Please Put Really Remember Remind She Should Since So Some Somebody Someone Something Soon Still Sure
+    Tell That The Their Them Then There These They This Those To Today Tomorrow Tonight Until Was We Well Were What When
+    Where Which While Who Whom Whose Why Will With Would Yes Yesterday You Your Delete Forget Share Freeze Lock Unlock Show
+    List Give Add Take Undo Roll Stop Keep Learn Save Noted Okay Great Good Nice Thanks Got Sorry Done Indeed Right Wow Ah
+    Cool Hi Hello Hey Only Update Which Erase Remove Revert Restore Cache Train Thaw Unfreeze Set Change Turn Drop Get Move
+    Load Store Pin Bring Go Grant Allow Revoke Hide Write Read Open Check Find Look Use Try Call Send Ask Say Think Was
+    How-long Why-not Two Three Four Five Okay. Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
+)
+# before a name, these say that it is a place, a thing or a time
+_AT = re.compile(
+    r"\b(?:in|at|to|from|into|of|near|via|on|like|speak|speaks|speaking|visit|visited|called|named|using|use|play|plays|drive|drives|drove|by|a|an|the|than|learn|learning|love|watch|watched|reading|read) $",
+    re.IGNORECASE,
+)
+_OF_PERSON = re.compile(
+    r"\b(?:about|on|for|with|to|by|of|from|like|visit|visited|called|named|love|than) $", re.IGNORECASE
+)
+_PLACE = re.compile(
+    r"^(?:Café|Cafe|Hotel|Restaurant|Bar|Saint|St|Lake|Mount|Bay|North|South|East|West|University|Street)\b|\b(?:Street|Road|Avenue|Row|Lane|Hospital|School|University|Café|Airport|Station|Square|Bridge|Park|Hotel|Club|Inc|Ltd|Bank|Airlines|Church|Museum|Library|Beach|River|Lake|Island|Company|Group|Team)$"
+)
+_DET = r"(?:(?i:my|our|the|a|an|his|her|their|your|this|that)|[A-Z]\w+['’]s)"
+_STOP = frozenset(
+    """is are was were am be been has have had can will shall do does did looks look seems seem says said in on at for with
+    from to and or but that which who whom when where if as by not now again about into over after before until than then
+    so too wrong gone works work needs need contains costs cost goes went got feels sounds stands starts ends keeps hangs
+    lies sits begins means reads also still should must may might would could there here because while since yesterday
+    today tomorrow last next this every already just only very really it its he she they you we i me him them us what how
+    changed ready new? lately recently soon gets get feels comes came became turned makes takes stays always almost often""".split()
+)
+_TIME_NOUN = re.compile(
+    r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
+)
+_NP = re.compile(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
+_PERSON_NOUN = frozenset(
+    """friend sister brother mother father mum mom dad son daughter wife husband boss colleague aunt uncle cousin partner
+    girlfriend boyfriend neighbour neighbor teacher doctor grandmother grandfather niece nephew manager plumber dentist
+    man woman guy girl boy kid child baby parents landlord flatmate roommate""".split()
+)
+_SHE_NOUN = re.compile(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|grandmother|niece|woman|girl|lady)\b")
+_HE_NOUN = re.compile(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
+_SHE = re.compile(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
+_HE = re.compile(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
+_NO_NOUN = (
+    r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what"
+    r"|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday"
+    r"|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
+)
+# Chinese
+_SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
+_HAN = r"\u4e00-\u9fff"
+_NOT_GIVEN = "的在是有了把被对给和跟与也都就要会能去来住说到让从不很最能还没想这那开能可看吃喝养换搬改每昨今明上下中大小老家里外什么怎哪几多少叫姓为于以能用带买做当拉爱喜现正已将便啦我你您他她它们教写画种卖唱跳玩学读听讲弹骑忘记送请约等帮见问订租借欠坐飞做打管收应必该需才刚常总曾让再一两三四五六七八九十个天年月日前后只自从向往比太真可得过着吗呢"
+_ZH_NAME = re.compile(
+    rf"(?:小[{_HAN}](?![时学朋孩区猫狗店说心组])|阿[{_HAN}](?![姨])|老[{_SURNAMES}](?![师板家])|(?<![{_HAN}])?[{_SURNAMES}](?:[^{_NOT_GIVEN}\W\dA-Za-z_][^{_NOT_GIVEN}\W\dA-Za-z_](?=[的在是有了把被对给和跟与也都就要会能去来住说到让从不很最还没想这那开可看吃喝养换搬改每昨今明上下叫姓，,。：:！？、]|$|[现什怎哪几多])|[^{_NOT_GIVEN}\W\dA-Za-z_](?![{_HAN}]*(?:医生|老师))))"
+)
+_ZH_TITLE = re.compile(
+    rf"[{_SURNAMES}付柯卓翁焦洪褚梅卞纪敖鲁裴窦骆庞樊凌霍虞管莫房缪应宗郁单包左吉邢荣曲靳乌巴娟秀芳]"
+    r"(?:先生|女士|老师|医生|大夫|护士|教授|教练|经理|律师|会计|主任|师傅|阿姨|叔叔|奶奶|爷爷|总|工|姐|哥|叔|婶|嫂|伯)(?![的]?[作程具])"
+    rf"|老[{_SURNAMES}付柯翁焦洪褚裴窦骆庞霍鲁范](?![师板家])"
+)
+_ZH_NO_NAME = re.compile(
+    r"^(?:小时|小说|小学|小组|老师|老板|高中|高兴|马上|马路|金额|周[一二三四五六日末]|方法|方案|方便|白天|白色|石头|江边|江南|田里|文件|文字|文本|文档|文章|常常|常用|任务|任何|万一|万能|段落|易经|于是|余额|许多|何时|何必|黄色|黄金|叶子|林子|高铁|高速|高度|何处|和平|温度|程序|康复|金鱼|龙虾|雷雨|钱包|汤姆|毛衣|毛巾|史料|顾客|武器|夏天|秋天|冬天|春天|石油|陆地|孔子|金属|房间|周末|周围|周年|曾经|曾在|马拉|马拉松|华为|苏打|苏州|贺卡|胡同|胡子|杜绝|范围|戴着|丁香|唐朝|唐诗|宋朝|宋词|汉堡|罗马|梁上|蒋介|白菜|白酒|白米|高考|高血|黄瓜|黄油|黄河|江苏|江西|金融|金牌|文学|文化|方向|方面|万圣|钟头|钟表|余下|熊猫|任意|汪汪|毛病|毛笔|龙井|段子|雷达|钱都|钱够|常规|常见|史上|顾虑|成都|施工|关于|关系|易碎|叶酸|叶片|秦岭|夏令|夏季|唐人|武汉|武术|康乃|白板|白天)"
+)
+_MEASURE = r"[个只条家本份张件间辆台部座所套幅篇首款次处种位名场栋把封双]"
+
+
+@cache
+def _first_names(of: str) -> frozenset[str]:
+    """she, he, or not_people, of which no one is a name."""
+    return frozenset(
+        yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))[of].split()
+    )
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a conversation has spoken of, the latest last: people, things, whole statements."""
+
+    people: tuple[str, ...] = ()
+    things: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # what was stated, by anybody
+    her: tuple[str, ...] = ()  # names that were spoken of as "she"
+    him: tuple[str, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()  # (what, with whom), as was said
+
+
+def known(turns: Sequence[Mapping[str, object]]) -> Known:
+    """What turns of {role or speaker, content} speak of."""
+    people, things, said, her, him = list[str](), list[str](), list[str](), list[str](), list[str]()
+    for turn in turns:
+        content = str(turn.get("content", ""))
+        own = str(turn.get("role", "")) == "assistant"
+        tongue = language(content)
+        names = names_in(content)
+        if speaker := str(turn.get("speaker", "")):
+            people.append(speaker)
+        people += names
+        found = [yours(thing, own) for thing in things_in(content)]
+        things += found
+        if names and tongue == "en":
+            (her if _SHE.search(content) or _SHE_NOUN.search(content) else []).extend(names[:1])
+            (him if _HE.search(content) or _HE_NOUN.search(content) else []).extend(names[:1])
+        said += [yours(part.rstrip(".!。！ "), own) for part in sentences(content) if not part.endswith(("?", "？"))]
+    shared = [pair for turn in turns for part in sentences(str(turn.get("content", ""))) for pair in _shared(part)]
+    return Known(_latest(people), _latest(things), tuple(said), tuple(her), tuple(him), tuple(shared))
+
+
+_SHARED = re.compile(
+    r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
+    r"|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)"
+    r"|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"
+    rf"|(?P<with4>[{_HAN}]{{2,5}}?)(?:还|也|现在)?(?:可以|能|能够|有权)(?:看到|看见|查看|看|编辑|读|访问|批注|修改)(?P<what4>[{_HAN}]{{2,10}}?)[吗？。！]*$"
+    rf"|(?P<what5>[{_HAN}]{{2,10}}?)(?:已经|是|已)?(?:共享|分享|开放)给(?:了)?(?P<with5>[{_HAN}]{{2,5}}?)[了吗？。！，]*$",
+    re.IGNORECASE,
+)
+
+
+def _shared(sentence: str) -> list[tuple[str, str]]:
+    """What a sentence says, or asks, that somebody can see."""
+    found = _SHARED.search(sentence)
+    if not found:
+        return []
+    told = {name.rstrip("2345"): value for name, value in found.groupdict().items() if value}
+    with_ = re.sub(r"^(?:the|our) ", "", told["with"], flags=re.IGNORECASE)
+    return (
+        [] if re.fullmatch(r"i|you|who|we|我|你|谁|大家|yes|no|it", with_, re.IGNORECASE) else [(told["what"], with_)]
+    )
+
+
+def _latest(named: Sequence[str]) -> tuple[str, ...]:
+    """Each once, where it was spoken of last."""
+    return tuple(reversed(dict.fromkeys(reversed(named))))
+
+
+def yours(text: str, said_by_model: bool) -> str:
+    """The model's "your" is the user's "my"."""
+    if not said_by_model:
+        return text
+    text = re.sub(r"\byour\b", "my", text)
+    text = re.sub(r"\bYour\b", "my", text)
+    return re.sub(r"您|你", "我", text) if language(text) == "zh" else text
+
+
+def names_in(text: str) -> list[str]:
+    """The people whom a text names, in order; what lies in a place or is a product is none."""
+    if language(text) == "zh":
+        return _zh_names(text)
+    known_names = _first_names("she") | _first_names("he")
+    found: list[tuple[int, str]] = []
+    for match in _NAME.finditer(text):
+        parts = match[0].split()
+        start = match.start()
+        while (
+            parts
+            and (parts[0] in _OPENS or parts[0].rstrip(".") in ("St",))
+            and parts[0] not in known_names - {"Will", "Mark", "May"}
+        ):
+            start += len(parts[0]) + 1
+            parts = parts[1:]
+        while parts and parts[-1] in _OPENS and len(parts) > 1:
+            parts = parts[:-1]
+        name = " ".join(parts)
+        if not parts or parts[0] in _first_names("not_people") or _PLACE.search(name):
+            continue
+        if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
+            continue
+        if parts[0] not in known_names:
+            ahead = text[:start]
+            if _TITLED.search(ahead):
+                continue
+            if _AT.search(ahead) and not (_OF_PERSON.search(ahead) and _human(text[start + len(name) :], ahead)):
+                continue
+        found.append((start, name))
+    lower: list[tuple[int, str]] = []
+    if text == text.lower():  # written without capitals
+        usual = known_names - _COMMON
+        lower = [(m.start(), m[0].capitalize()) for m in re.finditer(r"[a-z]+", text) if m[0].capitalize() in usual]
+    return list(dict.fromkeys(name for _, name in sorted([*found, *lower])))
+
+
+_COMMON = frozenset(
+    "Will Mark Rose Iris Hazel Ivy Daisy Grace Hope May Jan Joe Sue Mai Ling Lan Jack Bill Rob Nick Frank Max Ray Dan Art Esi Mei Wei Jun Soo Jin Minh Liv Pia".split()
+)
+
+
+def _human(after: str, before: str) -> bool:
+    """True if a name after "about" or "with" is of somebody, as far as that can be seen."""
+    return bool(re.search(r"\b(?:about|with|for|by) $", before) or after.startswith(("'s", "’s")))
+
+
+def _zh_names(text: str) -> list[str]:
+    found = [(m.start(), m[0]) for m in _ZH_TITLE.finditer(text)]
+    for match in _ZH_NAME.finditer(text):
+        name = match[0]
+        if _ZH_NO_NAME.match(text[match.start() :]) or any(
+            m.start() <= match.start() < m.end() for m in _ZH_TITLE.finditer(text)
+        ):
+            continue
+        found.append((match.start(), name))
+    known_names = _first_names("she") | _first_names("he")
+    found += [(m.start(), m[0]) for m in re.finditer(r"[A-Z][a-z]+", text) if m[0] in known_names]
+    return list(dict.fromkeys(name for _, name in sorted(found)))
+
+
+def things_in(text: str) -> list[str]:
+    """The things that a text names with "my", "the" and the like, in order."""
+    return _zh_things(text) if language(text) == "zh" else phrases_in(text)
+
+
+def phrases_in(text: str) -> list[str]:
+    """Of an English text."""
+    out: list[str] = []
+    for match in _NP.finditer(text):
+        kept: list[str] = []
+        for word in match["rest"].split():
+            if word.lower() in _STOP and not (word.lower() == "of" and kept):
+                break
+            if len(kept) >= 1 and re.fullmatch(r"[a-z]+(?:ed|ly)", word):
+                break
+            kept.append(word)
+            if len(kept) >= 6:
+                break
+        while kept and kept[-1] == "of":
+            kept.pop()
+        if not kept:
+            continue
+        head = kept[-1] if "of" not in kept else kept[kept.index("of") - 1] if kept.index("of") else ""
+        if _TIME_NOUN.match(head.lower()) or head.lower().removesuffix("'s") in _PERSON_NOUN:
+            continue
+        det = match["det"]
+        if kept[0].lower() in _PERSON_NOUN:
+            continue
+        plain = det.lower() in ("a", "an", "this", "that")
+        out.append(
+            " ".join(kept)
+            if plain
+            else f"{det[0].lower() + det[1:] if det.lower() in ('my', 'our', 'the', 'your', 'his', 'her', 'their') else det} {' '.join(kept)}"
+        )
+    return list(dict.fromkeys(out))
+
+
+_ZH_THING = re.compile(
+    rf"(?:我的|我们的|您的|你的)(?P<of>[{_HAN}A-Za-z]{{2,8}}?)(?=是|叫|在|好像|看起来|有|，|。|！|？|怎么|里|还|为|现在|不|改|被|$|吗|写)"
+    rf"|(?:一|这|那){_MEASURE}(?P<one>[{_HAN}A-Za-z]{{1,8}}?)(?=，|。|！|？|$|是|在|的|和|叫|里|了|吗)"
+    rf"|^(?P<subject>[{_HAN}A-Za-z]{{2,8}}?)(?=好像|看起来|还在|在缓存|里写|里有|里面|都|包括|包含|没法|无法|没|不能|处于|可以|能|什么|缓存|锁|冻结|已经|是不是|是|有没有|被|怎么|不对|锁)"
+    rf"|(?:把|将)(?P<moved>[{_HAN}A-Za-z]{{2,8}}?)(?=卖|放|改|锁|写|存|给)"
+    rf"|(?:只有|就)(?P<only>[{_HAN}A-Za-z]{{2,8}}?)(?=。|，|$|被)"
+    rf"|(?<=在)(?P<place>[{_HAN}A-Za-z]{{2,8}}?(?:店|馆|厅|院|园|吧|铺|楼|公司|学校|酒店|餐厅))(?=[{_HAN}，。])"
+)  # fmt: skip
+
+
+def _zh_things(text: str) -> list[str]:
+    out: list[str] = []
+    for match in _ZH_THING.finditer(text):
+        name, found = next(((k, v) for k, v in match.groupdict().items() if v), ("", ""))
+        if (
+            not found
+            or (re.match(r"[我你您他她它这那哪谁什]", found) and name == "subject")
+            or re.match(r"[我你您他她它]$", found)
+        ):
+            continue
+        if name == "subject" and _zh_names(found) == [found]:
+            continue
+        if name == "of" and re.match(r"(?:意思|话|吩咐|要求|朋友|同事|老板|妹妹|姐姐|哥哥|弟弟|妈妈|爸爸|老师)", found):
+            continue
+        out.append(match[0] if name == "of" else found)
+    return list(dict.fromkeys(out))
+
+
+# -- resolving -----------------------------------------------------------------------------------------
+
+
+def person_of(pronoun: str, about: Known) -> list[str]:
+    """Whom "she" or "he" can be: one name where that is sure, several or none where it is not."""
+    female = pronoun in ("she", "her", "hers", "herself", "她")
+    she, he = _first_names("she"), _first_names("he")
+    mine, other = (she, he) if female else (he, she)
+    told, against = (about.her, about.him) if female else (about.him, about.her)
+    if pronoun in ("they", "them", "their", "theirs"):
+        return list(about.people)
+    fits = [name for name in about.people if not (name.split()[0] in other or (name in against and name not in told))]
+    sure = [name for name in fits if name.split()[0] in mine or name in told]
+    return sure or fits
+
+
+def resolved(text: str, about: Known) -> str:
+    """The text with names for "she" and "his", as far as the conversation tells whom they mean."""
+    if language(text) == "zh":
+        return _zh_resolved(text, about)
+    own = names_in(text)
+
+    def named(match: re.Match[str]) -> str:
+        word = match[0].lower()
+        base = {"him": "he", "his": "he", "himself": "he", "her": "she", "hers": "she", "herself": "she"}.get(
+            word, word
+        )
+        if word in ("himself", "herself"):
+            return match[0]
+        before = [name for name in own if text.find(name) < match.start()]
+        if person_of(base, Known(tuple(before))):
+            return match[0]  # of somebody whom the sentence itself names
+        who = person_of(base, about)
+        if not who:
+            return match[0]
+        name = who[-1]
+        possessive = word in ("his", "hers") or (
+            word == "her" and not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", match.string[match.end() :])
+        )
+        return f"{name}'s" if possessive else name
+
+    out = re.sub(r"\b(?:she|he|her|hers|his|him)\b(?!['’])", named, text, flags=re.IGNORECASE)
+    out = re.sub(r"\b(?:she|he)(?=['’](?:s|ll|d)\b)", named, out, flags=re.IGNORECASE)
+    return out
+
+
+def _zh_resolved(text: str, about: Known) -> str:
+    def named(match: re.Match[str]) -> str:
+        before = [name for name in _zh_names(text) if text.find(name) < match.start()]
+        if before:
+            return match[0]
+        who = list(about.people)
+        if not who:
+            return match[0]
+        return who[-1] if len(who) == 1 or not about.said else _speaker(who, about)
+
+    return re.sub(r"[她他](?!们)", named, text)
+
+
+def _speaker(who: list[str], about: Known) -> str:
+    """Of several, the one whom the conversation is about: the first to be spoken of."""
+    return who[0] if about.said and not any(name in line for line in about.said for name in who) else who[-1]

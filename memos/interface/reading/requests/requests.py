@@ -1,0 +1,200 @@
+"""What a sentence is for: to remember, ask, correct, forget, or just talk. Knows English and Chinese by rules.
+
+Knows language; knows no operations, no stores and no tensors.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from memos.interface.reading.phrasebook import LONGEST, NAME, NOT_NAMES, asked, parse
+from memos.interface.reading.statements.statements import read
+
+
+class Intent(Enum):
+    REMEMBER = "remember"
+    ASK = "ask"
+    CORRECT = "correct"
+    FORGET = "forget"
+    TALK = "talk"
+
+
+_PLEASE = r"(?:please[, ]+|you can |(?:I want|I would like|I['’]d like) you to )*"
+_DONT = r"(?:do not|don['’]t|never)"
+_SAID = r"(?: what I (?:said|told you))?(?: about)?"
+_WRONG = r"wrong|not (?:right|true|correct)(?: any ?more)?"
+# In order: "don't forget" is to remember. "Do you remember ...?" has no mark.
+_OPENINGS = {
+    Intent.REMEMBER: (
+        _PLEASE + rf"(?:{_DONT} forget|remember|note|(?:keep|bear) in mind|make a note)(?:[,:]? that|:|,)\s+",
+        _PLEASE + rf"(?:{_DONT} forget|remember) (?=(?:I|my|we|our)\b)",
+        r"(?:for the record|note to self|fyi)[,:]\s*",
+        r"请?(?:帮我)?(?:记住|记下来?|记一下|记得|(?:别|不要|不能)忘[了记]?)[，,：:、\s]*",
+    ),
+    Intent.FORGET: (
+        _PLEASE + rf"(?:forget|erase|delete|remove|{_DONT} remember)(?: about)?(?:[,:]? that)?{_SAID}\s+",
+        r"请?(?:帮我)?(?:忘记|忘掉|忘了|删除|删掉)(?:关于)?[，,：:\s]*",
+    ),
+    Intent.CORRECT: (
+        r"(?:no[,.]? )?(?:actually|in fact|correction|update|scratch that|sorry|wait|I was wrong)[,.:;—-]+\s*",
+        rf"(?:no[,.]? )?that(?:['’]s| is) (?:{_WRONG})[,.:;—-]+\s*",
+        r"no[,.:;—-]+\s*",
+        r"(?:不对|不是的|错了|说错了|更正(?:一下)?|纠正(?:一下)?|其实)[，,。：:\s]*",
+    ),
+}
+_MARKS = {kind: re.compile("|".join(forms), re.IGNORECASE) for kind, forms in _OPENINGS.items()}
+# "Change my home city to Oslo" says what "My home city is now Oslo" says.
+_CHANGE = re.compile(rf"{_PLEASE}(?:change|update|set) ((?:my|(?-i:{NAME})['’]s) .+?) to (.+)", re.IGNORECASE)
+_COULD_YOU = re.compile(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
+_OF_SOMEBODY = re.compile(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
+_FROM_MEMORY = re.compile(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
+
+_JOINED = re.compile(
+    r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE
+)
+
+_CUT = re.compile(
+    r"(?:(?<=[.!?])|(?<=[.!?][\"')”]))(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\bMrs\.)(?<!\b(?:e\.g|i\.e)\.)\s+"
+    r"|(?<=[。！？])\s*|\s*\n\s*"
+)
+_QUESTION_WORDS = re.compile(
+    r"(?:who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has"
+    r"|when (?:do|does|did|is|are|am|was|were|will)|tell me|do you know)\b",
+    re.IGNORECASE,
+)
+_ZH_QUESTION = re.compile(r"[吗呢么？?]$|什么|哪|谁|多少|几[个岁点号月]|怎么|为什么|何时")
+_ZH_STATEMENT = re.compile(
+    r"我们?(?:的|叫|是|有|住|在|爱|喜欢|最|不|讨厌|对|养|学|会|来自|出生|搬|换|现在|每|买|用|开|想去|打算|计划)"
+)
+_UPDATE = re.compile(
+    r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b"
+)
+_ZH_SMALL_TALK = re.compile(r"天气|下雨|你好|谢谢|再见|早上好|晚安|哈哈|不错|不好意思|不知道|不客气|不用")
+
+# Of sentences without a fact: what opens a reaction, and what makes it talk between two people.
+_REACTION = re.compile(
+    r"(?:hi|hello|hey|good|thanks?|thank you|bye|goodbye|see you|ha+|haha|wow|congratulations|happy|same|me too|sounds"
+    r"|great|nice|lovely|sure|okay?|really|welcome|cheers|dear)\b",
+    re.IGNORECASE,
+)
+_CHAT = re.compile(
+    r"\b(?:you|your|yours|if|maybe|perhaps|might|would|could|should|hope|wish|guess|wonder|suppose|sorry|weather|rain\w*"
+    r"|sunny|snow\w*|storm\w*|let us|let['’]s)\b",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"\b(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
+_SUBJECT = re.compile(
+    rf"(?:I(?:['’](?:m|ve|d|ll))?|[Mm]y [a-z]+|We|we|[Oo]ur [a-z]+|({NAME})(?:['’]s [a-z]+)?) (?=[a-z])"
+)
+_CALLED = re.compile(rf", {NAME}[.!]*$")  # "..., Tom."
+_CONCRETE = re.compile(r"\d|\b[A-ZÀ-Þ][\w-]+")
+
+_NO_NAMES = NOT_NAMES | frozenset(
+    """Will Are Am May Might Must Should Give List Show Describe Summarise Find Search Forget Monday Tuesday Wednesday
+    Thursday Friday Saturday Sunday January February March April June July August September October November
+    December""".split()
+)
+
+# Unicode blocks and what they tell.
+_SCRIPTS = (
+    ("ja", "\u3040-\u30ff"),
+    ("ko", "\uac00-\ud7af\u1100-\u11ff"),
+    ("zh", "\u3400-\u4dbf\u4e00-\u9fff"),
+    ("ru", "\u0400-\u04ff"),
+    ("ar", "\u0600-\u06ff\u0750-\u077f"),
+    ("he", "\u0590-\u05ff"),
+    ("hi", "\u0900-\u097f"),
+    ("bn", "\u0980-\u09ff"),
+    ("th", "\u0e00-\u0e7f"),
+    ("el", "\u0370-\u03ff"),
+    ("hy", "\u0530-\u058f"),
+    ("ka", "\u10a0-\u10ff"),
+)
+_SCRIPT_OF = tuple((tag, re.compile(f"[{block}]")) for tag, block in _SCRIPTS)
+_LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
+
+
+def language(text: str) -> str:
+    """A rough tag by script: "en" for Latin letters and for none; a foreign name in an English text does not count."""
+    counts = {tag: len(script.findall(text)) for tag, script in _SCRIPT_OF}
+    # One Han or kana character is about a word of Latin letters.
+    if sum(counts.values()) * 3 <= len(_LATIN.findall(text)):
+        return "en"
+    if counts["ja"]:  # Japanese is written with Han characters too
+        return "ja"
+    return max(counts, key=lambda tag: counts[tag])
+
+
+def sentences(text: str) -> list[str]:
+    return [part.strip() for part in _CUT.split(text) if part.strip()]
+
+
+def intent(text: str, speaker: str) -> tuple[Intent, str]:
+    """What the speaker wants, and the words it is about."""
+    text = text.strip()
+    if change := _CHANGE.fullmatch(text):
+        return Intent.CORRECT, f"{change[1][0].upper()}{change[1][1:]} is now {change[2]}"
+    if (polite := _COULD_YOU.match(text)) and (asks := intent(text[polite.end() :].rstrip(" ?"), speaker)):
+        # "Could you remember my birthday?" asks; "Could you remember that my birthday is 3 May?" states
+        clear = _OF_SOMEBODY.match(asks[1]) if asks[0] is Intent.FORGET else parse(asks[1], speaker)
+        return asks if clear else (Intent.ASK, text)
+    for kind, mark in _MARKS.items():
+        if (found := mark.match(text)) and not _NOTHING.fullmatch(rest := text[found.end() :]):
+            if kind is Intent.FORGET:
+                return kind, _FROM_MEMORY.sub("", rest)
+            return (Intent.ASK, text) if is_question(rest, speaker) else (kind, rest[0].upper() + rest[1:])
+    return (Intent.ASK if is_question(text, speaker) else Intent.TALK), text
+
+
+def forgets(sentence: str, speaker: str) -> bool:
+    """True where something is to be forgotten: what is named for that is not to be learnt from it."""
+    return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is Intent.FORGET
+
+
+def is_question(text: str, speaker: str = "") -> bool:
+    """True if the text, or its last sentence, asks."""
+    last = sentences(text)[-1][-LONGEST:] if text.strip() else ""
+    if last.endswith(("?", "？")):
+        return True
+    if language(last) == "zh":
+        return bool(_ZH_QUESTION.search(last.rstrip("。！!.")))
+    if parse(last, speaker):  # "Will lives in Oslo" opens like a question
+        return False
+    return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or asked(last, speaker or "User"))
+
+
+def is_update(sentence: str) -> bool:
+    """True if a sentence says that something has changed, beside the update forms of the phrasebook."""
+    return bool(_UPDATE.search(sentence))
+
+
+def is_worth_keeping(sentence: str, speaker: str) -> bool:
+    """True for a fact, and for a statement by "I", "my ..." or a named subject with a name or a number in it."""
+    sentence = sentence[:LONGEST]
+    if is_question(sentence, speaker) or re.match(r"if\b", sentence, re.IGNORECASE):
+        return False
+    if parse(sentence, speaker) or read(sentence, speaker).facts:
+        return True
+    if language(sentence) == "zh":
+        return bool(_ZH_STATEMENT.search(sentence)) and not _ZH_SMALL_TALK.search(sentence)
+    plain = _CALLED.sub("", _LEAD.sub("", sentence, count=1))
+    subject = _SUBJECT.match(plain)
+    if not subject or _REACTION.match(plain) or _CHAT.search(plain):
+        return False
+    if subject[1] and subject[1].split()[0] in NOT_NAMES:
+        return False
+    return any(word not in NOT_NAMES for word in _CONCRETE.findall(plain[subject.end() :]))
+
+
+def names(text: str) -> list[str]:
+    """The names in a text, in order; for texts that no form of the phrasebook reads."""
+    found: list[str] = []
+    for match in re.finditer(NAME, text):
+        words = match[0].split()
+        while words and (words[0] in _NO_NAMES or _REACTION.fullmatch(words[0])):
+            words = words[1:]
+        if words and words[-1] not in _NO_NAMES:
+            found.append(" ".join(words))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,1 @@
+"""What a sentence states."""

@@ -1,0 +1,1 @@
+"""Words for times to days."""

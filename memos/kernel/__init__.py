@@ -1,0 +1,1 @@
+"""The kernel: the main path, and the public calls."""

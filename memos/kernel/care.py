@@ -1,0 +1,116 @@
+"""A vault as a whole, looked after from outside: checked, repaired, backed up, brought back, measured, compacted.
+
+Takes folders; needs no model and no caller, as whoever can read the folder, and has its key, can read all that is in
+it. key, scratch: of an encrypted vault, url: of one on a server, as config.vault has them. Must not know how any of it
+is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memos.config import GovernanceConfig, QuotaConfig
+from memos.errors import VaultError
+from memos.infrastructure.vault.care import backup as vault_backup
+from memos.infrastructure.vault.care import check as vault_check
+from memos.infrastructure.vault.care import repair as vault_repair
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.store import folder_lock
+from memos.plugins.encryption.vault_key import unlock_there
+from memos.plugins.postgres import vault_server
+from memos.plugins.postgres.vault_server import require_files
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.care.backup import Backup, Manifest
+    from memos.infrastructure.vault.care.check import Show
+    from memos.infrastructure.vault.care.repair import Repair
+
+
+def _quiet(*_: object) -> None: ...
+
+
+def is_vault(folder: Path) -> bool:
+    """True for the folder of a vault, wherever its rows are."""
+    return vault_server.is_vault(folder)
+
+
+def claimed(folder: Path, name: str) -> AbstractContextManager[Callable[[str], None]]:
+    """Be the only process that is `name` for a vault that is open; what is entered takes who that is, told to others.
+    Raises VaultError."""
+    return folder_lock.claimed(folder, name)
+
+
+def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | None = None) -> list[str]:
+    """What is wrong with a vault or a backup, in words; reads every byte and changes none.
+
+    Raises VaultError where there is neither, or one of a newer schema; WrongKey, KeyUnusable.
+    """
+    if (folder / vault_backup.NAME).exists():
+        return vault_backup.problems(folder, show, key)
+    if vault_server.is_on_server(folder):
+        return vault_check.problems(folder, show, url=url)
+    return vault_check.key_problems(folder) or vault_check.problems(folder, show, unlock_there(folder, key))
+
+
+def repair(
+    folder: Path, write: bool, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
+) -> Repair:
+    """What is wrong, and what is done about it, or would be. Raises InputError, VaultError."""
+    require_files(folder, "repair the rows", "bring back a dump of its database with `pg_restore`")
+    return vault_repair.repair(folder, show, key, scratch) if write else vault_repair.plan(folder, show, key)
+
+
+def back_up(
+    folder: Path, target: Path, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
+) -> Backup:
+    """Copy a vault as it is now, while others write to it. An encrypted one stays so. Raises InputError, VaultError."""
+    require_files(folder, "make a backup", "run `pg_dump` on its database, which holds the payloads, too")
+    with _opened(folder, key=key, scratch=scratch) as vault:
+        return vault_backup.back_up(vault.path, target, show, vault.data_key)
+
+
+def restore(
+    backup: Path,
+    target: Path,
+    show: Show = _quiet,
+    forgotten: Path | None = None,
+    governance: GovernanceConfig = GovernanceConfig(),
+) -> Manifest:
+    """Make a vault of a backup, in a new or empty folder, in which those are forgotten who were since: in the vault
+    that it is of, or in the vault or backup `forgotten`. Raises InputError, VaultError, Held."""
+    return vault_backup.restore(backup, target, show, forgotten, governance)
+
+
+def stats(
+    folder: Path,
+    quota: QuotaConfig = QuotaConfig(),
+    key: str | None = None,
+    scratch: Path | None = None,
+    url: str | None = None,
+) -> dict[str, Any]:
+    """How much a vault holds. Raises VaultError."""
+    with _opened(folder, quota, key, scratch, url) as vault:
+        return vault.stats()
+
+
+def compact(
+    folder: Path, key: str | None = None, scratch: Path | None = None, url: str | None = None
+) -> tuple[int, int]:
+    """Give space back to the disk; bytes before and after. Raises VaultError."""
+    with _opened(folder, key=key, scratch=scratch, url=url) as vault:
+        return vault.compact()
+
+
+def _opened(
+    folder: Path,
+    quota: QuotaConfig = QuotaConfig(),
+    key: str | None = None,
+    scratch: Path | None = None,
+    url: str | None = None,
+) -> MemVault:
+    if not is_vault(folder):
+        raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
+    return MemVault(folder, quota, key=key, scratch=scratch, url=url)

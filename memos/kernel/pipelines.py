@@ -1,0 +1,421 @@
+"""What a message asks of the memory, carried out: looked up, authorised as a whole, done, and undone.
+
+Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
+where several could be, they are named with their ids, and the next message of that conversation, to this process, may
+say which. A deletion is final, and comes when all else has been done; that can be undone, in any process.
+"""
+
+# ruff: noqa: E501  (a regular expression is read as one line)
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta, timezone
+from uuid import uuid4
+
+from memos.cube import Blob, Form, MemCube, Namespace, State
+from memos.errors import NotFound
+from memos.kernel.calls import Calls
+from memos.operation.life.mem_lifecycle import ANSWERING
+from memos.ops import (
+    Add,
+    Asked,
+    Call,
+    ChangeState,
+    Correct,
+    Delete,
+    Demote,
+    Get,
+    GiveRight,
+    Operation,
+    Promote,
+    Rollback,
+    TakeRight,
+)
+from memos.rights import Subject, object_of, relation_of
+
+_KEPT = 1000  # open questions
+_NAMED = 5  # candidates that a question names
+_WAITS = timedelta(minutes=10)  # for an answer that does not come with the question
+_ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
+_NTH = {
+    word: n
+    for n, words in enumerate(
+        (
+            "first one|first|the first|第一个|第一条",
+            "second one|second|第二个|第二条",
+            "third one|third|第三个|第三条",
+            "fourth|fourth one|第四个|第四条",
+            "fifth|fifth one|第五个|第五条",
+        )
+    )
+    for word in words.split("|")
+}
+_PICK = re.compile(
+    rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?P<nth>{'|'.join(sorted(_NTH, key=len, reverse=True))}|last one|last|最后一个|最后一条|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
+    re.IGNORECASE,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was asked for, with the memories that it is done to, and the operations that it takes."""
+
+    asked: Asked
+    cubes: tuple[MemCube, ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a pipeline. id: to undo it by; empty where nothing was changed."""
+
+    text: str
+    id: str = ""
+    remembered: tuple[MemCube, ...] = ()
+    forgotten: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Where a message is said: the session's name, or the turns before it, or neither."""
+
+    caller: Namespace
+    session: str | None = None
+    turns: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass
+class _Doubt:
+    """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
+
+    where: Conversation
+    question: str
+    until: datetime
+    asked: tuple[Asked, ...]
+    meant: dict[int, str]
+    at: int
+    candidates: tuple[str, ...]
+
+    def is_last_said(self, where: Conversation, now: datetime) -> bool:
+        """True if this was asked just before: a number in another conversation is no answer."""
+        if (self.where.caller, self.where.session) != (where.caller, where.session):
+            return False
+        return self.question in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
+
+
+@dataclass
+class _Log:
+    """What a pipeline has done since a time, and the calls that undo it, in their order."""
+
+    began: datetime
+    lines: list[str] = field(default_factory=list)
+    undo: list[Call] = field(default_factory=list)
+    remembered: list[MemCube] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+
+
+class Unclear(Exception):
+    """Which memory is meant must be asked."""
+
+    def __init__(self, asked: Asked, candidates: Sequence[MemCube]) -> None:
+        super().__init__(asked.intent)
+        self.asked, self.candidates = asked, tuple(candidates)
+
+
+class Pipelines:
+    """Carries pipelines out for the callers of one kernel."""
+
+    def __init__(self, kernel: Calls) -> None:
+        self._kernel = kernel
+        self._doubts: deque[_Doubt] = deque(maxlen=_KEPT)
+
+    def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
+        """The pipeline whose question a message answers, with what is meant; None where it answers none."""
+        now = self._kernel.vault.now()
+        doubt = next((doubt for doubt in reversed(list(self._doubts)) if doubt.is_last_said(where, now)), None)
+        if doubt is None:
+            return None
+        picked = _picked(message, doubt.candidates)
+        if picked is None:
+            doubt.until = now  # something else was said
+            return None
+        with suppress(ValueError):  # a question is answered once
+            self._doubts.remove(doubt)
+            return doubt.asked, {**doubt.meant, doubt.at: picked}
+        return None
+
+    def run(self, asked: Sequence[Asked], where: Conversation, meant: dict[int, str], user: str | None) -> Done:
+        """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
+        done."""
+        caller = where.caller
+        steps: list[Step] = []
+        for n, one in enumerate(asked):
+            try:
+                steps.append(self._step(one, caller, meant.get(n), user))
+            except Unclear as unclear:
+                return self._ask_back(unclear, tuple(asked), meant, n, where)
+        for step in steps:
+            for cube in step.cubes or (None,):
+                for op in step.operations:
+                    self._kernel.governance.permit(caller, op, cube)
+        final = (root.id for step in steps if _is_final(step) for root in self._kernel._behind(step.cubes[0]))
+        self._kernel.lifecycle.require_deletable(*final)
+        log = _Log(self._kernel.vault.now())
+        try:
+            for step in sorted(steps, key=_is_final):
+                self._do(step, log, user)
+        except Exception:
+            self._reverse(log.undo, user)  # half a pipeline is none
+            raise
+        log.undo = [call for call in log.undo if call[1][0] not in log.forgotten]
+        if not log.undo:
+            return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
+        id = uuid4().hex[:12]
+        with self._kernel.vault.transaction():
+            self._kernel.vault.pipelines.put(id, caller.user_id, log.undo)
+        return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
+
+    def undo(self, id: str, caller: Namespace, user: str | None) -> list[str]:
+        """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
+        vault, done = self._kernel.vault, list[str]()
+        while call := self._taken(id, caller):
+            try:
+                done += self._reverse([call], user)
+            except Exception:
+                with vault.transaction():
+                    vault.pipelines.give_back(id, caller.user_id, call)  # and what is left can be tried again
+                raise
+        if not done:
+            raise NotFound(
+                f"there is no pipeline {id!r} of yours to undo: it was undone, or it is long ago; look at "
+                f"`memos history ID` of its memories and roll them back"
+            )
+        return done
+
+    def _taken(self, id: str, caller: Namespace) -> Call | None:
+        with self._kernel.vault.transaction():
+            return self._kernel.vault.pipelines.take(id, caller.user_id)
+
+    # -- looking up ----------------------------------------------------------------------------------------
+
+    def _step(self, asked: Asked, caller: Namespace, meant: str | None, user: str | None) -> Step:
+        if asked.intent in ("remember", "correct"):
+            add = self._kernel.reader.told(asked)
+            return Step(asked, (), (add,))
+        if asked.intent in ("recall", "about", "talk"):
+            return Step(asked)
+        if asked.intent == "ask_back":
+            if meant is None:
+                raise Unclear(asked, self._candidates(asked.what, caller))
+            asked = asked.model_copy(update={"intent": asked.doubted, "doubted": ""})
+        cube = self._kernel._visible(_looked_at(asked, meant), meant, user) if meant else self._meant(asked, caller)
+        ops = tuple(self._operations(asked, cube, caller))
+        return Step(asked, (cube,), ops)
+
+    def _meant(self, asked: Asked, caller: Namespace) -> MemCube:
+        """The one memory that is described. Raises Unclear."""
+        found = self._candidates(asked.what, caller)
+        if len(found) != 1:
+            raise Unclear(asked, found)
+        return found[0]
+
+    def _candidates(self, what: str, caller: Namespace) -> list[MemCube]:
+        """What a description could mean, the likeliest first; without one the latest memories."""
+        if not what:
+            return list(reversed(self._kernel._texts(caller)))[:_NAMED]
+        for id in _ID.findall(what):
+            if len(found := self._kernel.vault.named(id)) == 1 and self._kernel.governance.visible(caller, found):
+                return list(found)
+        forget = self._kernel.reader.forget(what)
+        return list(self._kernel._described(forget, caller)[0])
+
+    def _operations(self, asked: Asked, cube: MemCube, caller: Namespace) -> list[Operation]:
+        match asked.intent:
+            case "forget":
+                return [Delete(id=cube.id)]
+            case "share":
+                return [GiveRight(on=object_of(cube.id), relation=relation_of(asked.relation or "reader"))]
+            case "unshare":
+                return [TakeRight(on=object_of(cube.id))]
+            case "promote":
+                return [Promote(ids=(cube.id,), to=Form(str(asked.to)))]
+            case "demote":
+                return [Demote(id=cube.id)]
+            case "freeze":
+                return [ChangeState(id=cube.id, to=State.FROZEN)]
+            case "thaw":
+                return [ChangeState(id=cube.id, to=State.ACTIVATED)]
+            case "rollback":
+                return [Rollback(id=cube.id, version=self._version(asked, cube))]
+            case _:
+                return []
+
+    def _version(self, asked: Asked, cube: MemCube) -> int:
+        """Raises NotFound where there is no such version."""
+        if isinstance(asked.to, int):
+            return asked.to
+        if asked.to in ("", "previous"):
+            if cube.version < 2:
+                raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
+            return cube.version - 1
+        day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
+        told = [event for event in self._kernel.lifecycle.history(cube.id) if "version" in event]
+        then = [event["version"] for event in told if event["at"] <= day]
+        if not then:
+            raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
+        return int(then[-1])
+
+    def _ask_back(
+        self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, where: Conversation
+    ) -> Done:
+        """Name what could be meant, and wait for the answer. Nothing is done."""
+        intent = unclear.asked.doubted or unclear.asked.intent
+        if not unclear.candidates:
+            return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
+        shown, candidates = self._kernel._as_read(where.caller), unclear.candidates[:_NAMED]
+        lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
+        question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
+        until, ids = self._kernel.vault.now() + _WAITS, tuple(cube.id for cube in candidates)
+        self._doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
+        return Done(question)
+
+    # -- doing ---------------------------------------------------------------------------------------------
+
+    def _do(self, step: Step, log: _Log, user: str | None) -> None:
+        asked, kernel = step.asked, self._kernel
+        cube = step.cubes[0] if step.cubes else None
+        match step.operations[0] if step.operations else None:
+            case Correct() | Add() as add:
+                with kernel.vault.transaction():  # what others replace meanwhile is none of this
+                    before = kernel.vault.last_superseding()
+                    kept = kernel.knowledge.remember([add], kernel._caller(user))
+                    replaced = kernel.vault.superseded_after(before)
+                kernel._changed(kept)
+                log.remembered += kept
+                log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
+                log.undo += [("delete", (c.id,), {}) for c in kept if self._is_new(c.id, log)]
+                log.lines.append("Noted: " + " ".join(c.text for c in kept))
+            case Delete() if cube:
+                log.forgotten += [id for root in kernel._behind(cube) for id in kernel.delete(root.id, user=user)]
+                log.lines.append(f"Forgotten: {cube.text}")
+            case GiveRight() as give if cube:
+                until = _end_of(asked.until)
+                kernel.grant(cube.id, asked.with_, str(give.relation), until=until, user=user)
+                log.undo.append(("revoke", (cube.id, asked.with_, str(give.relation)), {}))
+                log.lines.append(f"Shared with {asked.with_} as {give.relation}: {cube.text}")
+            case TakeRight() if cube:
+                had = [g for g in kernel.grants(cube.id, user=user)]
+                taken = kernel.revoke(cube.id, asked.with_, user=user)
+                left = set(kernel.grants(cube.id, user=user))
+                log.undo += [
+                    (
+                        "grant",
+                        (g.on, _words(g.to), str(g.relation)),
+                        {"purpose": g.purpose or None, "until": _iso(g.until)},
+                    )
+                    for g in had
+                    if g not in left
+                ]
+                log.lines.append(
+                    f"No longer shared with {asked.with_}: {cube.text}"
+                    if taken
+                    else f"It was not shared with {asked.with_}: {cube.text}"
+                )
+            case Promote() as promote if cube:
+                made = kernel.promote([cube.id], promote.to, user=user)
+                log.undo.append(("demote", (made.id,), {}))
+                log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
+            case Demote() if cube:
+                forms = [
+                    c for c in kernel.vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING
+                ]
+                for derived in [cube] if cube.blob else forms:
+                    kernel.demote(derived.id, user=user)
+                    log.undo.append(("unarchive", (derived.id,), {}))
+                log.lines.append(
+                    f"As text again: {cube.text}"
+                    if forms or cube.blob
+                    else f"Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {cube.text}"
+                )
+            case ChangeState(to=State.FROZEN) if cube:
+                kernel.freeze(cube.id, user=user)
+                log.undo.append(("thaw", (cube.id,), {}))
+                log.lines.append(f"Frozen: {cube.text}")
+            case ChangeState() if cube:
+                kernel.thaw(cube.id, user=user)
+                log.undo.append(("freeze", (cube.id,), {}))
+                log.lines.append(f"Thawed: {cube.text}")
+            case Rollback(version=version) if cube:
+                was = cube.version
+                new = kernel.rollback(cube.id, version, user=user)
+                log.undo.append(("rollback", (cube.id, was), {}))
+                log.lines.append(f"Back to version {version}: {new.text}")
+            case _:
+                pass
+
+    def _reverse(self, calls: Sequence[Call], user: str | None) -> list[str]:
+        done = []
+        for name, values, named in reversed(calls):
+            if until := named.get("until"):
+                named = named | {"until": datetime.fromisoformat(until)}
+            getattr(self._kernel, name)(*values, user=user, **named)
+            done.append(f"{name} {values[0]}")
+        return done
+
+    def _is_new(self, id: str, log: _Log) -> bool:
+        """True of a memory that the pipeline has made."""
+        made, _, _ = self._kernel.vault.transitions(id)[0]
+        return bool(made >= log.began)
+
+
+def _is_final(step: Step) -> bool:
+    return any(isinstance(op, Delete) for op in step.operations)
+
+
+def _picked(message: str, candidates: Sequence[str]) -> str | None:
+    """The candidate that an answer names: its place, or its id."""
+    for word in _ID.findall(message):
+        if len(found := [id for id in candidates if id.startswith(word)]) == 1:
+            return found[0]
+    if not (match := _PICK.fullmatch(message)):
+        return None
+    word = match["nth"].lower()
+    at = (
+        int(match["n"]) - 1
+        if match["n"]
+        else len(candidates) - 1
+        if word in ("last one", "last", "最后一个", "最后一条")
+        else _NTH.get(word, len(candidates))
+    )
+    return candidates[at] if at < len(candidates) else None
+
+
+def _looked_at(asked: Asked, id: str) -> Operation:
+    """The right that naming a memory needs: that of what is done to it."""
+    match asked.intent:
+        case "forget":
+            return Delete(id=id)
+        case "freeze" | "thaw":
+            return ChangeState(id=id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
+        case _:
+            return Get(id=id)
+
+
+def _words(subject: Subject) -> str:
+    """As `memos.rights.subject_of` reads it."""
+    if isinstance(subject, Namespace):
+        return f"namespace:{subject}" if subject.agent_id else f"user:{subject.user_id}"
+    return str(subject)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def _end_of(day: str) -> datetime | None:
+    return datetime.combine(datetime.fromisoformat(day).date(), time.max, timezone.utc) if day else None

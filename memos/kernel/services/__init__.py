@@ -1,0 +1,1 @@
+"""The public calls, a service for each kind."""

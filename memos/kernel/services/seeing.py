@@ -1,0 +1,108 @@
+"""Public calls that show what there is, and where it comes from: see memos/kernel/services/overview.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from heapq import nlargest
+
+from memos.cube import Form, MemCube, Text
+from memos.infrastructure.governance.audit_log import AuditRow
+from memos.kernel.services.finding import Finding
+from memos.kernel.services.forming import Forming
+from memos.kernel.services.governing import Governing
+from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
+from memos.operation.life.mem_lifecycle import ANSWERING
+from memos.ops import Get
+
+_HELD = (Form.ACTIVATION, Form.PARAMETRIC)
+
+
+class Seeing(Finding, Forming, Governing):
+    """overview, lineage, log."""
+
+    def overview(self, *, hottest: int = 0, user: str | None = None) -> Overview:
+        """What there is of the user's, and where it lies, with so many memories of each form. Loads no model."""
+        caller, seen = self._caller(user), self.cubes(user=user)
+        texts: dict[str, list[MemCube]] = {}
+        for cube in seen:
+            if isinstance(cube.payload, Text) and cube.state in ANSWERING:
+                texts.setdefault(cube.header.segment, []).append(cube)
+        now, heat = self.vault.now(), self._scheduling(caller).policy.heat
+        topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
+        made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
+        used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
+        serving = self.__dict__.get("serving")
+        recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
+        return Overview(
+            cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
+            bytes=sum(cube.blob.bytes if cube.blob else len(cube.text.encode()) for cube in seen),
+            topics=tuple(sorted(topics, key=lambda topic: -topic.heat)),
+            hottest=tuple(_hottest(seen, topics, hottest)),
+            tiers={
+                c.id: serving.tier(c.blob.sha256) if serving and c.form is Form.ACTIVATION else "disk"
+                for c in made
+                if c.blob
+            },
+            used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
+            budget={str(form): budget for form, budget in self._budgets(caller).items()},
+            recalls=sum(recalls.values()),
+            uses=recalls,
+            answering=bool(serving and serving.answered),
+            prefetched=serving.prefetched if serving else 0,
+            prefetch_hits=serving.prefetch_hits if serving else 0,
+            jobs=dict(Counter(job.state for job in self.jobs(user=user))),
+            model=self.config.model.path,
+            policy=self._policy(caller),
+        )
+
+    def lineage(self, id: str, *, user: str | None = None) -> Lineage:
+        """What a memory was made of, down to what was told, and what is made of it, as far as the caller may see."""
+        cube = self._visible(Get(id=id), id, user)
+        caller = self._caller(user)
+        above, seen = list[MemCube](), {cube.id}
+        while below := [s.id for c in (above or [cube]) for s in c.sources if s.id not in seen]:
+            seen |= set(below)
+            above += self.governance.visible(caller, self.vault.at(below))
+        derived = self.governance.visible(caller, self.vault.derived(cube.id))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(self.vault.packs.origins(cube.id)))
+
+    def log(
+        self,
+        *,
+        action: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        allowed: bool | None = None,
+        own_reads: bool = True,
+        limit: int = 100,
+        user: str | None = None,
+    ) -> list[AuditRow]:
+        """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first. What it was
+        refused since it may not see it is not among them: that would tell that it is there.
+
+        target: it begins with this; named by its id, what was decided on another's memory that the caller may manage is
+        told, too. own_reads: False leaves out what the caller itself has read. Raises InputError.
+        """
+        caller = self._caller(user)
+        audit, viewer = self.vault.audit_log, str(caller)
+        named = self.vault.named(target) if target else self.vault.at(audit.touched(caller.user_id, viewer))
+        own = self.governance.manages(caller, named)
+        about = [f"namespace {viewer}", *(cube.id for cube in own)]
+        asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
+        return audit.told(viewer, about, own_reads, limit=limit, **asked)
+
+
+def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:
+    """So many of each form; of those that are as hot, the most used."""
+    of_topic = {id: topic.heat for topic in topics for id in topic.ids}
+
+    def warm(cube: MemCube) -> float:
+        return of_topic.get(cube.id, max((of_topic.get(source.id, 0.0) for source in cube.sources), default=0.0))
+
+    for form in Form:
+        of_form = (cube for cube in cubes if cube.form is form)
+        for cube in nlargest(most, of_form, lambda cube: (warm(cube), cube.usage.recalls)):
+            yield Warm(cube=cube, heat=warm(cube))

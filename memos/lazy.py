@@ -1,0 +1,33 @@
+"""A part that is made when it is first needed. Knows nothing else of memos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Lazy(Generic[T]):
+    """One value, made by the first call, whichever thread makes it; later calls return the same.
+
+    A maker that raises leaves nothing behind: the next call tries again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: list[T] = []  # empty, or the one value: a value may be None
+        self._making = RLock()
+
+    def __call__(self) -> T:
+        if not self._made:
+            with self._making:
+                if not self._made:
+                    self._made.append(self._make())
+        return self._made[0]
+
+    @property
+    def if_made(self) -> T | None:
+        """The value if there is one already; makes none."""
+        return self._made[0] if self._made else None

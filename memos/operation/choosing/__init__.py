@@ -1,0 +1,1 @@
+"""What a request sees and what moves: budgets, costs, foresight, upkeep."""

@@ -1,0 +1,119 @@
+"""Keeps the tiers of a staged policy up with the vault: they are always what replaying all of it gives.
+
+    memories in view and their uses, in the order in which they came -> keep, use, keep, ... -> tiers -> recall
+
+What came since the last time is replayed on top. Where something earlier is gone, or is not what it was, all is
+replayed anew, so that nothing stays of it. Knows no ranking and no rights: who may see what arrives as a `View`, whose
+owner's memories are replayed whole, and all others as they are shown.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+
+import numpy as np
+
+from memos.cube import MemCube, Text
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.operation.finding.catalog import View
+from memos.operation.finding.mem_operator import Found, MemOperator
+from memos.operation.policies.policy import Floats, Note, Staged, Tiers
+
+_VIEWS = 64  # whose tiers are kept
+Came = tuple[datetime, int, str]  # when, a memory (0) or a use (1), which memory
+
+
+@dataclass
+class _Kept:
+    """Tiers, and what they were made of."""
+
+    tiers: Tiers
+    change: int = 0  # of the vault
+    uses: int = 0  # number of the last one
+    last: Came | None = None
+    versions: dict[str, int] = field(default_factory=dict)
+    vectors: Mapping[str, Floats] = field(default_factory=dict)
+
+
+class Replay:
+    """The tiers of each view. Thread safe."""
+
+    def __init__(self, vault: MemVault, operator: MemOperator, policy: Staged) -> None:
+        self._vault, self._operator, self._policy = vault, operator, policy
+        self._kept: dict[View, _Kept] = {}
+        self._lock = threading.Lock()
+
+    def search(self, query: str, k: int | None, view: View, within: View) -> list[Found]:
+        """What the tiers of `view` give for a query, as far as it is in `within`: the k nearest, best first, or all in
+        the order in which it is worth room. Raises InputError."""
+        vector, words = self._operator.read_query(query)
+        with self._lock:
+            recalled = self._brought_up(view).recall(vector, words, self._operator.versions(within))
+        found = [Found(one.id, one.score, one.why) for one in recalled]
+        return found if k is None else sorted(found, key=lambda one: -one.score)[:k]
+
+    def tiers(self, view: View) -> Tiers:
+        """As they are now."""
+        with self._lock:
+            return self._brought_up(view)
+
+    def _brought_up(self, view: View) -> Tiers:
+        kept = self._kept.pop(view, None) or _Kept(self._policy.tiers())
+        with self._operator.steady():
+            now = self._operator.versions(view)
+            change = self._operator.read
+            vectors = kept.vectors if change == kept.change else self._operator.vectors(now)
+        if not (self._holds(kept, now, vectors) and self._append(kept, view, now, vectors)):
+            kept = _Kept(self._policy.tiers())
+            self._append(kept, view, now, vectors)
+        kept.change = change
+        while len(self._kept) >= _VIEWS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[view] = kept
+        return kept.tiers
+
+    def _holds(self, kept: _Kept, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
+        """True if all that was replayed is still there, and as it was. The vector of a note changes with what is said
+        around it; what that decides is decided once it is settled."""
+        if vectors is kept.vectors:
+            return True
+        return all(
+            now.get(id) == version and (np.array_equal(kept.vectors[id], vectors[id]) or not kept.tiers.settled(id))
+            for id, version in kept.versions.items()
+        )
+
+    def _as_read(self, cube: MemCube, view: View) -> MemCube:
+        return cube if cube.rights.owner == view.owner else self._vault.guard.as_shown(cube)
+
+    def _append(self, kept: _Kept, view: View, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
+        """Replay what is new. False, and nothing is done, where some of it came before what was replayed last."""
+        read = (self._as_read(c, view) for c in self._vault.at(id for id in now if id not in kept.versions))
+        new = {c.id: c for c in read if isinstance(c.payload, Text)}
+        uses = self._vault.uses(kept.uses)
+        events: list[tuple[Came, list[str]]] = [((c.header.created, 0, c.id), [c.id]) for c in new.values()]
+        events += [((at, 1, ""), [id for _, id, _ in of]) for at, of in groupby(uses, key=lambda use: use[2])]
+        events.sort()
+        if kept.last and events and events[0][0] < kept.last:
+            return False
+        if vectors is not kept.vectors:
+            kept.tiers.revise(vectors)
+        for (when, kind, _), ids in events:
+            if kind:
+                kept.tiers.use(ids, when)
+            else:
+                kept.tiers.keep(_note(new[ids[0]], vectors[ids[0]]))
+        kept.last = events[-1][0] if events else kept.last
+        kept.uses = uses[-1][0] if uses else kept.uses
+        kept.versions |= {id: now[id] for id in new}
+        kept.vectors = vectors
+        return True
+
+
+def _note(cube: MemCube, vector: Floats) -> Note:
+    assert isinstance(cube.payload, Text)
+    header = cube.header
+    return Note(cube.id, cube.text, header.speaker, header.thread, header.created, vector, cube.payload.facts)

@@ -1,0 +1,113 @@
+"""What is done between requests: planned moves as jobs that survive a kill, in any thread or process.
+
+Knows jobs and when to look for them. Must not know what a job does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from memos.errors import MemosError
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.tables.job_list import Job
+from memos.once import once
+
+log = logging.getLogger("memos")
+Done = dict[str, Any]  # of a job: `move`, `why`, `cube`; and `failed`, if it did
+Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+
+
+class Upkeep:
+    """Carries out queued jobs one by one, and, once it is started, looks for new ones from time to time."""
+
+    def __init__(self, vault: MemVault, plan: Callable[[], bool], act: Callable[[Job, Progress], Done]) -> None:
+        """plan: queues what should be done; False where nothing can be done yet. act: does one job, and says what came
+        of it."""
+        self._vault, self._plan, self._act = vault, plan, act
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def work(
+        self,
+        progress: Progress | None = None,
+        told: Callable[[Job], bool] = lambda job: True,
+        kind: str | None = None,
+    ) -> list[Done]:
+        """Carry out all that is queued, oldest first. What fails is reported, and the others go on. told: of which jobs
+        to report. kind: of this kind alone."""
+        done, tried = list[Done](), list[str]()
+        while not self._closing.is_set() and (job := self._vault.take_job(tried, kind)) is not None:
+            tried.append(job.id)
+            is_told = told(job)  # before its memories are gone
+            outcome = self._do(job, progress or (lambda *_: None))
+            done += [outcome] if is_told else []
+        return done
+
+    def _do(self, job: Job, progress: Progress) -> Done:
+        try:
+            done = self._act(job, progress)
+        except MemosError as error:  # the plan was sound, its memory unfit; or it has changed since
+            self._end(job, "undone", f"{type(error).__name__}: {error}")
+            return {"move": job.kind, "why": job.payload.get("why", ""), "failed": str(error)}
+        except KeyboardInterrupt:
+            self._end(job, "interrupted", "interrupted")
+            raise
+        except BaseException as error:  # of a kind that nobody foresaw: it is not begun again by itself
+            self._end(job, "undone", f"{type(error).__name__}: {error}")
+            raise
+        self._end(job, "done", str(done.get("cube", "")))
+        return done
+
+    def _end(self, job: Job, how: Any, note: str) -> None:
+        """Unless the job has been ended by what carried it out."""
+        if any(job.id == going.id for going in self._vault.jobs("running")):
+            self._vault.end_job(job.id, how, note)
+
+    def start(self, every_s: float) -> None:
+        """Plan and work in a thread of its own every so many seconds, until `stop`."""
+        self._thread = threading.Thread(target=self._go_on, args=(every_s,), name="memos-upkeep", daemon=True)
+        self._thread.start()
+
+    def soon(self, kind: str) -> None:
+        """Carry out what is queued of a kind in a thread beside the caller's, which does not wait for it."""
+        if not self._closing.is_set():
+            self._beside.submit(self._quietly, kind)
+
+    @once
+    def _beside(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "memos-soon")
+
+    def _quietly(self, kind: str) -> None:
+        try:
+            for done in self.work(kind=kind):
+                if "failed" in done:
+                    log.warning("%s failed: %s", done["move"], done["failed"])
+        except Exception:  # nobody waits for this thread, so nobody else would tell
+            log.exception("%s failed", kind)
+
+    def stop(self) -> None:
+        """What is being done is interrupted, and taken up again when the vault is opened the next time; what `soon` has
+        begun is done to its end."""
+        self._closing.set()
+        if "_beside" in self.__dict__:
+            self._beside.shutdown(cancel_futures=True)
+        if self._thread:
+            self._thread.join()
+
+    def _go_on(self, every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            try:
+                if self._plan():
+                    self.work(self._progress)
+            except KeyboardInterrupt:  # of `_progress`
+                return
+            except Exception:  # nobody waits for this thread, so nobody else would tell; the next round goes on
+                log.exception("upkeep failed")
+
+    def _progress(self, *_: Any) -> None:
+        if self._closing.is_set():
+            raise KeyboardInterrupt

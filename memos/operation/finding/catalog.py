@@ -1,0 +1,346 @@
+"""One row for each memory that can be found, with what a search filters and ranks by; every index counts in these rows.
+
+Knows threads, speakers and times; knows no ranking and no rights: who may see what arrives as a `View`, and is asked
+once for each sort of memory, not for each memory.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memos.cube import MemCube, Namespace, Rights
+from memos.operation.finding.column import Column
+from memos.operation.finding.packing import Parts, at, beneath, pack, split, unpack
+from memos.operation.finding.words import asks
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+AROUND = 2  # turns before and after one that belong to its context
+_GROUP, _NEAR = 512, 32  # rows of the largest group that is told whole; else how many on either side
+_COLUMNS = ("version", "asks", "scope", "kind", "speaker", "subject", "said", "thread", "before", "after")
+_NAMELESS = "\0"  # before the name of a topic group that is not shown
+_VIEWS = 256  # callers whose verdicts are remembered
+
+
+@dataclass(frozen=True)
+class View:
+    """What a search may look at.
+
+    key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
+    memory: its namespace, its rights, and the ids of what it was made of; `expect` is told before which ids these are
+    altogether. since, until: by when it was said. kinds, among (ids): None for all. single: ids of memories that may be
+    seen whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
+    """
+
+    key: Hashable
+    may: Callable[..., bool] = field(compare=False)
+    single: Callable[[], Iterable[str]] = field(default=tuple, compare=False)
+    expect: Callable[[Iterable[str]], object] = field(default=tuple, compare=False)
+    kinds: frozenset[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    among: frozenset[str] | None = field(default=None, kw_only=True)
+    owner: str = field(default="", kw_only=True)
+
+
+class Codes:
+    """Values -> small numbers, in the order of their first use."""
+
+    def __init__(self, values: Iterable[Hashable] = ()) -> None:
+        self.values: list[Any] = list(values)
+        self._code: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
+
+    def of(self, value: Hashable) -> int:
+        if value not in self._code:
+            self._code[value] = len(self.values)
+            self.values.append(value)
+        return self._code[value]
+
+    def find(self, value: Hashable) -> int:
+        """-1 where it was never used."""
+        return self._code.get(value, -1)
+
+
+class Catalog:
+    """Rows are added and marked as gone, never moved; `gone` tells when it is time to build a new catalog."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.scopes, self.kinds, self.speakers, self.subjects = Codes(), Codes(), Codes(), Codes()
+        self._row: dict[str, int] = {}
+        self._version = Column(np.int64)
+        self._alive, self._asks = Column(bool), Column(bool)
+        self._scope, self._kind, self._speaker, self._subject = (Column(np.int32) for _ in range(4))
+        self._said = Column(np.float64)
+        self._thread, self._before, self._after = (Column(np.int64) for _ in range(3))
+        self._all_threads = 0  # those of one row, which have no name, too
+        self._threads: dict[tuple[int, str], int] = {}  # by scope and name
+        self._members: dict[int, list[int]] = {}  # the rows of each that has a name, in order
+        self._groups: list[list[int]] = []  # rows of each subject
+        self._verdicts: dict[Hashable, list[bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._row
+
+    @property
+    def gone(self) -> int:
+        """Rows that stand for nothing any more."""
+        return len(self.ids) - len(self._row)
+
+    def row(self, id: str) -> int:
+        return self._row[id]
+
+    def version(self, id: str) -> int:
+        """0 where it has no row."""
+        return int(self._version.all[self._row[id]]) if id in self._row else 0
+
+    @property
+    def living(self) -> tuple[str, ...]:
+        """The ids that have a row."""
+        return tuple(self._row)
+
+    @property
+    def living_rows(self) -> Rows:
+        return np.flatnonzero(self._alive.all)
+
+    def lives(self, row: int) -> bool:
+        return bool(self._alive.all[row])
+
+    @property
+    def asks(self) -> Mask:
+        """[rows]: it ends with a question."""
+        return self._asks.all
+
+    @property
+    def thread(self) -> Rows:
+        """[rows]: its conversation; what belongs to none is a thread of its own."""
+        return self._thread.all
+
+    @property
+    def before(self) -> Rows:
+        """[rows]: the row said before it in its thread, or -1."""
+        return self._before.all
+
+    @property
+    def after(self) -> Rows:
+        return self._after.all
+
+    @property
+    def said(self) -> npt.NDArray[np.float64]:
+        """[rows]: seconds since 1970."""
+        return self._said.all
+
+    @property
+    def speaker(self) -> npt.NDArray[np.int32]:
+        return self._speaker.all
+
+    @property
+    def subject(self) -> npt.NDArray[np.int32]:
+        """[rows]: its topic group, casefolded."""
+        return self._subject.all
+
+    def add(self, cube: MemCube, shown: MemCube | None = None) -> int:
+        """A row for this version; the row of an earlier one is gone. shown: what of it may be told by a search; left
+        out, all."""
+        self.drop(cube.id)
+        row, header, shown = len(self.ids), cube.header, shown or cube
+        subject = header.segment if shown.header.segment == header.segment else f"{_NAMELESS}{header.segment}"
+        scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.sources)))
+        self.ids.append(cube.id)
+        self._row[cube.id] = row
+        self._version.append(cube.version)
+        self._alive.append(True)
+        self._asks.append(asks(shown.text))
+        self._scope.append(scope)
+        self._kind.append(self.kinds.of(header.kind))
+        self._speaker.append(self.speakers.of(shown.header.speaker.casefold()))
+        self._subject.append(group := self.subjects.of(subject.casefold()))
+        if group == len(self._groups):
+            self._groups.append([])
+        self._groups[group].append(row)
+        self._said.append((header.said or header.created).timestamp())
+        self._enter(row, (scope, header.thread) if header.thread else None)
+        return row
+
+    def _enter(self, row: int, thread: tuple[int, str] | None) -> None:
+        """Its place among the rows of its thread."""
+        code = self._all_threads if thread is None else self._threads.setdefault(thread, self._all_threads)
+        self._all_threads = max(self._all_threads, code + 1)
+        self._thread.append(code)
+        self._before.append(-1)
+        self._after.append(-1)
+        if thread is not None:
+            members = self._members.setdefault(code, [])
+            at = bisect.bisect(members, self._order(row), key=self._order)
+            members.insert(at, row)
+            self._link(members[at - 1] if at else -1, row)
+            self._link(row, members[at + 1] if at + 1 < len(members) else -1)
+
+    def _order(self, row: int) -> tuple[float, str]:
+        """As that of cubes."""
+        return float(self.said[row]), self.ids[row]
+
+    def drop(self, id: str) -> None:
+        """Its row is gone; an id without one is passed over."""
+        row = self._row.pop(id, None)
+        if row is None:
+            return
+        self._alive.all[row] = False
+        self._link(int(self.before[row]), int(self.after[row]))
+        if members := self._members.get(int(self.thread[row])):
+            members.remove(row)
+
+    def _link(self, row: int, following: int) -> None:
+        if row >= 0:
+            self._after.all[row] = following
+        if following >= 0:
+            self._before.all[following] = row
+
+    def packed(self, rows: Rows, place: Rows) -> Parts:
+        """rows: those that live; place: [rows], where each moves to, or -1. What no row uses is left out."""
+        parts = {"version": self._version.all[rows], "asks": self.asks[rows], "said": self.said[rows]}
+        parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
+        scopes, parts["scope"] = _used(self._scope.all[rows])
+        told = [json.dumps(_told(*self.scopes.values[code])) for code in scopes]
+        parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(told))
+        for name, codes, column in self._coded():
+            used, parts[name] = _used(column.all[rows])
+            parts |= beneath(f"{name}s", pack([codes.values[code] for code in used]))
+        threads, thread = np.unique(self.thread[rows], return_inverse=True)
+        named = [(key, code) for key, code in self._threads.items() if self._members[code]]
+        members = [self._members[code] for _, code in named]
+        new_scope = dict(zip(scopes, range(len(scopes)), strict=True))
+        parts |= {
+            "thread": thread,
+            "threads": np.searchsorted(threads, [code for _, code in named]),
+            "threads_scope": np.array([new_scope[scope] for (scope, _), _ in named], np.int64),
+            "members": place[[row for rows in members for row in rows]],
+            "members_of": np.array([len(rows) for rows in members], np.int64),
+        }
+        return parts | beneath("threads", pack([name for (_, name), _ in named]))
+
+    def _coded(self) -> tuple[tuple[str, Codes, Column], ...]:
+        return (
+            ("kind", self.kinds, self._kind),
+            ("speaker", self.speakers, self._speaker),
+            ("subject", self.subjects, self._subject),
+        )
+
+    @classmethod
+    def unpacked(cls, parts: Parts) -> Catalog:
+        catalog = cls()
+        catalog.ids = unpack(at("ids", parts))
+        rows = len(catalog.ids)
+        catalog._row = dict(zip(catalog.ids, range(rows), strict=True))
+        scopes = [json.loads(told) for told in unpack(at("scopes", parts))]
+        catalog.scopes = Codes((Namespace(**of), Rights(**rights), *sources) for of, rights, *sources in scopes)
+        catalog.kinds, catalog.speakers, catalog.subjects = (
+            Codes(unpack(at(name, parts))) for name in ("kinds", "speakers", "subjects")
+        )
+        catalog._alive = Column.of(np.ones(rows, bool))
+        for name in _COLUMNS:
+            setattr(catalog, f"_{name}", Column.of(parts[name]))
+        catalog._all_threads = int(catalog.thread.max(initial=-1)) + 1
+        codes = parts["threads"].tolist()
+        keys = zip(parts["threads_scope"].tolist(), unpack(at("threads", parts)), strict=True)
+        catalog._threads = dict(zip(keys, codes, strict=True))
+        catalog._members = dict(zip(codes, split(parts["members"], parts["members_of"]), strict=True))
+        in_order = np.argsort(catalog.subject, kind="stable")
+        catalog._groups = split(in_order, np.bincount(catalog.subject, minlength=len(catalog.subjects.values)))
+        return catalog
+
+    def around(self, row: int) -> tuple[list[int], list[int]]:
+        """The rows before it and after it that belong to its context, nearest first."""
+        return self._walk(row, self.before), self._walk(row, self.after)
+
+    def _walk(self, row: int, step: Rows) -> list[int]:
+        found: list[int] = []
+        while len(found) < AROUND and (row := int(step[row])) >= 0:
+            found.append(row)
+        return found
+
+    def allowed(self, view: View) -> Mask:
+        """[rows]: those that a search may look at."""
+        verdicts = self._verdicts.setdefault(view.key, [])
+        new = self.scopes.values[len(verdicts) :]
+        view.expect(id for _, _, *sources in new for id in sources)
+        verdicts += [view.may(*scope) for scope in new]
+        if len(self._verdicts) > _VIEWS:
+            del self._verdicts[next(iter(self._verdicts))]
+        mask = np.array(verdicts or [False], bool)[self._scope.all]
+        mask[[self._row[id] for id in view.single() if id in self._row]] = True
+        mask &= self._alive.all
+        if view.kinds is not None:
+            mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
+        if view.among is not None:
+            among = np.zeros(len(mask), bool)
+            among[[self._row[id] for id in view.among if id in self._row]] = True
+            mask &= among
+        if view.since is not None:
+            mask &= self._said.all >= view.since.timestamp()
+        if view.until is not None:
+            mask &= self._said.all <= view.until.timestamp()
+        return mask
+
+    def owned(self, user: str) -> Mask:
+        """[rows]: those of this owner."""
+        return np.array([rights.owner == user for _, rights, *_ in self.scopes.values] or [False])[self._scope.all]
+
+    def named(self, text: str) -> list[int]:
+        """The speakers whose names stand in a text."""
+        words = re.findall(r"\w+", text.casefold())
+        runs = (" ".join(words[i : i + n]) for n in (1, 2, 3) for i in range(len(words) - n + 1))
+        return sorted({code for run in runs if (code := self.speakers.find(run)) >= 0})
+
+    @staticmethod
+    def step(rows: Rows, to: Rows) -> Rows:
+        """The rows that these lead to; -1 stays -1."""
+        return np.where(rows >= 0, to[rows], -1)
+
+    def group(self, name: str) -> int:
+        """The code of the topic group that is called so; -1 where none is, or none that shows its name."""
+        return -1 if name.startswith(_NAMELESS) else self.subjects.find(name.casefold())
+
+    def of_group(self, name: str, mask: Mask) -> list[int]:
+        """The rows of a topic group that may be seen, in the order of their adding."""
+        code = self.group(name)
+        return [row for row in self._groups[code] if mask[row]] if code >= 0 else []
+
+    def in_groups(self, rows: Iterable[int], mask: Mask) -> Rows:
+        """The rows of the topic groups of these rows that may be seen; of a group beyond all measure, such as that of
+        memories without one, those that were added shortly before and after."""
+        found: dict[int, None] = {}
+        for subject, near in groupby(sorted(rows, key=self._subject_of), key=self._subject_of):
+            group = np.array(self._groups[subject], np.int64)
+            group = group[mask[group]]
+            for row in near:
+                at = int(np.searchsorted(group, row)) if len(group) > _GROUP else 0
+                most = slice(max(0, at - _NEAR), at + _NEAR + 1) if len(group) > _GROUP else slice(None)
+                found |= dict.fromkeys(group[most].tolist())
+        return np.array(list(found), np.int64)
+
+    def _subject_of(self, row: int) -> int:
+        return int(self.subject[row])
+
+
+def _told(namespace: Namespace, rights: Rights, *sources: str) -> list[Any]:
+    return [namespace.model_dump(), rights.model_dump(), *sources]
+
+
+def _used(codes: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:
+    """The codes that occur, and for each row which of these it has."""
+    used, which = np.unique(codes, return_inverse=True)
+    return used.tolist(), which.astype(np.int32)

@@ -1,0 +1,215 @@
+"""The nearest vectors among the rows that are allowed. The only file that knows faiss; knows no texts and no rights.
+
+Exact where looking at every allowed row is quick enough on this machine, which is measured; above that a graph (HNSW)
+proposes rows, and they are compared exactly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import faiss as _faiss
+import numpy as np
+import numpy.typing as npt
+
+from memos.operation.finding.column import Column
+from memos.operation.finding.packing import Parts
+
+faiss: Any = _faiss  # its stubs do not know what its Python layer adds
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+_LINKS, _BUILD, _SEARCH = 32, 80, 96  # of the graph: neighbours of a node; rows looked at when adding, when searching
+_FEW = 1024  # rows that are always compared one by one
+_FEW_OF_ALL = 0.1  # and such a share of all
+_STALE = 0.1  # share of the nodes from which a graph is built anew rather than kept
+_PIECE = 1 << 16  # vectors that are copied at once
+_AT_ONCE = 2048  # and that are added to a graph, in some tenths of a second
+log = logging.getLogger("memos")
+
+
+class VectorIndex:
+    """A unit vector for each row, compared by inner product."""
+
+    def __init__(self, dim: int, exact_ms: float) -> None:
+        """exact_ms: rows are compared one by one where that takes no longer."""
+        self._dim, self._exact_ms = dim, exact_ms
+        self._vectors = Column(np.float32, dim)
+        self._graph: Any = None
+        self._building: Future[tuple[Any, int]] | None = None
+        self._since: list[int] = []  # rows that got a vector since the building began
+        self._worth_building = 0  # rows
+        self._row_of, self._holds = Column(np.int64), Column(bool)  # of each node: its row, and if it is its last
+        self._node_of = Column(np.int64)  # of each row, its last node or -1
+        self._selected: tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None = None  # rows, as nodes
+        self._row_ms: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def append(self, vector: Floats) -> None:
+        """vector: [dim], of the next row; 0 as long as there is none, and then it is in no graph."""
+        self._vectors.append(vector)
+        self._node_of.append(-1)
+        if vector.any():
+            self._into_graph(len(self._vectors) - 1)
+
+    def replace(self, row: int, vector: Floats) -> None:
+        self._vectors.all[row] = vector
+        self._into_graph(row)
+
+    def _into_graph(self, row: int) -> None:
+        if self._graph is not None:
+            self._graph.add(self._vectors.all[row : row + 1])
+            self._selected = None
+            if self._node_of.all[row] >= 0:
+                self._holds.all[self._node_of.all[row]] = False
+            self._node_of.all[row] = len(self._row_of)
+            self._row_of.append(row)
+            self._holds.append(True)
+            if len(self._row_of) > 2 * len(self._vectors):  # more nodes that hold no longer than others
+                self._graph = None
+        elif self._building is not None:
+            self._since.append(row)
+
+    def at(self, rows: Sequence[int] | Rows) -> Floats:
+        """[rows, dim], a copy."""
+        found: Floats = self._vectors.all[np.asarray(rows, np.int64)]
+        return found
+
+    def compare(self, query: Floats, rows: Rows) -> Floats:
+        """[rows]: inner product of `query` with each."""
+        found: Floats = self._vectors.all[rows] @ query
+        return found
+
+    def nearest(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
+        """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
+        count = int(np.count_nonzero(allowed))
+        # where few are allowed, a graph leads mostly to others
+        few = count < _FEW_OF_ALL * len(self._vectors) or self._is_quick(count)
+        if count > k and not few and self._has_graph():
+            near = self._propose(query, 2 * k, allowed, count)
+            if len(near) >= k:
+                return near[_best(self.compare(query, near), k)]
+        rows = np.flatnonzero(allowed)
+        return rows[_best(self._scan(query, rows), k)] if count > k else rows
+
+    def _scan(self, query: Floats, rows: Rows) -> Floats:
+        """Gathering rows costs more than multiplying them, so that where most are allowed all are multiplied."""
+        if 2 * len(rows) < len(self._vectors):
+            return self.compare(query, rows)
+        found: Floats = (self._vectors.all @ query)[rows]
+        return found
+
+    def _is_quick(self, rows: int) -> bool:
+        if rows <= _FEW:
+            return True
+        if self._row_ms is None:
+            sample, query = np.arange(_FEW), np.ones(self._dim, np.float32)
+            times = []
+            for _ in range(5):
+                began = time.perf_counter()
+                self.compare(query, sample)
+                times.append(time.perf_counter() - began)
+            self._row_ms = min(times) * 1e3 / _FEW
+        return rows * self._row_ms <= self._exact_ms
+
+    def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_], count: int) -> Rows:
+        if self._selected is None or self._selected[0] is not allowed:
+            nodes = allowed[self._row_of.all] & self._holds.all
+            self._selected = allowed, np.packbits(nodes, bitorder="little")
+        only = faiss.IDSelectorBitmap(self._selected[1])  # a name of its own: faiss keeps no more than a pointer to it
+        looked_at = int(
+            max(_SEARCH, k) / max(_FEW_OF_ALL, count / len(allowed))
+        )  # the fewer are allowed, the more it takes
+        params = faiss.SearchParametersHNSW(efSearch=looked_at, sel=only)
+        _, found = self._graph.search(query.reshape(1, -1), k, params=params)
+        rows: Rows = self._row_of.all[found[0][found[0] >= 0]]
+        return rows
+
+    def _has_graph(self) -> bool:
+        """The graph is built in the background, about a tenth of a millisecond for each row; until then rows are
+        compared one by one, and so they are where there is no memory for it."""
+        if self._graph is None and self._building is None and len(self._vectors) >= self._worth_building:
+            self._building, self._since = Future(), []
+            work = partial(_build, self._building, self._vectors.all)
+            threading.Thread(target=work, name="memos-graph").start()
+        if self._building is not None and self._building.done():
+            built, self._building = self._building, None
+            if error := built.exception():
+                log.warning("no graph over %d vectors (%s); they are compared one by one", len(self._vectors), error)
+                self._worth_building = 2 * len(self._vectors)
+            else:
+                (self._graph, rows), self._selected = built.result(), None
+                self._row_of, self._holds = Column.of(np.arange(rows)), Column.of(np.ones(rows, bool))
+                self._node_of.all[:] = -1
+                self._node_of.all[:rows] = np.arange(rows)
+                for row in self._since:
+                    self._into_graph(row)
+        return self._graph is not None
+
+    def packed(self, rows: Rows, place: Rows) -> Parts:
+        """With the graph, where there is one and few of its nodes stand for nothing any more.
+
+        rows: those that are kept; place: [rows], where each moves to, or -1.
+        """
+        parts = {"vectors": self._vectors.all if len(rows) == len(self._vectors) else self._vectors.all[rows]}
+        if self._graph is not None:
+            row_of = place[self._row_of.all]
+            holds = self._holds.all & (row_of >= 0)
+            if holds.mean() >= 1 - _STALE:
+                links = faiss.serialize_index(self._graph, faiss.IO_FLAG_SKIP_STORAGE)
+                parts |= {"links": links, "row_of": row_of, "holds": holds}
+        return parts
+
+    @classmethod
+    def unpacked(cls, parts: Parts, exact_ms: float) -> VectorIndex:
+        vectors = parts["vectors"]
+        index = cls(vectors.shape[1], exact_ms)
+        index._vectors, index._node_of = Column.of(vectors), Column.of(np.full(len(vectors), -1))
+        if "links" in parts:
+            index._graph = faiss.deserialize_index(parts["links"])
+            # what stood for a row that is gone is nowhere; an earlier vector of a row is taken to be where it is now
+            flat = faiss.IndexFlat(vectors.shape[1], faiss.METRIC_INNER_PRODUCT)
+            row_of, holds = parts["row_of"], parts["holds"]
+            for first in range(0, len(row_of), _PIECE):
+                of = row_of[first : first + _PIECE]
+                piece = vectors[of]
+                piece[of < 0] = 0
+                flat.add(piece)
+            index._graph.storage, index._graph.own_fields = flat, True
+            flat.this.disown()  # the graph's from here on
+            index._row_of, index._holds = Column.of(row_of), Column.of(holds)
+            index._node_of.all[row_of[holds]] = np.flatnonzero(holds)
+        return index
+
+    def settle(self) -> None:
+        """Wait for a graph that is being built."""
+        building = self._building
+        if building is not None:
+            building.exception()
+
+
+def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
+    """In pieces, so that a program that ends waits for one of them: one that it left would bring it down."""
+    try:
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = _BUILD
+        for first in range(0, len(vectors), _AT_ONCE):
+            if not threading.main_thread().is_alive():
+                raise InterruptedError("the program ends")
+            graph.add(vectors[first : first + _AT_ONCE])
+        done.set_result((graph, len(vectors)))
+    except BaseException as error:  # whatever it was: searches do without, and tell
+        done.set_exception(error)
+
+
+def _best(scores: Floats, k: int) -> npt.NDArray[np.int64]:
+    """Places of the k highest, highest first; equal ones in the order of rows."""
+    top = np.argpartition(-scores, k - 1)[:k] if len(scores) > k else np.arange(len(scores))
+    return top[np.lexsort((top, -scores[top]))]

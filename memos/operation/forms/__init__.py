@@ -1,0 +1,1 @@
+"""The three forms: serving them, and moving between them."""

@@ -1,0 +1,103 @@
+"""What an adapter or a KV cache says, as statements. Knows how to ask; decides nothing about what is true.
+
+Only kept provenance is lossless: a statement is a candidate, with the questions that support it, and with the
+memory that says the same, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from memos.cube import Fact, Frozen, MemCube, Text
+from memos.infrastructure.host.adapters.teach import lessons_of
+from memos.infrastructure.host.host import Host
+from memos.interface.reading.mem_reader import MemReader
+
+_FIRST = 3  # forms of a question that show whether an adapter has something to say
+
+
+class Evidence(Frozen):
+    """A question, and what was answered without the adapter and with it."""
+
+    question: str
+    without: str
+    under: str
+
+
+class Statement(Frozen):
+    """support: of so many questions `asked`, how many were answered so, and otherwise without the adapter."""
+
+    text: str
+    fact: Fact
+    support: int
+    asked: int
+    source: str = ""  # id of a memory that says so, or "card": the adapter's own; "" where nothing backs it
+    evidence: tuple[Evidence, ...] = ()
+
+
+def externalize(
+    host: Host, reader: MemReader, folder: Path, about: Iterable[str], memories: Sequence[MemCube]
+) -> list[Statement]:
+    """Candidate statements of an adapter, those with most support first.
+
+    about: subjects to ask about, beside those of its card and of the memories. Raises FingerprintMismatch,
+    CorruptBlob.
+    """
+    backed = _backed(host, reader, folder, memories)
+    subjects = list(dict.fromkeys([*about, *(subject for subject, _ in backed)]))
+    under = host.cold((folder,))
+
+    def answers(questions: Sequence[str]) -> list[Evidence]:
+        prompts = [host.ids_of(question) for question in questions]
+        said = (host.greedy(prompts), host.greedy(prompts, under))
+        return [
+            Evidence(question=q, without=host.text_of(off), under=host.text_of(on))
+            for q, off, on in zip(questions, *said, strict=True)
+        ]
+
+    forms = {(s, r): reader.asks(s, r) for s in subjects for r in reader.relations}
+    said_first = answers([question for asked in forms.values() for question in asked[:_FIRST]])
+    first = {e.question: e for e in said_first}
+    out = []
+    for (subject, relation), asked in forms.items():
+        evidence = [first[question] for question in asked[:_FIRST]]
+        if all(e.under == e.without for e in evidence):
+            continue
+        evidence += answers(asked[_FIRST:])
+        told = Counter(e.under for e in evidence if e.under and e.under != e.without)
+        if told:
+            obj, support = told.most_common(1)[0]
+            fact = Fact(subject=subject, relation=relation, object=obj)
+            source = backed.get((subject, relation), {}).get(obj.casefold(), "")
+            out.append(
+                Statement(
+                    text=reader.say(fact),
+                    fact=fact,
+                    support=support,
+                    asked=len(asked),
+                    source=source,
+                    evidence=tuple(evidence),
+                )
+            )
+    return sorted(out, key=lambda s: -s.support / s.asked)
+
+
+def externalize_kv(host: Host, path: Path) -> list[str]:
+    """The memories of a KV cache, regenerated from the token ids that it carries. Raises what loading it raises."""
+    ids = host.load_kv(path).ids
+    return [line for line in host.text_of(ids[len(host.head) :]).split("\n") if line.strip()]
+
+
+def _backed(
+    host: Host, reader: MemReader, folder: Path, memories: Sequence[MemCube]
+) -> dict[tuple[str, str], dict[str, str]]:
+    """By (subject, relation): what is said of it, and by which memory."""
+    said = [("card", text) for text in dict.fromkeys(t for x in lessons_of(host, folder) for t in x.memories)]
+    facts = [(source, fact) for source, text in said for fact in reader.facts(text)]
+    facts += [(c.id, fact) for c in memories if isinstance(c.payload, Text) for fact in c.payload.facts]
+    out: dict[tuple[str, str], dict[str, str]] = {}
+    for source, fact in facts:
+        out.setdefault((fact.subject, fact.relation), {})[fact.object.casefold()] = source
+    return out

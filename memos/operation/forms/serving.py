@@ -1,0 +1,328 @@
+"""From what a request may see to what the model is given: which KV is used, and where KV lies meanwhile.
+
+Wires the vault, the scheduler's choices and the host's memory; decides nothing of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Literal
+
+from memos.config import Config, FidelityConfig
+from memos.cube import Form, MemCube, State
+from memos.errors import CorruptBlob, MemosError, NoRoom
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv.kv import Activation
+from memos.infrastructure.host.kv.tiers import Tier, Tiers
+from memos.infrastructure.host.model.measure import in_page_cache
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.once import once
+from memos.operation.choosing.cost_model import Costs, Lying
+from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
+from memos.operation.choosing.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation, Via
+
+log = logging.getLogger("memos")
+_measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
+
+
+class Serving:
+    """Brings payloads to the model for one request after the other."""
+
+    def __init__(
+        self, config: Config, vault: MemVault, scheduler: MemScheduler, host: Host, foresight: Foresight
+    ) -> None:
+        self._config, self._vault, self._scheduler, self._host = config, vault, scheduler, host
+        self._foresight = foresight
+        self._background = ThreadPoolExecutor(1, "memos-prefetch")
+        self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
+        self.prefetched, self.prefetch_hits = 0, 0  # KV caches
+        self.answered = False  # anything yet
+        self._tiers = Tiers(host.model.device)
+        self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
+        self._unmeasurable = self._waiting = False
+
+    def request(
+        self,
+        admission: Admission,
+        messages: Sequence[dict[str, str]],
+        via: Via,
+        tokens: Callable[[str], int],
+        keep: bool = False,
+    ) -> tuple[Admission, Request]:
+        """What is really used of an admission, and the request with it.
+
+        keep: the answer's KV is wanted, so what it is read over must be exact.
+        Raises CorruptBlob, FingerprintMismatch, NoRoom.
+        """
+        released = self._host.released  # before anything is brought: what is let go of from here on is not kept
+        if keep:
+            admission = replace(admission, activations=_raw(admission))
+        if admission.activations:
+            admission = self._chosen(admission, messages, via, tokens, keep)
+        level = admission.way.level if admission.way else None
+        for name in {_name(kv) for kv in admission.activations} & self._ahead:
+            self._ahead.discard(name)
+            self.prefetch_hits += level is not None and self._tiers.held(name) is not None
+        pasts = tuple(map(self._kv, admission.activations)) if level else ()
+        adapters = self.adapters(admission)
+        memories = tuple(c.text for c in admission.cubes)
+        fidelity = level or self._config.fidelity
+        return admission, Request(tuple(messages), memories, pasts, adapters, fidelity, keep=keep, released=released)
+
+    def adapters(self, admission: Admission) -> tuple[Path, ...]:
+        """The folders of the admitted adapters. Raises CorruptBlob."""
+        return tuple(map(self._blob_path, admission.adapters))
+
+    def route(
+        self, messages: Sequence[dict[str, str]], adapters: Sequence[MemCube], at_least_one: bool
+    ) -> list[MemCube]:
+        """Those of the adapters that know the answer, surest first: what they say differs from the base model."""
+        sound: list[tuple[MemCube, Path]] = []
+        for adapter in adapters:
+            try:
+                sound.append((adapter, self._blob_path(adapter)))
+            except CorruptBlob as error:
+                log.warning("an adapter is passed over: %s", error)
+        nats = self._host.divergences(messages, [(path,) for _, path in sound]) if sound else []
+        ranked = sorted(zip(nats, sound, strict=True), key=lambda row: -row[0])  # stable: the nearer group first
+        knowing = [adapter for kl, (adapter, _) in ranked if kl >= self._config.scheduler.route_nats]
+        return knowing or ([adapters[0]] if at_least_one else [])
+
+    def _chosen(
+        self,
+        admission: Admission,
+        messages: Sequence[dict[str, str]],
+        via: Via,
+        tokens: Callable[[str], int],
+        exact: bool,
+    ) -> Admission:
+        kvs = admission.activations
+        held = [self._tiers.held(_name(kv)) for kv in kvs]
+        situation = Situation(
+            costs=self.costs,
+            levels=self._exact_level() if exact else self.levels(),
+            lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
+            there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
+            tokens=tokens,
+            head=len(self._host.head),
+            question=self._host.tokens_of(messages),
+        )
+        forced = via == "activation" or not self._measures
+        return self._scheduler.choose(admission, forced, situation)
+
+    def _exact_level(self) -> list[FidelityConfig]:
+        wanted = self._config.fidelity
+        return [] if wanted.level == "L4" else [wanted.model_copy(update={"level": "L0"})]
+
+    @property
+    def _measures(self) -> bool:
+        return self._config.scheduler.choice == "measured" and not self._unmeasurable
+
+    def levels(self) -> list[FidelityConfig]:
+        """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
+        return self._scheduler.levels(self._config.fidelity, self._vault.card(self._host.digest))
+
+    @once
+    def costs(self) -> Costs:
+        """What was measured on this machine, now or by an earlier process. Where that cannot be, KV is used wherever
+        there is any."""
+        try:
+            if self._measures and self._host.capability.exact:
+                known = self._vault.card(self._key) or _measured.get(self._key)
+                if known is None or f"disk {self._config.activation.stored}" not in known["load"]:
+                    return self.measure()
+                _measured[self._key] = known
+                return Costs.model_validate(known)
+        except (MemosError, OSError, ValueError) as error:
+            log.warning("this machine is not measured, so KV is used wherever there is any: %s", error)
+            self._unmeasurable = True
+        size = self._host.kv_bytes if self._host.capability.exact else 0.0
+        return Costs(read=((1, 1e-9), (2, 2e-9)), bytes=size, gpu=self._host.model.device.type != "cpu")
+
+    def pays(self, segment: Segment, tokens: Callable[[str], int]) -> bool:
+        """Whether KV of a group is worth making, as far as that is known; to train it is, once the group is as quiet as
+        one must be to become an adapter."""
+        if self._config.activation.codec == "trained":
+            changed = max(c.header.changed or c.header.created for c in segment.cubes)
+            return (self._vault.now() - changed).total_seconds() >= self._config.scheduler.stable_s
+        costs = self.costs
+        return not self._measures or not self._host.capability.exact or self._scheduler.pays(segment, costs, tokens)
+
+    def measure(self) -> Costs:
+        """Measure this machine, and keep that."""
+        with self._vault.staging() as folder:
+            folder.mkdir()
+            figures = self._host.measure(folder, (self._config.activation.stored,))
+        known = self._vault.card(self._key) or {"load": {}}
+        _measured[self._key] = figures | {"load": known["load"] | figures["load"]}
+        self._vault.keep_card(self._key, _measured[self._key])
+        return Costs.model_validate(_measured[self._key])
+
+    @property
+    def _key(self) -> str:
+        return f"costs of {self._host.machine}"
+
+    def _lying(self, cube: MemCube, first: bool) -> Lying:
+        assert cube.blob
+        place: str = self._tiers.tier(cube.blob.sha256)
+        if place == "disk":
+            place = "cache" if in_page_cache(self._vault.blob_file(cube.blob)) else "disk"
+        own = cube.blob.tokens - (0 if first else len(self._host.head))
+        return Lying(own, place, cube.blob.stored)
+
+    def _kv(self, cube: MemCube) -> Activation:
+        assert cube.blob
+        # its checksums are read with it: to compare the digest first would read it twice
+        path = self._vault.blob_path(cube.blob, verified=False)
+        return self.bring(cube, lambda: self._host.load_kv(path))
+
+    def bring(self, cube: MemCube, load: Callable[[], Activation]) -> Activation:
+        """The cube's KV on the device; from `load` where it is not in memory."""
+        self._cubes[_name(cube)] = cube
+        return self._tiers.bring(_name(cube), load)
+
+    def held(self, cube: MemCube) -> Activation | None:
+        """The cube's KV, if it is in memory."""
+        return self._tiers.held(_name(cube))
+
+    def tier(self, name: str) -> Tier:
+        """Where a payload lies, by its digest."""
+        return self._tiers.tier(name)
+
+    def settle(self, admission: Admission, took: float) -> None:
+        """After a request, whose first token took so many seconds: learn from that, and let the KV that is in memory go
+        to where it should stay."""
+        self.answered = True
+        if admission.way and self._measures:
+            self.costs = self.costs.paced(admission.way, took)
+        if held := self._held():
+            self._settle(held, self._places(held))
+
+    def _held(self) -> list[Held]:
+        cubes = dict(self._cubes)
+        return [
+            Held(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
+            for name, kv in self._tiers.all().items()
+            if name in cubes  # else it was let go of meanwhile
+        ]
+
+    def _places(self, kvs: Sequence[Held]) -> dict[str, Literal["device", "host"]]:
+        now = self._vault.now()
+        of_groups = [kv for kv in kvs if kv.cube.namespace.session_id == ""]
+        worth = self._foresight.worth([kv.cube.sources[0].id for kv in of_groups], now.timestamp())
+        expected = {kv.name: uses for kv, uses in zip(of_groups, worth.tolist(), strict=True) if uses}
+        for kv in kvs:
+            last = kv.cube.usage.last_recalled
+            if kv.cube.namespace.session_id and last:  # a conversation is gone on with soon, or not so soon
+                expected[kv.name] = math.exp((last - now).total_seconds() / PAUSE)
+        return self._scheduler.place(kvs, self.costs, now, expected)
+
+    def prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
+        """Begin to bring into memory, in the background, KV that this user is predicted to need next, where it is worth
+        more than what it takes the place of. visible: those of some cubes that the user may see."""
+        if self._config.scheduler.prefetch_kv_bytes and not self._waiting:
+            self._waiting = True
+            self._background.submit(self._prefetch, user, visible)
+
+    def close(self) -> None:
+        """Wait for what is done in the background."""
+        self._background.shutdown(cancel_futures=True)
+
+    def _prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
+        self._waiting = False
+        try:
+            coming, held = self._foreseen(user, visible), self._held()
+            if not (coming or held):  # nothing to place, and so nothing to measure the machine for
+                return
+            places = self._places([*held, *coming])
+            self._settle(held, places)
+            for kv in coming:
+                if kv.name in places:
+                    self._bring_ahead(kv)
+            held = self._held()
+            self._settle(held, self._places(held))
+        except Exception:  # nobody waits for this thread, so nobody else would tell
+            log.exception("prefetching failed")
+
+    def _bring_ahead(self, kv: Held) -> None:
+        try:
+            self._kv(kv.cube)
+        except MemosError as error:
+            log.warning("KV is not prefetched: %s", error)
+        else:
+            self._ahead.add(kv.name)
+            self.prefetched += 1
+
+    def _settle(self, decided: Sequence[Held], places: Mapping[str, Literal["device", "host"]]) -> None:
+        """What a request has brought since it was decided stays where it is."""
+        self._tiers.settle(places, {kv.name for kv in decided})
+
+    def _foreseen(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> list[Held]:
+        """KV files that are likely to be used next, the likeliest first, as far as their bytes are allowed."""
+        likely = [g for g, p in self._foresight.next(user, self._vault.now().timestamp()) if p >= LIKELY]
+        kvs = {
+            kv.sources[0].id: kv
+            for kv in visible(self._vault.payloads_of(likely))
+            if kv.form is Form.ACTIVATION and kv.state is State.ACTIVATED and kv.namespace.session_id == ""
+            if kv.blob and kv.blob.fingerprint == self._host.digest
+        }
+        out, left = list[Held](), self._config.scheduler.prefetch_kv_bytes
+        for kv in (kvs[group] for group in likely if group in kvs):
+            assert kv.blob
+            if kv.blob.bytes <= left and self._tiers.tier(kv.blob.sha256) == "disk":
+                left -= kv.blob.bytes
+                out.append(Held(_name(kv), kv, int(kv.blob.tokens * self.costs.bytes), kv.blob.tokens))
+        return out
+
+    def release(self) -> None:
+        """Let go of what is no longer in use, and of all that was made of it in memory."""
+        names = {*list(self._cubes), *self._host.adapters}
+        if gone := names - self._vault.in_use(names):
+            self.let_go(gone)
+
+    def failed(self, admission: Admission, error: Exception) -> None:
+        """After a request that could not be answered with its KV: none of it stays in memory.
+
+        Raises CorruptBlob, naming the cube and the way out, if that was why.
+        """
+        self.let_go({_name(kv) for kv in admission.activations})
+        if isinstance(error, CorruptBlob):
+            for kv in admission.activations:
+                self._blob_path(kv)
+
+    def let_go(self, names: set[str]) -> None:
+        """Of payloads in memory, by digest, and of all that was made of them."""
+        for name in names:
+            self._cubes.pop(name, None)
+        self._tiers.drop(names)
+        self._host.release()
+
+    def require_disk(self, more: int) -> None:
+        """Raises NoRoom if KV files may not take so many bytes more."""
+        most = self._config.scheduler.disk_kv_bytes
+        held = sum(size for _, size in self._vault.held(Form.ACTIVATION).values())
+        if held + more > most:
+            raise NoRoom(
+                f"a KV cache of {more:,} bytes does not fit beside the others in {most:,} bytes; "
+                f"demote what is no longer used, or raise scheduler.disk_kv_bytes"
+            )
+
+    def _blob_path(self, cube: MemCube) -> Path:
+        assert cube.blob
+        return self._vault.blob_path(cube.blob)
+
+
+def _name(cube: MemCube) -> str:
+    assert cube.blob
+    return cube.blob.sha256
+
+
+def _raw(admission: Admission) -> tuple[MemCube, ...]:
+    """The first of the KV caches, as far as they are stored bit by bit: of these alone exact KV can be grown."""
+    return tuple(takewhile(lambda kv: kv.blob is not None and kv.blob.codec == "raw", admission.activations))

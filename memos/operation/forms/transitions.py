@@ -1,0 +1,388 @@
+"""Promotion: plaintext cubes -> one derived cube, as a transaction. Knows how each form is built and proven.
+
+    known already? -> job -> build -> prove -> store -> publish by compare-and-swap -> job done
+                             prepare, train, save, load cold, gate
+
+Whatever fails before the publish leaves no cube: the job ends as undone, and what was staged is removed. What is
+killed or interrupted in training goes on from its checkpoint when it is asked for again. Decides nothing about
+rights or about when to promote.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from memos.config import ActivationConfig, DistilConfig, GateConfig
+from memos.cube import Blob, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.infrastructure.host.adapters.apart import craft_apart
+from memos.infrastructure.host.adapters.self_study import study
+from memos.infrastructure.host.adapters.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.interface.reading.mem_reader import MemReader
+from memos.operation.life.mem_lifecycle import MemLifecycle
+
+log = logging.getLogger("memos")
+Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+_SELF_STUDY, _FORMS = 6, 5  # questions about a memory, and other forms of each
+# Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
+PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
+
+
+class Transitions:
+    """Builds derived cubes on one host and publishes them."""
+
+    def __init__(
+        self,
+        vault: MemVault,
+        lifecycle: MemLifecycle,
+        reader: MemReader,
+        host: Host,
+        require_disk: Callable[[int], None],
+        config: DistilConfig,
+        activation: ActivationConfig,
+    ) -> None:
+        self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
+        self._activation, self._require_disk = activation, require_disk
+
+    def promote(
+        self,
+        form: Form,
+        sources: Sequence[MemCube],
+        progress: Progress,
+        beside: Sequence[MemCube] = (),
+        job: str | None = None,
+        require: Callable[[], None] = lambda: None,
+    ) -> MemCube:
+        """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote.
+
+        beside: adapters that a new one is to be active with. job: the running one that this is. require: raises where
+        no more may be made.
+        """
+        if (known := self._known(form, sources)) is not None:
+            return known
+        require()
+        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
+        if trained:
+            _require_agreement(self._reader, sources)
+        kind, order = f"promote to {form}", self._order(form, sources, beside)
+        if job:
+            self._vault.describe_job(job, order)
+        else:
+            job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
+        blob = None
+        try:
+            with self._vault.staging() as staged:
+                blob = (
+                    self._train(form, sources, job, progress, beside)
+                    if trained
+                    else self._encode(sources, staged, progress)
+                )
+                with self._vault.transaction():
+                    cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now()))
+                    self._replace(cube)
+                    self._vault.end_job(job, "done", cube.id)
+        except BaseException as error:  # an interrupt too: the job is undone whatever ended it
+            if blob is not None:
+                self._vault.discard(blob.sha256)
+            # what was cut off by a person goes on from its checkpoint, when it is asked for again
+            resumable = isinstance(error, KeyboardInterrupt) and trained
+            self._vault.end_job(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
+            raise
+        return cube
+
+    def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
+        """True if these memories, as they are now, were built in this form before and did not prove themselves."""
+        tried, order = self._vault.jobs("undone", f"promote to {form}"), self._order(form, sources)
+        verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
+        return any(job.note.startswith(verdicts) for job in tried if order == job.payload | {"beside": order["beside"]})
+
+    def probes(self, cube: MemCube) -> list[Probe]:
+        """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
+        return [*_text(cube).probes, *self._reader.probes(_text(cube).facts)]
+
+    def _known(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
+        """The sound derived cube of just these memories on this host; taken back into use if it was given up."""
+        wanted = _pinned(sources)
+        for cube in self._vault.derived(*(c.id for c in sources)):
+            if cube.form is not form or cube.sources != wanted:
+                continue
+            if cube.blob is None or cube.blob.fingerprint != self._host.digest:
+                continue
+            if form is Form.ACTIVATION and cube.blob.codec != self._activation.codec:
+                continue
+            try:
+                self._vault.blob_path(cube.blob)
+            except CorruptBlob as error:
+                log.warning("building again: %s", error)
+                self._lifecycle.delete(cube.id)
+                continue
+            if cube.state is not State.ARCHIVED:
+                return cube
+            with self._vault.transaction():
+                cube = self._lifecycle.move(cube.id, State.ACTIVATED, "promoted again")
+                self._replace(cube)
+            return cube
+        return None
+
+    def _replace(self, cube: MemCube) -> None:
+        """Give up what stands for the same memories in the same form, as KV in another codec does."""
+        for other in self._vault.derived(*(s.id for s in cube.sources)):
+            same = other.form is cube.form and other.sources == cube.sources and other.id != cube.id
+            if same and other.blob and other.blob.fingerprint == self._host.digest and other.state is State.ACTIVATED:
+                self._lifecycle.move(other.id, State.ARCHIVED, f"{cube.id} stands for the same")
+
+    def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
+        """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
+        began = time.perf_counter()
+        memories = tuple(c.text for c in sources)
+        activation = self._host.encode(memories)
+        question = self._asked(sources)
+        self._host.save_kv(activation, staged, self._activation.stored)
+        self._require_disk(staged.stat().st_size)
+        stored = (self._host.load_kv(staged),)
+        asked = Request(({"role": "user", "content": question},), memories, stored)
+        near = self._host.nearness(asked)
+        self._require_near(near.max_abs_logit_diff, near.kl, self._activation.codec)
+        progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
+        name, size = self._vault.store(staged)
+        return Blob(
+            sha256=name,
+            bytes=size,
+            tokens=len(activation.ids),
+            codec=self._activation.codec,
+            fingerprint=self._host.digest,
+            build_s=time.perf_counter() - began,
+            scores={
+                "max_abs_logit_diff": near.max_abs_logit_diff,
+                "top1_agreement": near.top1_agreement,
+                "kl": near.kl,
+            },
+        )
+
+    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
+        """Return if KV or an adapter that was made elsewhere, of these memories, can be used here.
+
+        KV must answer as the text does, as if it were made here. An adapter must load; judged: it passes its gate too.
+        Raises what stands against it.
+        """
+        if not sources or any(not isinstance(c.payload, Text) for c in sources):
+            raise Unsupported("a tensor is not made of memories that came with it; promote them here")
+        if blob.tokens and blob.codec != "trained":
+            memories = tuple(c.text for c in sources)
+            asked = Request(({"role": "user", "content": self._asked(sources)},), memories, (self._host.load_kv(path),))
+            near = self._host.nearness(asked)
+            self._require_near(near.max_abs_logit_diff, near.kl, blob.codec)
+        elif blob.tokens:
+            self._host.load_kv(path)
+        else:
+            self._host.cold((path,))
+            _, short = self.gate([path], sources) if judged else ({}, [])
+            if short:
+                raise Unsupported(f"adapter {blob.sha256} failed its gate here: {', '.join(short)}; promote anew")
+
+    def _asked(self, sources: Sequence[MemCube]) -> str:
+        return next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
+
+    def _require_near(self, diff: float, kl: float, codec: str) -> None:
+        """Raises Unsupported; a NaN is refused too."""
+        limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
+        if codec == "raw":
+            if not diff <= limit:
+                raise Unsupported(
+                    f"KV on this model is not exact: logits differ by {diff:.2g} from the full prompt, at most "
+                    f"{limit:g} is kept; keep these memories as plaintext, or make an adapter of them"
+                )
+        elif not kl <= self._activation.max_kl:
+            raise Unsupported(
+                f"KV of these memories in {codec} is {kl:.2g} nats from the full prompt, at most "
+                f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
+            )
+
+    def _train(
+        self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
+    ) -> Blob:
+        """Text -> LoRA, or KV of few rows; kept if what was made, loaded from its file, passes the gate."""
+        began = time.perf_counter()
+        work = self._vault.work_of(job)
+
+        def tell(phase: str, step: int, of: int, loss: float) -> None:
+            if not self._vault.note_job(job, f"{phase} {step} of {of}" if of else phase):
+                raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
+            if phase == "train":
+                progress(step, of, loss)
+
+        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob), tell)
+        if form is Form.ACTIVATION:
+            memories = tuple(c.text for c in sources)
+            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
+        made = self._craft(task, work, tell)
+        payload, rows = work / task.payload, 0
+        self._require(form, made.scores, len(sources))
+        together = made.together is not None and not short_of(made.together, self._config.gate)
+        if form is Form.ACTIVATION:
+            rows = self._host.load_kv(payload).rows
+            self._require_disk(payload.stat().st_size)
+        else:
+            self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
+        tell("publish", 0, 0, 0.0)
+        name, size = self._vault.store(payload)
+        return Blob(
+            sha256=name,
+            bytes=size,
+            tokens=rows,
+            codec="trained" if rows else "raw",
+            fingerprint=self._host.digest,
+            build_s=time.perf_counter() - began,
+            scores=made.scores,
+            beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
+        )
+
+    def _craft(self, task: Task, work: Path, tell: Tell) -> Crafted:
+        """In a process of its own where that can load the same model and there is memory for it."""
+        where = self._config.isolation
+        if where == "process" and not self._host.from_path:
+            raise Unsupported(
+                "distil.isolation process: the model was given in memory, and another process cannot load it; "
+                "set model.path instead, or distil.isolation to thread"
+            )
+        apart = (
+            self._host.from_path and self._host.model.device.type == "cpu" if where == "auto" else where == "process"
+        )
+        return (craft_apart if apart else craft)(self._host, task, work, tell)
+
+    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
+        """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
+        facts = [fact for c in sources for fact in _text(c).facts]
+        lessons = self._reader.lessons([_text(c) for c in sources])
+        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons}, tell)
+        lessons = agreed(lessons)  # what two of the memories answer differently has no one answer
+        if lessons and self._config.gate.generality and not any(x.probe.held_out for x in lessons):
+            raise NoProbes(
+                f"none of {len(lessons)} questions about {', '.join(c.id for c in sources)} is held out, so nothing "
+                f"would tell what was learnt from what was repeated; give some with Probe(…, held_out=True)"
+            )
+        if not any(not x.probe.held_out for x in lessons):
+            raise NoProbes(
+                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
+                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
+                f"follows instructions ask itself (distil.self_study), or keep them as plaintext or KV"
+            )
+        card = {
+            "sources": [
+                {"id": c.id, "version": c.version, "text": c.text, "sha256": sha256(c.text.encode()).hexdigest()}
+                for c in sources
+            ],
+            "seed": self._config.seed,
+        }
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
+
+    def _studied(self, texts: Collection[str], tell: Tell) -> list[Lesson]:
+        """Of memories in which the reader finds nothing, what the model asks itself about them."""
+        count = self._config.self_study
+        if count is None:
+            count = _SELF_STUDY if self._host.prompts.chat else 0
+        out: list[Lesson] = []
+        for n, text in enumerate(sorted(texts) if count else (), 1):
+            tell("study", n, len(texts), 0.0)
+            out += [Lesson(memories=(text,), probe=probe) for probe in study(self._host, text, count, _FORMS)]
+        return out
+
+    def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
+        """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
+        say that they were taught.
+
+        Raises NoProbes where neither has a held-out question.
+        """
+        told = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
+        lessons = agreed([*self._reader.lessons([_text(c) for c in sources]), *told])
+        if not any(lesson.probe.held_out for lesson in lessons):
+            names = ", ".join(folder.name for folder in stack)
+            raise NoProbes(
+                f"neither the card of {names} nor a memory that was named has held-out questions, so there is nothing "
+                f"to judge it by; name memories that it should know with --on, or see what it says with "
+                f"`memos externalize`"
+            )
+        facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        scores = judge(self._host, tuple(stack), lessons, keep)
+        return scores, short_of(scores, self._config.gate)
+
+    def _require(self, form: Form, scores: dict[str, float], memories: int) -> None:
+        """Raises GateRejected, with what fell short."""
+        if short := short_of(scores, self._config.gate):
+            kind, way = "adapter", "keep them as KV"
+            if form is Form.ACTIVATION:
+                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
+            raise GateRejected(
+                f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
+                f"Promote fewer memories at once, allow more distil.steps, or {way}",
+                scores,
+            )
+
+    def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, Any]:
+        """What a job is to promote, beside what, on which model and how, in JSON."""
+        how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
+        if form is Form.PARAMETRIC or self._activation.codec == "trained":
+            how += self._config.model_dump_json()
+        recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
+        return {
+            "sources": [f"{c.id}@{c.version}" for c in sources],
+            "beside": [c.blob.sha256 for c in beside if c.blob],
+            "recipe": recipe,
+        }
+
+
+def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
+    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
+    most = {"drift"}
+    return [
+        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
+        for name, limit in gate.model_dump().items()
+        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
+    ]
+
+
+def _require_agreement(reader: MemReader, sources: Sequence[MemCube]) -> None:
+    """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
+    said: dict[tuple[str, str], tuple[str, MemCube]] = {}
+    for cube in sources:
+        for fact in reader.askable(_text(cube).facts):
+            about = fact.subject.casefold(), fact.relation
+            other, at = said.setdefault(about, (fact.object, cube))
+            if other.casefold() != fact.object.casefold():
+                raise Contradiction(
+                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "
+                    f"correct or delete one, then promote"
+                )
+
+
+def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime) -> MemCube:
+    """A derived cube belongs to the owner of its sources; governance reads its rights through all of them."""
+    first = sources[0]
+    return MemCube(
+        id=new_id(),
+        form=form,
+        namespace=first.namespace,
+        rights=Rights(owner=first.rights.owner),
+        header=Header(created=created, origin="promotion", segment=first.header.segment, kind="derived"),
+        payload=blob,
+        sources=_pinned(sources),
+    )
+
+
+def _pinned(sources: Sequence[MemCube]) -> tuple[Source, ...]:
+    return tuple(Source(id=c.id, version=c.version) for c in sources)
+
+
+def _text(cube: MemCube) -> Text:
+    assert isinstance(cube.payload, Text)  # promote takes plaintext cubes
+    return cube.payload

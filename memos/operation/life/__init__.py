@@ -1,0 +1,1 @@
+"""States, versions, what is current, what is forgotten."""

@@ -1,0 +1,584 @@
+"""The life of a cube: which state may follow which, and what a change does to the cubes derived from it.
+
+Knows states, versions, lineage and ageing; the only writer of state. Must not know ranking or language.
+A derived cube never outlives the truth of its sources: each method here reaches derived cubes in its own transaction.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from memos.config import LifecycleConfig
+from memos.cube import Blob, Form, Header, MemCube, Source, State, Text, Trust, Turn
+from memos.errors import BadTransition, Conflict, InputError, NotFound
+from memos.infrastructure.vault.mem_vault import MemVault
+
+# from -> to -> what the move is for; `move` has the guards
+ALLOWED: dict[State, dict[State, str]] = {
+    State.GENERATED: {
+        State.ACTIVATED: "it is recalled for the first time, or published",
+        State.MERGED: "it lives on in a memory made of it",
+        State.ARCHIVED: "it is superseded, or given up unused",
+        State.FROZEN: "somebody locks it",
+    },
+    State.ACTIVATED: {
+        State.MERGED: "it lives on in a memory made of it",
+        State.ARCHIVED: "it is superseded, given up, or its source has changed",
+        State.FROZEN: "somebody locks it",
+    },
+    State.MERGED: {
+        State.ACTIVATED: "what it lived on in is gone",
+        State.ARCHIVED: "it is superseded, or given up",
+        State.FROZEN: "somebody locks it",
+    },
+    # the only way to EXPIRED is through the archive, from where a memory can still be brought back
+    State.ARCHIVED: {
+        State.ACTIVATED: "it is brought back",
+        State.EXPIRED: "its time has come",
+        State.FROZEN: "somebody brings it back and locks it",
+    },
+    State.EXPIRED: {},  # the end; only deletion is left
+    State.FROZEN: {
+        State.ACTIVATED: "a thaw",
+        State.ARCHIVED: "its source has changed, or its time has come",
+    },
+}
+GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing, nor does one derived from it
+ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
+LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
+
+
+def _whole(cube: MemCube) -> MemCube:
+    return cube
+
+
+class Aged(NamedTuple):
+    """A move that time has brought."""
+
+    id: str
+    to: State
+    why: str
+
+
+class MemLifecycle:
+    """Every change of a cube's state or content. A version counts content only: a move makes none."""
+
+    def __init__(
+        self, vault: MemVault, rules: LifecycleConfig = LifecycleConfig(), retention: Mapping[str, float] | None = None
+    ) -> None:
+        """retention: days until a memory expires for good, by its class."""
+        self._vault, self._rules, self._retention = vault, rules, retention or {}
+
+    def create(self, cube: MemCube) -> MemCube:
+        """Keep a new cube. Raises BadTransition unless it is GENERATED, Conflict unless it is new."""
+        if cube.state is not State.GENERATED:
+            raise BadTransition(f"cube {cube.id} cannot begin as {cube.state}; create it as generated, then move it")
+        if cube.version != 1:
+            raise Conflict(f"cube {cube.id} cannot begin at version {cube.version}; create version 1, or edit()")
+        self._vault.put(cube)
+        return cube
+
+    def move(self, id: str, to: State, why: str, was: State | None = None) -> MemCube:
+        """Change the state. Out of use, a source takes its derived cubes along; into use, a derived cube must be fresh.
+
+        A thaw makes merged what lives on in another memory. was: the state that it must be in, where the caller means
+        one. Raises BadTransition, InputError without a reason, or Conflict for a derived cube whose source has changed.
+        """
+        if not why.strip():
+            raise InputError(f"cube {id} cannot become {to} without a reason; say why, for its history")
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if was not in (None, cube.state) or to not in ALLOWED[cube.state]:
+                allowed = ", ".join(sorted(ALLOWED[cube.state])) or "nothing; only deletion is left"
+                only = f" from {was}" if was not in (None, cube.state) else ""
+                raise BadTransition(f"cube {cube.id} is {cube.state} and cannot become {to}{only}; allowed: {allowed}")
+            self._vault.holds.require_none([cube.id], f"become {to}")
+            if to not in GONE:
+                self._require_released(cube)
+                self._require_fresh(cube)
+            self._require_merged_or_not(cube, to)
+            self._vault.set_state(cube.id, to, why)
+            if to in GONE:
+                self._retire_derived(cube, f"source {cube.id} {to}")
+                self.let_out(self._sources_of([cube]))
+            elif cube.state in GONE:
+                self._vault.reinstate(cube.id)  # what had superseded it does so no more
+                self._take_in(self._sources_of([cube]))
+            if to is State.ACTIVATED:
+                self._take_in([cube])
+            return self._vault.get(cube.id)
+
+    def lead(self, id: str, to: State, why: str) -> MemCube:
+        """Change the state by as many moves as it takes. No way leads back to generated, and whether it is activated or
+        merged follows from what is made of it: each of the three stands for the one that it can be.
+
+        Raises BadTransition where no way leads there, and what `move` raises.
+        """
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if cube.state is to:
+                return cube
+            if to in (State.GENERATED, State.ACTIVATED, State.MERGED):
+                to = State.MERGED if self._lives_on(cube) else State.ACTIVATED
+            for step in _way(cube, to):
+                cube = self.move(cube.id, step, why)
+            return cube
+
+    def edit(self, id: str, payload: Text | None, segment: str | None = None, **header: Any) -> MemCube:
+        """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
+        header: what else of it changes.
+
+        Raises BadTransition when frozen or expired, Held.
+        """
+        return self._rewrite(id, payload, header | ({} if segment is None else {"segment": segment}))
+
+    def renew(self, id: str, expires: datetime | None) -> MemCube:
+        """A new version with the same payload, in force until then, or without end; derived cubes are archived. What
+        was made of other memories is in force no longer than these.
+
+        Raises BadTransition when frozen or expired.
+        """
+        return self._rewrite(id, None, {"expires": expires})
+
+    def _rewrite(self, id: str, payload: Text | None, header: dict[str, Any]) -> MemCube:
+        with self._vault.transaction():
+            cube = self._editable(id)
+            self._vault.holds.require_none([cube.id], "be edited")
+            changed = cube.header.model_copy(update={"changed": self._vault.now(), **header})
+            update = {"version": cube.version + 1, "header": changed, "payload": payload or cube.payload}
+            new = cube.model_copy(update=update)
+            self._vault.put(new.model_copy(update={"header": self._lifespan(new)}))
+            self._retire_derived(cube, f"source {cube.id} edited")
+            return self._vault.get(cube.id)
+
+    def attach(self, id: str, to: Sequence[MemCube], segment: str) -> MemCube:
+        """A new version of a turn, in this segment, that is derived from memories which were made of it: where one of
+        them is deleted, the turn goes too. Raises BadTransition when frozen or expired, Held."""
+        with self._vault.transaction():
+            cube = self._editable(id)
+            self._vault.holds.require_none([cube.id], "be edited")
+            header = cube.header.model_copy(update={"changed": self._vault.now(), "segment": segment})
+            pins = tuple({c.id: Source(id=c.id, version=c.version) for c in to}.values())
+            update = {"version": cube.version + 1, "header": header, "sources": pins}
+            self._vault.put(cube.model_copy(update=update))
+            return self._vault.get(cube.id)
+
+    def _editable(self, id: str) -> MemCube:
+        cube = self._vault.get(id)
+        if cube.state in LOCKED:
+            way_out = "thaw it with a move to activated" if cube.state is State.FROZEN else "add it as a new memory"
+            raise BadTransition(f"cube {cube.id} is {cube.state} and cannot be edited; {way_out}")
+        if cube.form is not Form.PLAINTEXT:
+            raise InputError(f"cube {cube.id} ({cube.form}) is derived; edit its sources and promote them again")
+        return cube
+
+    def rollback(self, id: str, version: int) -> MemCube:
+        """Bring an old payload back as a new version, if it differs from the current: nothing of the history is lost.
+
+        How long the memory is in force stays as it is. Raises BadTransition when frozen or expired, NotFound.
+        """
+        with self._vault.transaction():
+            cube, old = self._editable(id), self._vault.get(id, version)
+            if not isinstance(old.payload, Text):
+                raise InputError(f"cube {cube.id} is a turn of a conversation; go back to it with `rewind`")
+            if (old.payload, old.header.segment) == (cube.payload, cube.header.segment):
+                return cube
+            return self.edit(cube.id, old.payload, old.header.segment)
+
+    def delete(self, *ids: str) -> list[str]:
+        """Remove cubes and all that derives from them, or nothing; the ids removed. Raises Held, or BadTransition where
+        one is frozen.
+
+        A frozen derived cube goes too: its freeze must not keep somebody else's memory from being deleted.
+        """
+        with self._vault.transaction():
+            gone = self.require_deletable(*ids)
+            sources = self._sources_of([*gone.values()])
+            self._vault.delete(gone)
+            self.let_out(self._vault.at(cube.id for cube in sources))
+        return list(gone)
+
+    def require_deletable(self, *ids: str) -> dict[str, MemCube]:
+        """Cubes with all that derives from them, by their ids, which nothing keeps from being deleted. Raises Held,
+        BadTransition."""
+        cubes = {cube.id: cube for cube in map(self._vault.get, ids)}
+        derived = {cube.id: cube for cube in self._vault.derived(*cubes)}
+        gone = cubes | derived
+        self._vault.holds.require_none(gone, "be deleted")
+        frozen = [id for id in cubes if cubes[id].state is State.FROZEN and id not in derived]
+        if frozen:
+            others = f", and so are {', '.join(frozen[1:10])}" if frozen[1:] else ""
+            raise BadTransition(
+                f"cube {frozen[0]} is frozen and cannot be deleted{others}; thaw it with a move to activated"
+            )
+        return gone
+
+    def publish(self, cube: MemCube) -> MemCube:
+        """Keep a derived cube and activate it, if its sources are still what it was made from. It expires with the
+        first of them.
+
+        Raises Conflict when one was edited, archived or deleted while the cube was being built.
+        """
+        if not cube.sources:
+            raise InputError(f"cube {cube.id} names no sources, so it is not derived; create() it")
+        with self._vault.transaction():
+            self._require_fresh(cube)
+            self.create(cube.model_copy(update={"header": self._lifespan(cube)}))
+            return self.move(cube.id, State.ACTIVATED, "published")
+
+    def take_over(self, line: Sequence[MemCube], state: State, why: str) -> MemCube:
+        """Keep a memory that comes from elsewhere, by its versions, oldest first, in the state that it was in there.
+
+        One that lived on in others does so again once these are here; until then it answers by itself. A derived one is
+        archived unless it is fresh.
+        """
+        with self._vault.transaction():
+            self.create(line[0].model_copy(update={"state": State.GENERATED, "header": self._lifespan(line[0])}))
+            for later in line[1:]:
+                self._vault.put(later.model_copy(update={"header": self._lifespan(later)}))
+            cube = self._vault.get(line[0].id)
+            to = State.ACTIVATED if state is State.MERGED else state
+            if to not in (*GONE, cube.state):  # what has expired by now stays so
+                try:
+                    self._require_fresh(cube)
+                except Conflict:
+                    to = State.ARCHIVED
+            if to is not cube.state and cube.state is not State.EXPIRED:
+                self._vault.set_state(cube.id, to, why)
+            if to not in GONE:
+                self._take_in(self._sources_of([cube]))
+            return self._vault.get(cube.id)
+
+    def supersede(self, id: str, by: str) -> None:
+        """Archive a memory that is no longer true, from when on the other was said. Raises BadTransition."""
+        with self._vault.transaction():
+            self._vault.supersede(id, by, self._vault.get(by).order[0])
+            self.move(id, State.ARCHIVED, f"superseded by {by}")
+
+    def reinstate(self, id: str) -> MemCube:
+        """Take back that a memory was superseded; what replaced it stays. Raises BadTransition unless it was."""
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            by = self._vault.superseder(cube.id)
+            if by is None:
+                raise BadTransition(f"cube {cube.id} is {cube.state} and was not superseded; bring it back otherwise")
+            return self.move(cube.id, State.ACTIVATED, f"{by} no longer supersedes it", State.ARCHIVED)
+
+    def tag(self, id: str, tags: Sequence[str]) -> MemCube:
+        """A new version with these tags; what is derived from it is archived. Raises BadTransition."""
+        return self._rewrite(id, None, {"tags": tuple(dict.fromkeys(tags))})
+
+    def trust(self, id: str, trust: Trust) -> MemCube:
+        """A new version that is believed so far; what was made of others, no further than the least of these. What is
+        derived from it is archived. Raises BadTransition."""
+        return self._rewrite(id, None, {"trust": trust})
+
+    def quarantine(self, id: str, why: str) -> MemCube:
+        """Out of use, with all that is derived from it, until it is released."""
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if cube.state not in GONE:
+                cube = self.move(cube.id, State.ARCHIVED, f"in quarantine: {why}")
+            self._vault.quarantine.put(cube.id, why)
+            return cube
+
+    def release(self, id: str, why: str) -> MemCube:
+        """Into use again; what it says now is not put there again under the rules of now. Raises BadTransition for one
+        that is not in quarantine."""
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if not self._vault.quarantine.release(cube.id, self._vault.guard.judged(cube)):
+                raise BadTransition(f"cube {cube.id} is not in quarantine; see `memos quarantine list`")
+            return self.move(cube.id, State.ACTIVATED, why) if cube.state is State.ARCHIVED else cube
+
+    def hold(self, id: str, holder: str, why: str) -> MemCube:
+        """Freeze a memory so that nobody can thaw, delete or forget it, nor does time, until the hold ends.
+
+        Raises Held, BadTransition, InputError without a reason.
+        """
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if not why.strip():
+                raise InputError(f"cube {cube.id} cannot be held without a reason; say why, for those who ask later")
+            if cube.state is not State.FROZEN:
+                cube = self.move(cube.id, State.FROZEN, f"held by {holder}: {why}")
+            self._vault.holds.put(cube.id, holder, why)
+            return cube
+
+    def end_hold(self, id: str) -> MemCube:
+        """Thaw what was held. Raises BadTransition for what is not."""
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if not self._vault.holds.end(cube.id):
+                raise BadTransition(f"cube {cube.id} is not held; see `memos history {cube.id}`")
+            return self.move(cube.id, State.ACTIVATED, "the hold ended") if cube.state is State.FROZEN else cube
+
+    def merge(self, made: Sequence[MemCube]) -> list[MemCube]:
+        """Keep memories made of others: one of many, or many of one. Their sources live on in them and no longer answer
+        by themselves; KV and adapters of the sources are archived.
+
+        Raises BadTransition for a source that cannot be merged, Conflict for one that has changed meanwhile.
+        """
+        with self._vault.transaction():
+            names = ", ".join(cube.id for cube in made)
+            for cube in made:
+                self._require_fresh(cube)
+                self.create(cube.model_copy(update={"header": self._lifespan(cube)}))
+            for source in {s.id: self._vault.get(s.id) for cube in made for s in cube.sources}.values():
+                for derived in self._vault.derived(source.id):
+                    if derived.blob and derived.state not in GONE:
+                        self._vault.set_state(derived.id, State.ARCHIVED, f"source {source.id} merged")
+                self.move(source.id, State.MERGED, f"lives on in {names}")
+            for cube in made:
+                self._vault.set_state(cube.id, State.ACTIVATED, "made of its sources")
+            return self._vault.at(cube.id for cube in made)
+
+    def unmerge(self, id: str) -> list[MemCube]:
+        """Undo a merge, by one of what was made: all of it is archived, and the sources, returned, answer again.
+
+        Raises InputError for a memory that was made of no others.
+        """
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            if not (cube.sources and isinstance(cube.payload, Text)):
+                raise InputError(f"cube {cube.id} was not made of other memories; there is no merge to undo")
+            names = [source.id for source in cube.sources]
+            for made in self._vault.derived(*names):
+                if isinstance(made.payload, Text) and made.state not in GONE and made.sources == cube.sources:
+                    self.move(made.id, State.ARCHIVED, "unmerged")
+            return self._vault.at(names)
+
+    def revive(self, id: str, to: State, why: str) -> MemCube:
+        """Take a derived cube into use again, if its sources say the very same as the versions that it was made from;
+        where those are at other versions by now, as a new version of its own that is pinned to these.
+
+        Raises Conflict, and what `lead` raises.
+        """
+        with self._vault.transaction():
+            cube = self._vault.get(id)
+            pins = tuple(self._pinned_now(cube, source) for source in cube.sources)
+            if pins != cube.sources:
+                update = {"version": cube.version + 1, "sources": pins, "header": self._lifespan(cube)}
+                self._vault.put(cube.model_copy(update=update))
+            return self.lead(cube.id, to, why)
+
+    def used(self, ids: Iterable[str], when: datetime, user_id: str | None = None) -> None:
+        """Count one recall of each, by this user or else by whose it is; it activates what was generated only."""
+        names = list(ids)
+        self._vault.record_use(names, when, user_id)
+        for cube in self._vault.at(names):
+            if cube.state is State.GENERATED:
+                with self._vault.transaction():
+                    if self._vault.at([cube.id])[:1] == [cube]:  # nobody has moved or deleted it meanwhile
+                        self.move(cube.id, State.ACTIVATED, "recalled")
+
+    def rated(self, id: str, useful: float, pace: float) -> MemCube:
+        """Its utility has moved by `pace` of the way to `useful`; its content and state stay."""
+        self._vault.rate(id, useful, pace)
+        return self._vault.get(id)
+
+    def age(self, now: datetime, user_id: str | None = None) -> list[Aged]:
+        """Move on what has had its time by `now`, of one user or of all; what was done.
+
+        What has passed its `expires` expires, frozen or not. Idle texts are archived, and archived ones expire, as the
+        rules say; a frozen one does not. A time that lies after `now` makes nothing older.
+        """
+        with self._vault.transaction():
+            overdue = self._vault.overdue(now, user_id)
+            held = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
+            out = [self._expire(id, state) for id, state in overdue if id not in held]
+            self.let_out(self._sources_of(self._vault.at(aged.id for aged in out)))
+            for name, most in self._retention.items():
+                for id in self._vault.of_class(name, now - timedelta(days=most), user_id):
+                    out += self._retire_class(id, f"{name} is kept for {most:g} days")
+            named = self._rules.kinds
+            for kinds, within, rule in (
+                (tuple(named), False, self._rules),
+                *(((k,), True, r) for k, r in named.items()),
+            ):
+                steps = (
+                    ((State.ARCHIVED,), State.EXPIRED, rule.expire_after_archived_days, "archived"),
+                    ((State.GENERATED,), State.ARCHIVED, rule.generated_ttl_days, "never recalled"),
+                    (
+                        (State.GENERATED, State.ACTIVATED),  # a merged one lives as long as what it lives on in
+                        *(State.ARCHIVED, rule.archive_after_idle_days, "neither recalled nor changed"),
+                    ),
+                )
+                for states, to, days, what in steps:
+                    if days is None:
+                        continue
+                    for id in self._vault.idle(states, now - timedelta(days=days), kinds, within, user_id):
+                        out += self._retire_idle(id, states, to, f"{what} for {days:g} days")
+        return out
+
+    def _retire_class(self, id: str, why: str) -> list[Aged]:
+        """It expires, with all that is made of it; not while any of this is under a legal hold."""
+        cube = self._vault.get(id)
+        if cube.state is State.EXPIRED or self._vault.holds.of([id, *(made.id for made in self._vault.derived(id))]):
+            return []
+        self.lead(id, State.EXPIRED, why)
+        return [Aged(id, State.EXPIRED, why)]
+
+    def _retire_idle(self, id: str, states: Collection[State], to: State, why: str) -> list[Aged]:
+        """Move what is in one of the states, and with it what lived on in it alone, which has been as idle."""
+        cube = self._vault.get(id)
+        if cube.state not in states or self._vault.holds.of([id]):  # it went with a source, just before
+            return []
+        merged = [source.id for source in self._sources_of([cube]) if source.state is State.MERGED]
+        self.move(id, to, why)
+        let_out = [source.id for source in self._vault.at(merged) if source.state is State.ACTIVATED]
+        return [Aged(id, to, why), *(a for s in let_out for a in self._retire_idle(s, (State.ACTIVATED,), to, why))]
+
+    def _expire(self, id: str, state: State) -> Aged:
+        """Write down that its time has come. What is derived from it expires by itself: see `publish`."""
+        aged = Aged(id, State.EXPIRED, "its time to expire has come")
+        if state is not State.ARCHIVED:
+            self._vault.set_state(id, State.ARCHIVED, aged.why)
+        self._vault.set_state(*aged)
+        return aged
+
+    def history(
+        self, id: str, diffs: bool = False, as_read: Callable[[MemCube], MemCube] = _whole
+    ) -> list[dict[str, Any]]:
+        """Versions, transitions and when it was told again, in time order, ready for JSON; with diffs, how each version
+        differs from the one before it. as_read: a version as it may be told."""
+        written = [(at, as_read(version)) for at, version in self._vault.written(id)]
+        events = [
+            (at, {"event": "version", "version": cube.version, "payload": cube.payload.model_dump(mode="json")})
+            for at, cube in written
+        ]
+        if diffs:
+            for (_, event), (_, old), (_, new) in zip(events[1:], written, written[1:], strict=False):
+                event["diff"] = _difference(old, new)
+        events += [
+            (at, {"event": "state", "state": str(to), "why": why}) for at, to, why in self._vault.transitions(id)
+        ]
+        events += [
+            (at, {"event": "told again", "said": said and said.isoformat(), "origin": origin})
+            for at, said, origin in self._vault.repeats(id)
+        ]
+        return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
+
+    def diff(self, id: str, a: int, b: int, as_read: Callable[[MemCube], MemCube] = _whole) -> list[str]:
+        """What version b says in other words than version a, sentence by sentence and fact by fact: lines that begin
+        with "-", "+" or a blank; none where they say the same. as_read: see `history`. Raises NotFound."""
+        return _difference(as_read(self._vault.get(id, a)), as_read(self._vault.get(id, b)))
+
+    def _require_fresh(self, cube: MemCube) -> None:
+        """Compare and swap: a derived cube is used only over the versions that it was made from."""
+        for source in cube.sources:
+            now = self._in_force(cube, source)
+            if now.version != source.version:
+                raise _stale(cube, source, f"is at version {now.version}, not {source.version}")
+
+    def _pinned_now(self, cube: MemCube, source: Source) -> Source:
+        """The source at its current version. Raises Conflict where that says something else."""
+        now = self._in_force(cube, source)
+        if now.version != source.version and now.payload != self._vault.get(source.id, source.version).payload:
+            raise _stale(cube, source, f"says something else at version {now.version} than at {source.version}")
+        return Source(id=source.id, version=now.version)
+
+    def _in_force(self, cube: MemCube, source: Source) -> MemCube:
+        try:
+            now = self._vault.get(source.id)
+        except NotFound:
+            raise Conflict(f"cube {cube.id} is stale: source {source.id} was deleted; drop it") from None
+        if now.state in GONE:
+            raise _stale(cube, source, f"is {now.state}")
+        return now
+
+    def _lifespan(self, cube: MemCube) -> Header:
+        """Its header, in force no longer and believed no further than any of its sources."""
+        family = (cube, *(self._vault.get(source.id) for source in cube.sources))
+        ends = [c.header.expires for c in family if c.header.expires]
+        trust = max((c.header.trust for c in family), key=lambda trust: trust.rank)
+        return cube.header.model_copy(update={"expires": min(ends, default=None), "trust": trust})
+
+    def _require_released(self, cube: MemCube) -> None:
+        if suspects := self._vault.quarantine.of([cube.id]):
+            raise BadTransition(
+                f"cube {cube.id} is in quarantine: {suspects[0].why}; look at it, and let it out with `memos "
+                f"quarantine release {cube.id}`, or delete it"
+            )
+
+    def _retire_derived(self, cube: MemCube, why: str) -> None:
+        # Past ALLOWED on purpose, so that even a frozen one goes: a freeze pins a cube, not a truth that is gone.
+        retired = [derived for derived in self._vault.derived(cube.id) if derived.state not in GONE]
+        for derived in retired:
+            self._vault.set_state(derived.id, State.ARCHIVED, why)
+        self.let_out(self._sources_of(retired))
+
+    def _sources_of(self, made: Sequence[MemCube]) -> list[MemCube]:
+        """What memories were made of, where they were made of others."""
+        ids = {s.id for cube in made if isinstance(cube.payload, Text) for s in cube.sources}
+        return self._vault.at(sorted(ids))
+
+    def let_out(self, cubes: Iterable[MemCube]) -> None:
+        """Those of them that lived on in other memories, of which none is in use any more, answer by themselves."""
+        for cube in cubes:
+            if cube.state is State.MERGED and not self._lives_on(cube):
+                self._vault.set_state(cube.id, State.ACTIVATED, "what it lived on in is gone")
+
+    def _require_merged_or_not(self, cube: MemCube, to: State) -> None:
+        """A text that is not locked is merged just while a memory made of it is in use."""
+        if to is State.MERGED and cube.form is not Form.PLAINTEXT:
+            raise BadTransition(f"cube {cube.id} is derived and cannot become merged; merge its sources")
+        if to is State.MERGED and not self._lives_on(cube):
+            raise BadTransition(
+                f"cube {cube.id} cannot become merged: no memory in use is made of it; fuse it or split it"
+            )
+        if to is State.ACTIVATED and cube.state is State.MERGED and (names := self._lives_on(cube)):
+            raise BadTransition(f"cube {cube.id} is merged and lives on in {', '.join(names)}; undo that with `split`")
+
+    def _lives_on(self, cube: MemCube) -> list[str]:
+        """The memories in use that are made of it."""
+        derived = self._vault.derived(cube.id)
+        return [made.id for made in derived if isinstance(made.payload, Text) and made.state not in GONE]
+
+    def _take_in(self, cubes: Iterable[MemCube]) -> None:
+        """Those of them that live on in other memories answer through these."""
+        for cube in self._vault.at(cube.id for cube in cubes):
+            if State.MERGED in ALLOWED[cube.state] and (names := self._lives_on(cube)):
+                self._vault.set_state(cube.id, State.MERGED, f"lives on in {', '.join(names)}")
+
+
+def _stale(cube: MemCube, source: Source, found: str) -> Conflict:
+    return Conflict(f"cube {cube.id} is stale: source {source.id} {found}; promote the sources again")
+
+
+def _way(cube: MemCube, to: State) -> list[State]:
+    """The fewest moves that lead there. Raises BadTransition."""
+    ways: dict[State, list[State]] = {cube.state: []}
+    for state in (queue := [cube.state]):  # grows while it is read
+        for step in ALLOWED[state]:
+            if step not in ways:
+                ways[step] = [*ways[state], step]
+                queue.append(step)
+    if to not in ways:
+        raise BadTransition(f"cube {cube.id} is {cube.state}, from where no moves lead to {to}; add it as a new memory")
+    return ways[to]
+
+
+def _difference(old: MemCube, new: MemCube) -> list[str]:
+    lines = difflib.unified_diff(_lines(old), _lines(new), n=1, lineterm="")
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _lines(cube: MemCube) -> list[str]:
+    """What a version says, a line for each thing."""
+    lines = [f"in force until {cube.header.expires.isoformat()}"] if cube.header.expires else []
+    match cube.payload:
+        case Text(text=text, facts=facts, probes=probes):
+            lines += [sentence for sentence in _SENTENCE.split(text) if sentence]
+            lines += [f"fact: {f.subject} | {f.relation} | {f.object}" for f in facts]
+            lines += [f"probe: {p.question} | {p.answer}" for p in probes]
+        case Turn(question=question, answer=answer):
+            lines += [f"question: {question}", f"answer: {answer}"]
+        case Blob(sha256=sha256):
+            lines += [f"payload: {sha256}", *(f"source: {s.id} version {s.version}" for s in cube.sources)]
+    return lines

@@ -1,0 +1,156 @@
+"""Snapshots of a namespace, and the way back to one: versions and moves that undo what came since, in one transaction.
+
+Knows lineage and states, and changes them through the life cycle alone. Must not know language or ranking.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+
+from memos.cube import MemCube, Namespace, State, Text
+from memos.errors import Conflict
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.tables.snapshot_table import LONGEST
+from memos.operation.life.mem_lifecycle import GONE, MemLifecycle
+
+_RESTORED = "restored to the snapshot "  # a reason; the name follows
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a way back did, in ids.
+
+    undo: the snapshot that was taken before. changed: texts that say what they said, or are in the state that they
+    were in. archived: what was made since. revived: derived cubes in use again; stale: those that are not, as a source
+    is not what it was. kept: what is locked or expired, and so stayed another than it was. missing: how many cubes of
+    the snapshot were deleted since.
+    """
+
+    undo: str
+    changed: list[str] = field(default_factory=list)
+    archived: list[str] = field(default_factory=list)
+    revived: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    missing: int = 0
+
+
+class TimeMachine:
+    """Goes back over the cubes that belong to the caller, in the namespace of the caller."""
+
+    def __init__(self, vault: MemVault, lifecycle: MemLifecycle) -> None:
+        self._vault, self._lifecycle = vault, lifecycle
+
+    def restore(self, owner: Namespace, name: str) -> Restored:
+        """Every cube as it was: at the old payload, as a new version, and in the old state, by new moves.
+
+        Nothing of the history is lost, and a snapshot is taken before, so that this can be undone. What was deleted
+        stays deleted, what has expired stays so, and what is frozen now is left alone. Raises NotFound.
+        """
+        name = self._vault.guard.as_written(name)  # as the vault knows it
+        with self._vault.transaction():
+            was = self._vault.snapshot(owner, name)
+            [missing] = [s.missing for s in self._vault.snapshots(owner) if s.name == name]
+            back = _Back(self._vault, self._lifecycle, name, Restored(self._spare(owner, name), missing=missing))
+            now = self._vault.owned(owner)
+            self._vault.take_snapshot(owner, back.done.undo)
+            for cube in _sources_first(now):
+                back.bring(cube, was.get(cube.id))
+            # what they lived on in may have been deleted since, or could not be brought back
+            self._lifecycle.let_out(self._vault.owned(owner))
+            return back.done
+
+    def _spare(self, owner: Namespace, name: str) -> str:
+        """A name for the snapshot before."""
+        taken = {snapshot.name for snapshot in self._vault.snapshots(owner)}
+        wanted = f"before restore of {name}"[: LONGEST - 8]
+        names = itertools.chain([wanted], (f"{wanted} ({n})" for n in itertools.count(2)))
+        return next(spare for spare in names if spare not in taken)
+
+
+@dataclass(frozen=True)
+class _Back:
+    """One way back to the snapshot `name`."""
+
+    vault: MemVault
+    lifecycle: MemLifecycle
+    name: str
+    done: Restored
+
+    def bring(self, cube: MemCube, was: tuple[int, State] | None) -> None:
+        """was: the version and state to go back to; None: there was no such cube."""
+        if cube.sources:
+            cube = self.vault.get(cube.id)  # it may have gone out of use with a source
+        if was is None:
+            self._put_aside(cube)
+        elif self._is_locked(cube):
+            if was[1] is not cube.state or not self._says_the_same(cube, was[0]):
+                self.done.kept.append(cube.id)
+        elif cube.sources:
+            if isinstance(cube.payload, Text) and not self._says_the_same(cube, was[0]):
+                cube = self.lifecycle.rollback(cube.id, was[0])
+                self.done.changed.append(cube.id)
+            self._bring_derived(cube, was[1])
+        else:
+            brought = cube
+            if not self._says_the_same(cube, was[0]):
+                if cube.state is State.FROZEN:
+                    self.lifecycle.move(cube.id, State.ACTIVATED, self._why)
+                brought = self.lifecycle.rollback(cube.id, was[0])
+            if self._lead(brought, was[1]) != cube:
+                self.done.changed.append(cube.id)
+
+    def _put_aside(self, cube: MemCube) -> None:
+        if cube.state in GONE:
+            return
+        if self._is_locked(cube):
+            self.done.kept.append(cube.id)
+        else:
+            self.lifecycle.move(cube.id, State.ARCHIVED, f"made after the snapshot {self.name}")
+            self.done.archived.append(cube.id)
+
+    def _bring_derived(self, cube: MemCube, to: State) -> None:
+        if to in GONE:
+            if self._lead(cube, to) != cube:
+                self.done.archived.append(cube.id)
+            return
+        try:
+            if cube.state in GONE:
+                self.lifecycle.revive(cube.id, to, self._why)
+                self.done.revived.append(cube.id)
+            elif self._lead(cube, to) != cube:
+                self.done.changed.append(cube.id)
+        except Conflict:  # a source is deleted, expired, frozen at other words, or was stale at that time already
+            self.done.stale.append(cube.id)
+
+    def _lead(self, cube: MemCube, to: State) -> MemCube:
+        return self.lifecycle.lead(cube.id, to, self._why)
+
+    def _is_locked(self, cube: MemCube) -> bool:
+        """Expired, in quarantine, held, or frozen by somebody: what an earlier way back froze can be undone."""
+        if self.vault.quarantine.of([cube.id]) or self.vault.holds.of([cube.id]):
+            return True
+        if cube.state is not State.FROZEN:
+            return cube.state is State.EXPIRED
+        _, _, why = self.vault.transitions(cube.id)[-1]
+        return not why.startswith(_RESTORED)
+
+    def _says_the_same(self, cube: MemCube, version: int) -> bool:
+        if version == cube.version:
+            return True
+        old = self.vault.get(cube.id, version)
+        return (old.payload, old.header.segment) == (cube.payload, cube.header.segment)
+
+    @property
+    def _why(self) -> str:
+        return _RESTORED + self.name
+
+
+def _sources_first(cubes: Iterable[MemCube]) -> list[MemCube]:
+    """Each after those of the cubes that it is derived from."""
+    known = {cube.id: cube for cube in cubes}
+    order = TopologicalSorter({c.id: [s.id for s in c.sources if s.id in known] for c in known.values()})
+    return [known[id] for id in order.static_order()]

@@ -1,0 +1,1 @@
+"""Readers of PDF and HTML files."""

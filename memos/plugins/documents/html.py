@@ -1,0 +1,154 @@
+"""HTML: paragraphs and bullets under their heading, rows of tables; what a reader of the page does not see is left out.
+
+Runs in a process of its own (`memos.plugins.documents.apart`), as some pages cost a parser the square of their size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from memos.errors import EmptyMemory, InputError
+from memos.interface.reading.documents.parts import Passage, Row
+from memos.interface.reading.documents.table import row
+
+if TYPE_CHECKING:
+    from bs4 import Tag
+
+_UNSEEN = frozenset(
+    "head script style template noscript svg canvas iframe object nav footer form select button".split()
+)
+_TITLES = frozenset("h1 h2 h3 h4 h5 h6".split())
+_BLOCKS = _TITLES | frozenset(
+    "[document] address article aside blockquote body caption dd details div dl dt figcaption figure header hr html li "
+    "main ol p pre section summary table tbody td tfoot th thead tr ul".split()
+)
+_HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_MOST_SPANNED = 1_000  # columns or rows by one cell
+
+
+def read(path: Path) -> list[Passage | Row]:
+    """Raises InputError, EmptyMemory."""
+    from bs4 import BeautifulSoup
+    from bs4.dammit import EncodingDetector, UnicodeDammit
+
+    data = path.read_bytes()
+    if b"\0" in data[:4096] and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{path}: no HTML, but some other file under its name; give it the suffix that it should have")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        declared = EncodingDetector.find_declared_encoding(data, is_html=True) or "windows-1252"  # as browsers do
+        text = UnicodeDammit(data, user_encodings=[declared], is_html=True).unicode_markup or ""
+    soup = BeautifulSoup(text, "html.parser")
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    parts = list(_parts(soup, title or path.stem))
+    if not parts:
+        raise EmptyMemory(
+            f"{path} shows no text: there is nothing to remember; a page that a script writes is saved with its text "
+            f"by the browser's print to PDF"
+        )
+    return parts
+
+
+def _parts(page: Tag, heading: str) -> Iterator[Passage | Row]:
+    block, told = list[str](), None
+    for event, node in _walked(page):
+        if told:  # a table whose rows have been read
+            told = None if event == "end" and node is told else told
+        elif event == "text":
+            block.append(node)
+        elif node.name == "br":
+            block.append(" ")
+        elif node.name in _BLOCKS:  # one begins or ends
+            if said := " ".join("".join(block).split()):
+                if event == "end" and node.name in _TITLES:
+                    heading = said
+                else:
+                    yield Passage(said, heading)
+            block = []
+            if event == "begin" and node.name == "table" and (rows := _rows(node)):
+                yield from rows
+                told = node
+
+
+def _walked(page: Tag) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
+    """What is seen of a page, in its order: texts, and tags that begin and end. Without recursion, as nothing bounds
+    how deep a page is nested."""
+    from bs4.element import NavigableString, Tag
+
+    path = [(page, iter(page.children))]
+    while path:
+        tag, inside = path[-1]
+        match next(inside, None):
+            case None:
+                yield "end", tag
+                path.pop()
+            case Tag() as inner if not _unseen(inner):
+                yield "begin", inner
+                path.append((inner, iter(inner.children)))
+            case NavigableString() as words if type(words) is NavigableString:  # no comment, and no style
+                yield "text", str(words)
+
+
+def _unseen(tag: Tag) -> bool:
+    return tag.name in _UNSEEN or tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))
+
+
+def _rows(table: Tag) -> list[Row]:
+    """The rows of a table with a header; none of one that lays out a page, or has a row of more cells than columns."""
+    lines = list[list[_Cell]]()
+    for event, node in _walked(table):
+        if event == "text" and lines and lines[-1]:
+            lines[-1][-1].words.append(node)
+        elif event != "begin":
+            continue
+        elif node.name == "table":
+            return []
+        elif node.name == "tr":
+            lines.append([])
+        elif node.name in ("td", "th") and lines:
+            lines[-1].append(_Cell(node.name == "th", _span(node, "colspan"), _span(node, "rowspan")))
+        elif lines and lines[-1] and node.name in (*_BLOCKS, "br"):
+            lines[-1][-1].words.append(" ")
+    if not lines or not all(cell.names for cell in lines[0]):
+        return []
+    header, *rows = _spread(lines)
+    if len(header) < 2 or any(len(cells) > len(header) for cells in rows):
+        return []
+    return [row(header, cells) for cells in rows if any(cells)]
+
+
+@dataclass
+class _Cell:
+    """names: it is a heading. wide, high: the columns and rows that it spans."""
+
+    names: bool
+    wide: int
+    high: int
+    words: list[str] = field(default_factory=list)
+
+
+def _span(cell: Tag, name: str) -> int:
+    said = str(cell.get(name, "1"))
+    return max(1, min(int(said), _MOST_SPANNED)) if re.fullmatch(r"[0-9]{1,9}", said) else 1
+
+
+def _spread(lines: list[list[_Cell]]) -> list[list[str]]:
+    """The texts of each row, column by column: a cell stands in each column and row that it spans."""
+    spread, above = list[list[str]](), dict[int, tuple[str, int]]()  # by column: what reaches down, and how far
+    for line in lines:
+        said, below = list[str](), dict[int, tuple[str, int]]()
+        cells = deque((" ".join("".join(c.words).split()), c.high) for c in line for _ in range(c.wide))
+        while cells or len(said) in above:
+            text, high = above.pop(len(said)) if len(said) in above else cells.popleft()
+            if high > 1:
+                below[len(said)] = text, high - 1
+            said.append(text)
+        spread.append(said)
+        above = below
+    return spread

@@ -1,0 +1,1 @@
+"""Encrypted vaults: keys, sealed files, SQLCipher."""

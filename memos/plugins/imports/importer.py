@@ -1,0 +1,147 @@
+"""Memories of other programs brought into a kernel: in batches that are whole or not there, and with a report.
+
+Knows entries and the kernel. Must not know any format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memos.errors import EmptyMemory, InputError, MemosError
+from memos.interface.reading.mem_reader import MemReader
+from memos.ops import Add, Correct
+from memos.plugins.imports.entry import Entry, Read, Unmapped, operation
+from memos.plugins.imports.formats import FORMATS, detected
+from memos.plugins.imports.source import Source
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS
+
+BATCH = 200  # records that are kept in one transaction
+_SHOWN = 3  # places of each reason that a report names
+_LONGEST_READ = 4_000  # characters that the rules read facts in; what is longer is kept as it is
+
+
+@dataclass
+class Report:
+    """What became of a source: each of its records is mapped, known, or not mapped for a reason.
+
+    memories: cubes that are there now; records that say the same are one. places: of each reason, the first few.
+    """
+
+    format: str
+    records: int = 0
+    mapped: int = 0
+    known: int = 0  # imported before
+    memories: int = 0
+    unmapped: Counter[str] = field(default_factory=Counter)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)  # fields of mapped records
+    owners: Counter[str] = field(default_factory=Counter)  # of mapped records, over there
+
+    def refuse(self, place: str, why: str) -> None:
+        self.unmapped[why] += 1
+        named = self.places.setdefault(why, [])
+        if len(named) < _SHOWN:
+            named.append(place)
+
+
+def bring_in(
+    kernel: MemOS,
+    path: Path,
+    format: str | None = None,
+    *,
+    user: str | None = None,
+    of: Collection[str] = (),
+    whole: bool = False,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Report:
+    """Import a file or a folder; the format is found out where none is named.
+
+    What was imported before, as its origin tells, is passed over: interrupted, the same call goes on. of: only what
+    belongs to these over there. whole: keep each turn and passage as it stands, not what the reader finds in it.
+    progress: called with bytes (of a database, rows) read, and of how many. Raises InputError, EmptyMemory, NoRoom.
+    """
+    if format is not None and format not in FORMATS:
+        raise InputError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
+    source = Source(path)
+    name = format or detected(source)
+    source.done = 0
+    report, known = Report(name), kernel.known_origins(user=user)
+    made = set[str]()
+    now = datetime.now(timezone.utc)
+    for batch in _batches(_new(FORMATS[name](source), report, known, of, now)):
+        ops = [op for entry in batch for op in _read(entry, report, kernel.reader, whole)]
+        made.update(cube.id for cube in kernel.keep(ops, fold=True, user=user))
+        report.memories = len(made)
+        progress(min(source.done, source.total - 1), source.total)
+    if not report.records:
+        raise EmptyMemory(f"{path} holds no record of {name}: there is nothing to import")
+    progress(source.total, source.total)
+    return report
+
+
+def _new(found: Iterator[Read], report: Report, known: set[str], of: Collection[str], now: datetime) -> Iterator[Entry]:
+    """The entries that are to be imported; the others are counted."""
+    for read in found:
+        report.records += 1
+        if isinstance(read, Unmapped):
+            report.refuse(read.place, read.why)
+        elif of and read.owner not in of:
+            report.refuse(read.place, "it belongs to another, over there")
+        elif read.expires and read.expires <= now:
+            report.refuse(read.place, "it has expired")
+        elif read.origin in known:
+            report.known += 1
+        else:
+            known.add(read.origin)
+            yield read
+
+
+def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    batch = list[Entry]()
+    for entry in entries:
+        batch.append(entry)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _read(entry: Entry, report: Report, reader: MemReader, whole: bool) -> list[Add | Correct]:
+    """The operations of an entry, which is counted."""
+    try:
+        ops = _statements(entry, reader, whole)
+    except MemosError as error:
+        report.refuse(entry.place, str(error))
+        return []
+    if not ops:
+        report.refuse(entry.place, "it states nothing that is worth keeping (--whole keeps it as it stands)")
+        return []
+    report.mapped += 1
+    report.dropped.update(entry.dropped)
+    if entry.owner:
+        report.owners[entry.owner] += 1
+    return [operation(entry, op) for op in ops]
+
+
+def _statements(entry: Entry, reader: MemReader, whole: bool) -> list[Add | Correct]:
+    if len(entry.text) > _LONGEST_READ and (whole or entry.how == "told"):  # no statement, but a document
+        return [Add(text=entry.text, speaker=entry.speaker, segment=entry.heading or entry.speaker, kind="note")]
+    if entry.how == "spoken" and not whole:
+        return reader.read_turns([{"speaker": entry.speaker or "User", "content": entry.text}], entry.origin)
+    if entry.how == "written" and not whole:
+        return [
+            op
+            for part in entry.text.split("\n")
+            if part.strip()
+            for op in reader.passage(part, entry.heading, entry.origin)
+        ]
+    statement = reader.statement(entry.text, entry.speaker)
+    return [statement.model_copy(update={"segment": entry.heading}) if entry.heading else statement]

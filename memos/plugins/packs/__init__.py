@@ -1,0 +1,1 @@
+"""Packs of memories (the Memory Interchange Protocol), and registries that publish them."""

@@ -1,0 +1,242 @@
+"""`memos store`: packs of memories in registries, published, found, installed, kept up and taken out. Doors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memos.errors import InputError, PackError
+from memos.interface.doors.cli.shared import Told, User, over_new_vault, over_vault, telling
+from memos.plugins.packs.cli_packs import (
+    Clash,
+    Ids,
+    Key,
+    Kinds,
+    Query,
+    Since,
+    Tags,
+    Tensors,
+    Trusted,
+    Until,
+    clashing,
+    left_lines,
+    loaded_line,
+)
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS
+
+store = typer.Typer(help="Packs of memories in registries.", no_args_is_help=True)
+Registry = Annotated[
+    str, typer.Option("--registry", help="folder, address that fsspec knows, or hf:OWNER/NAME of the Hub")
+]
+Pack = Annotated[str, typer.Argument(help="PUBLISHER/NAME")]
+
+
+@store.command()
+@over_vault
+def publish(
+    kernel: MemOS,
+    pack: Pack,
+    version: Annotated[str, typer.Argument(help="such as 1.0.0")],
+    registry: Registry,
+    licence: Annotated[str, typer.Option("--licence", help="such as CC-BY-4.0")],
+    description: Annotated[str, typer.Option("--description", help="one line")] = "",
+    requires: Annotated[
+        list[str] | None, typer.Option("--requires", help="PUBLISHER/NAME, or PUBLISHER/NAME>=1.0.0,<2.0.0")
+    ] = None,
+    withdrawn: Annotated[
+        list[str] | None, typer.Option("--withdrawn", metavar="ID=WHY", help="a memory that was taken back")
+    ] = None,
+    id: Ids = None,
+    kind: Kinds = None,
+    tag: Tags = None,
+    query: Query = None,
+    since: Since = None,
+    until: Until = None,
+    tensors: Tensors = True,
+    key: Key = None,
+    user: User = None,
+) -> Told:
+    """Make a pack of memories in force, signed, and put it into a registry."""
+    entry, written = kernel.publish(
+        registry,
+        pack,
+        version,
+        licence=licence,
+        description=description,
+        requires=requires or (),
+        withdrawn=dict(one.partition("=")[::2] for one in withdrawn or ()),
+        tensors=tensors,
+        key=key,
+        user=user,
+        ids=id or (),
+        kinds=kind or (),
+        tags=tag or (),
+        query=query,
+        since=since,
+        until=until,
+    )
+    said = entry.said
+    made = f"{pack} {version}: {said.records} memories, {said.bytes:,} bytes, signed with {entry.key}"
+    return Told({**entry.model_dump(mode="json"), "left": written.left}, [made, *left_lines(written.left)])
+
+
+@store.command()
+@telling
+def search(
+    words: Annotated[list[str] | None, typer.Argument(help="in the name, description or licence; all without")] = None,
+    registry: Registry = "",
+) -> Told:
+    """List the packs of a registry, each in its latest version."""
+    found = _store(registry).search(words or ())
+    none = "no pack says all of these words; see all with `memos store search --registry PLACE`"
+    return Told(found, map(_entry, found), none)
+
+
+@store.command()
+@telling
+def show(pack: Pack, registry: Registry) -> Told:
+    """Every version of a pack, with its key, licence and what it builds on."""
+    found = _store(registry).versions(pack)
+    lines = list(map(_entry, found))
+    for entry in found:
+        needs = ", ".join(f"{r.pack} {r.versions}".strip() for r in entry.said.release.requires)
+        lines.append(f"{entry.said.release.version}: key {entry.key}{f', builds on {needs}' if needs else ''}")
+    return Told(found, lines)
+
+
+@store.command()
+@over_new_vault
+def install(
+    kernel: MemOS,
+    pack: Pack,
+    registry: Registry,
+    version: Annotated[str, typer.Option("--version", help="such as 1.0.0, or >=1.0.0,<2.0.0; else the latest")] = "",
+    trust: Trusted = None,
+    follow: Annotated[bool, typer.Option("--subscribe", help="`memos store update` keeps it up")] = False,
+    clash: Clash = "refuse",
+    user: User = None,
+) -> Told:
+    """Take a pack, with what it builds on, into the memories of a user."""
+    done = kernel.install(
+        registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash), user=user
+    )
+    return Told(done, _became(done))
+
+
+@store.command()
+@over_vault
+def subscribe(
+    kernel: MemOS,
+    pack: Pack,
+    on: Annotated[bool, typer.Option("--on/--off", help="keep it up, or no longer")] = True,
+    user: User = None,
+) -> Told:
+    """Keep an installed pack up with its publisher."""
+    kernel.subscribe(pack, on=on, user=user)
+    kept = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
+    return Told({"pack": pack, "subscribed": on}, kept)
+
+
+@store.command()
+@over_vault
+def update(
+    kernel: MemOS,
+    pack: Annotated[str | None, typer.Argument(help="PUBLISHER/NAME; else all that are subscribed to")] = None,
+    trust: Trusted = None,
+    user: User = None,
+) -> Told:
+    """Bring packs to their latest versions, and archive what was withdrawn."""
+    done = kernel.update_packs(pack, trust=trust, user=user)
+    failed = sum(bool(kept.failed) for kept in done)
+    error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
+    return Told(done, _became(done), failed=error if failed else None)
+
+
+@store.command()
+@over_vault
+def remove(kernel: MemOS, pack: Pack, user: User = None) -> Told:
+    """Delete what a pack has brought, and nothing else."""
+    from memos.interface.doors.api.memory import deleted
+
+    gone = kernel.remove_pack(pack, user=user)
+    return Told({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
+
+
+@store.command()
+@over_vault
+def withdraw(
+    kernel: MemOS,
+    pack: Pack,
+    version: Annotated[str, typer.Argument(help="such as 1.0.0")],
+    registry: Registry,
+    why: Annotated[str, typer.Option("--why", help="a reason, for those who have it")],
+    key: Key = None,
+) -> Told:
+    """Take a published version back: whoever has it archives it with the next update."""
+    kernel.withdraw(registry, pack, version, why, key=key)
+    return Told({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
+
+
+@store.command("list")
+@over_vault
+def list_installed(kernel: MemOS, user: User = None) -> Told:
+    """The packs that a user has installed."""
+    found = kernel.installed(user=user)
+    lines = [_entry(there.entry) for there in found]
+    lines += [f"{one.pack}: from {one.registry}, {'kept up' if one.subscribed else 'left as it is'}" for one in found]
+    value = [
+        {**one.entry.model_dump(mode="json"), "registry": one.registry, "subscribed": one.subscribed} for one in found
+    ]
+    return Told(value, lines, none="no pack is installed; find some with `memos store search --registry PLACE`")
+
+
+@store.command()
+@over_vault
+def keys(kernel: MemOS) -> Told:
+    """Whose key is trusted here; and the vault's own."""
+    pins, own = kernel.trusted()
+    others = (f"{key}  {name if name != key else 'whoever made a dump'}" for name, key in pins.items())
+    return Told({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
+
+
+@store.command()
+@over_vault
+def untrust(
+    kernel: MemOS, name: Annotated[str, typer.Argument(help="publisher, or the key of a dump")], user: User = None
+) -> Told:
+    """Give up the key of a publisher; the next one is asked about anew."""
+    kernel.untrust(name, user=user)
+    return Told({"name": name}, f"no key of {name} is trusted")
+
+
+def _store(registry: str) -> Any:
+    from memos.kernel.mem_os import MemOS
+
+    if not registry:
+        raise InputError("name the place of a registry with --registry: a folder, an address, or hf:OWNER/NAME")
+    return MemOS.registry(registry)
+
+
+def _entry(entry: Any) -> str:
+    said = entry.said
+    taken = f"  withdrawn: {said.withdrawn}" if said.withdrawn else ""
+    what = f"{said.records} memories, {said.release.licence}  {said.release.description}".rstrip()
+    return f"{said.release.pack} {said.release.version}  {what}{taken}"
+
+
+def _became(done: Iterable[Any]) -> Iterator[str]:
+    for kept in done:
+        if kept.failed:
+            yield f"{kept.pack} {kept.version}: not brought up to date: {kept.failed}"
+        elif kept.loaded is None and not kept.withdrawn:
+            yield f"{kept.pack} {kept.version}: nothing is new"
+        else:
+            what = loaded_line(kept.loaded) if kept.loaded else "no version is left"
+            yield f"{kept.pack} {kept.version}: {what}"
+        yield from left_lines(kept.loaded.left if kept.loaded else {})
+        for id, why in kept.withdrawn.items():
+            yield f"archived: {id}: {why}"

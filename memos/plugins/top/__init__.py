@@ -1,0 +1,1 @@
+"""`memos top`, a live view of a vault in a terminal."""

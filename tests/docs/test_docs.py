@@ -1,0 +1,265 @@
+"""What the documents say is there, is there: files, commands, configs, snippets, states."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import diagrams
+import jsonschema
+import pytest
+import typer.main
+
+import memos
+from memos.config import AskStep, Config, IngestStep, load_config, parse_config
+from memos.cube import State
+from memos.errors import ConfigError
+from memos.interface.doors.cli.app import app
+from memos.interface.doors.cli.settings import groups, schema, schema_text
+from memos.operation.life.mem_lifecycle import ALLOWED
+from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
+
+CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
+ROOMS = ("memos/", "configs/", "scripts/", "tests/", "docs/", "examples/", ".ci/")
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_COMMAND = re.compile(r"(?:time )?(memos|scripts/\w+|python scripts/\w+\.py)(?: (.*))?")
+_FILE = re.compile(r"[\w./-]+\.(?:py|yaml|md|toml|txt|jsonl)")
+
+
+def code(doc: Path) -> list[str]:
+    """What stands between backticks in the running text."""
+    return _CODE.findall(prose(doc))
+
+
+def paths(doc: Path) -> set[str]:
+    """The files and folders that a document names: of the repository if they begin with one of its rooms."""
+    named = {words for words in code(doc) if words.startswith(ROOMS) or _FILE.fullmatch(words)}
+    linked = {((doc.parent / target).resolve().relative_to(ROOT)).as_posix() for target in _LINK.findall(text(doc))}
+    return {name.split(" ")[0] for name in named} | linked
+
+
+def commands(doc: Path) -> list[str]:
+    """Command lines of the blocks, without their comments."""
+    lines = [line for block in blocks(doc, "sh") for line in block.lines]
+    return [line for line in lines if _COMMAND.fullmatch(line)]
+
+
+def named_commands(doc: Path) -> list[str]:
+    """Commands in the running text: a name, maybe with some of what it takes."""
+    return [line for line in code(doc) if _COMMAND.fullmatch(line)]
+
+
+def configs(doc: Path) -> list[str]:
+    return [block.body for block in blocks(doc, "yaml")]
+
+
+def programs(doc: Path) -> list[str]:
+    return [block.body for block in blocks(doc, "python")]
+
+
+def _cases(of: object, docs: list[Path] = DOCS) -> list[object]:
+    assert callable(of)
+    return [pytest.param(doc, case, id=f"{name(doc)}: {case[:60]}") for doc in docs for case in sorted(set(of(doc)))]
+
+
+@pytest.mark.parametrize("doc, path", _cases(paths))
+def test_a_path_that_is_named_exists(doc: Path, path: str) -> None:
+    assert (ROOT / path).exists(), f"{doc.name} names {path}"
+
+
+@pytest.mark.parametrize("doc, line", _cases(commands))
+def test_a_command_line_is_one_that_the_program_takes(doc: Path, line: str) -> None:
+    program, *arguments = shlex.split(line.removeprefix("time "))
+    if program == "memos":
+        _takes(arguments)
+    else:
+        script = ROOT / (arguments[0] if program == "python" else program)
+        source = script.read_text("utf-8")
+        if script.suffix == ".py":
+            assert all(option in source for option in arguments if option.startswith("--"))
+        elif script.name == "quickstart":  # hands its options on
+            _takes(["run", "configs/quickstart.yaml", *arguments])
+
+
+def _takes(arguments: list[str]) -> None:
+    """Parse, and carry nothing out."""
+    command, said, rest = _command(arguments)
+    if rest != ["--help"]:
+        command.make_context(said, rest)
+
+
+def _command(arguments: list[str]) -> tuple[Any, str, list[str]]:
+    """The command of a line, its name, and what is left of the line."""
+    command, said = memos_command(), "memos"
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        step, *arguments = arguments
+        assert step in command.commands, f"there is no command {said} {step}"
+        command, said = command.commands[step], f"{said} {step}"
+    return command, said, arguments
+
+
+@pytest.mark.parametrize("doc, line", _cases(named_commands))
+def test_a_command_that_is_named_is_there_with_its_options(doc: Path, line: str) -> None:
+    program, *arguments = shlex.split(line.removeprefix("time "))
+    if program != "memos":
+        assert (ROOT / (arguments[0] if program == "python" else program)).is_file()
+        return
+    for alternative in arguments[1].split("|") if len(arguments) > 1 and "|" in arguments[1] else [""]:
+        command, said, rest = _command([arguments[0], alternative] if alternative else arguments)
+        known = {"--help"} | {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        assert {option for option in rest if option.startswith("--")} <= known, said
+
+
+@cache
+def memos_command() -> Any:
+    return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("rum x.yaml", "rum"),
+        ("run x.yaml --otu y", "--otu"),
+        ("vault back x", "back"),
+        ("vault check --zorb", "--zorb"),
+        ("ls x.yaml", "x.yaml"),
+        ("run", "config"),
+    ],
+)
+def test_a_wrong_command_line_is_found(line: str, told: str) -> None:
+    with pytest.raises(Exception) as found:  # typer's own errors have moved between its versions
+        _takes(line.split())
+    assert told in str(found.value)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_a_config_loads_and_the_files_of_its_steps_are_there(path: Path) -> None:
+    for step in load_config(path).experiment.steps:
+        match step:
+            case IngestStep(ingest=file):
+                assert file.is_file()
+            case AskStep(ask=ask):
+                assert ask.questions.is_file()
+
+
+@pytest.mark.parametrize("doc, block", _cases(configs))
+def test_a_yaml_block_is_a_config(doc: Path, block: str) -> None:
+    import yaml
+
+    assert parse_config(yaml.safe_load(block)) != Config()
+
+
+@pytest.mark.parametrize("doc, block", _cases(programs))
+def test_a_python_block_compiles_and_calls_what_is_there(doc: Path, block: str) -> None:
+    tree = ast.parse(block)
+    compile(tree, doc.name, "exec")
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        function = called(call)
+        if function is not None:
+            known = inspect.signature(function).parameters
+            assert {k.arg for k in call.keywords} <= set(known), ast.unparse(call)
+
+
+def called(call: ast.Call) -> object:
+    """The function of the kernel that a call in a document means: `MemOS(...)` or `memos.x(...)`."""
+    match call.func:
+        case ast.Name(id="MemOS"):
+            return memos.MemOS
+        case ast.Attribute(value=ast.Name(id="memos"), attr=name):
+            assert hasattr(memos.MemOS, name), f"MemOS has no {name}"
+            return getattr(memos.MemOS, name)
+    return None
+
+
+def test_the_page_of_commands_shows_each_of_them() -> None:
+    shown = {line.split()[1] for line in commands(ROOT / "docs/reference/commands.md") if line.startswith("memos ")}
+    assert set(memos_command().commands) <= shown
+
+
+def test_the_page_of_commands_tells_which_take_the_yaml_as_their_argument() -> None:
+    (said,) = re.findall(r"((?:`\w+`[, and]*)+) take the YAML", text(ROOT / "docs/reference/commands.md"))
+    taking = [name for name, one in memos_command().commands.items() for taken in one.params if _is_config(taken)]
+    assert re.findall(r"`(\w+)`", said) == sorted(taking)
+
+
+def _is_config(taken: Any) -> bool:
+    return bool(taken.name == "config" and taken.param_type_name == "argument")
+
+
+def test_an_extra_that_is_named_is_there_and_is_installed_from_the_clone() -> None:
+    said = "".join(text(path) for path in [*DOCS, *ROOT.glob("memos/**/*.py"), ROOT / "scripts/quickstart"])
+    extras = re.findall(r"^(\w+) = \[", text(ROOT / "pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE)
+    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,]+)", said, re.MULTILINE)
+    assert named and {extra for one in named for extra in one.split(",")} <= set(extras)
+    assert "memos[" not in said  # on PyPI the name is somebody else's
+
+
+def test_every_page_is_in_the_sites_contents() -> None:
+    listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(doc.relative_to(ROOT / "docs").as_posix() for doc in DOCS if doc.parent != ROOT)
+
+
+def test_the_schema_for_editors_is_that_of_the_config() -> None:
+    assert (ROOT / "docs/config.schema.json").read_text("utf-8") == schema_text(), (
+        "run `memos config schema docs/config.schema.json`"
+    )
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_a_config_is_valid_by_the_schema_that_it_names(path: Path) -> None:
+    import yaml
+
+    first = path.read_text("utf-8").splitlines()[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(.+)", first)
+    assert named and (path.parent / named[1]).resolve() == ROOT / "docs/config.schema.json"
+    jsonschema.Draft202012Validator(schema()).validate(yaml.safe_load(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scheduler": {"topk": 4}}, {"policy": "zorb"}, {"experiment": {"steps": [{"a": 1}]}}]
+)
+def test_the_schema_refuses_what_the_config_does(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        parse_config(wrong)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema()).validate(wrong)
+
+
+def test_the_diagrams_are_drawn_from_their_text() -> None:
+    assert all(path.read_text("utf-8") == svg for path, svg in diagrams.drawn().items()), "run scripts/diagrams.py"
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_asks_nobody_for_anything(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["']?(https?:[^"' >]+)""")
+    assert {url for page in tmp_path.rglob("*.html") for url in fetched.findall(page.read_text("utf-8"))} == set()
+    settings = (tmp_path / "reference/settings.html").read_text("utf-8")
+    assert all(key.path in settings for group in groups() for key in group.keys)
+    commands_page = (tmp_path / "reference/commands.html").read_text("utf-8")
+    assert "memos vault restore" in commands_page and "--forgotten" in commands_page
+
+
+def test_the_map_has_a_line_for_every_file() -> None:
+    source = text(ROOT / "docs/architecture.md")
+    files = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("memos/**/*.py")]
+    inner = [file for file in files if not file.endswith("/__init__.py") or file == "memos/__init__.py"]
+    assert [file for file in sorted(inner) if f"`{file}`" not in source] == []
+
+
+def test_the_table_of_states_is_that_of_the_code() -> None:
+    section = text(ROOT / "docs/architecture.md").split("## Life cycle\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| (\w+) \| (.*?) \|$", section, re.MULTILINE))
+    said = {State(state): {s for s in State if s in re.findall(r"\w+", rows[state])} for state in State}
+    assert said == {state: set(to) for state, to in ALLOWED.items()}

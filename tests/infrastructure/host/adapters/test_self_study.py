@@ -1,0 +1,86 @@
+"""Self-study: what a model asks itself is used only where the memory answers it and the model alone does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import MemOS
+from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, GateConfig, ModelConfig
+from memos.errors import NoProbes
+from memos.infrastructure.host.adapters.self_study import study
+from memos.infrastructure.host.adapters.teach import craft
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.model.decode import Completion
+from memos.operation.forms.transitions import Transitions, short_of
+
+MEMORY = "Mira lives in Lisbon."
+WRITES = """Sure! Here are some questions:
+1. Where does Mira live? | Lisbon
+2) What is Mira's home city? | Lisbon
+- Where does Mira live? | Oslo
+* What is the capital of France? | Paris
+Mira lives somewhere | Lisbon
+Where is Mira at home?
+"""
+AGAIN = """1. Which city does Mira live in?
+2. Where is Mira's home?
+She lives in Lisbon."""
+
+
+class Student(Host):
+    """The small model, with what an instruction model would write where it is told to write."""
+
+    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
+        told = request.messages[-1]["content"]
+        if told.startswith(("Write ", "Ask the same")):
+            text = WRITES if told.startswith("Write ") else AGAIN
+            return Completion(text, (), 0, 0, 0.0, 0.0)
+        return super().answer(request, decode)
+
+
+@pytest.fixture(scope="module")
+def student() -> Host:
+    return Student.load(ModelConfig())
+
+
+def test_questions_are_checked_against_the_memory(student: Host) -> None:
+    probes = study(student, MEMORY, 6, 4)
+    assert {p.answer for p in probes} == {"Lisbon"}  # what is known by heart, or wrong, is no question about it
+    asked = [p.question for p in probes]
+    assert {"Where does Mira live?", "Which city does Mira live in?"} <= set(asked) and len(asked) == len(set(asked))
+    assert any(p.held_out for p in probes) and any(not p.held_out for p in probes)
+
+
+def test_fewer_are_written_than_asked_for(student: Host) -> None:
+    assert {p.question for p in study(student, MEMORY, 2, 0)} == {"Where does Mira live?", "What is Mira's home city?"}
+
+
+def test_a_model_that_does_not_follow_gives_none() -> None:
+    assert study(Host.load(ModelConfig()), MEMORY, 3, 2) == []
+
+
+@pytest.mark.parametrize("count", [None, 0, 4])
+def test_memories_that_the_rules_do_not_read_are_studied(student: Host, tmp_path: Path, count: int | None) -> None:
+    """Also where it is not set, as this model has a chat template, so it may follow instructions."""
+
+    def transitions(kernel: MemOS) -> Transitions:
+        given: Sequence[Any] = (kernel.vault, kernel.lifecycle, kernel.reader, student, lambda _: None)
+        return Transitions(*given, DistilConfig(self_study=count), ActivationConfig())
+
+    with MemOS(Config(), vault=tmp_path, model=student.model, tokenizer=student.tokenizer) as kernel:
+        [cube] = kernel.add("Mira -> lives in Lisbon")
+        assert not kernel.reader.facts(cube.text)
+        if count != 0:
+            task = transitions(kernel).task([cube])
+            assert task.lessons and all(lesson.memories == (cube.text,) for lesson in task.lessons)
+            brief = task.model_copy(update={"config": DistilConfig(steps=1), "keep": task.keep[::20]})
+            scores = craft(student, brief, tmp_path / "work", lambda *_: None).scores
+            # no fact, so there is nothing to contradict: that alone does not fail the gate
+            assert "override" not in scores and not any("override" in short for short in short_of(scores, GateConfig()))
+        else:
+            with pytest.raises(NoProbes, match="distil.self_study"):
+                transitions(kernel).task([cube])

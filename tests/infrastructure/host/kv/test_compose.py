@@ -1,0 +1,265 @@
+"""Several KV caches in front of one question: right at every level, and unchanged by use."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from memos.bench.architectures import tiny
+from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
+from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, heads_of, starts
+from memos.infrastructure.host.kv.kv import Activation
+
+CUBES = (
+    ("Mira: I live in Lisbon.", "Tom is a nurse."),
+    ("Nadia's pet is a grey cat.",),
+    ("Mira: I drink tea.", "Tom: My sister is Eva.", "Tom plays the harp."),
+)
+LINES = tuple(line for cube in CUBES for line in cube)
+ASKED = ({"role": "user", "content": "What does Mira drink?"},)
+LEVELS = ("L0", "L1", "L2", "L3", "L4")
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host.load(ModelConfig())
+
+
+def composed(host: Host, level: str, later: tuple[str, ...] = (), **settings: float) -> Request:
+    """The cubes in order, each as KV, and `later` as text after them."""
+    fidelity = FidelityConfig.model_validate({"level": level, **settings})
+    return Request(ASKED, (*LINES, *later), tuple(host.encode(cube) for cube in CUBES), fidelity=fidelity)
+
+
+def as_text(request: Request) -> Request:
+    return replace(request, pasts=())
+
+
+@pytest.mark.parametrize("later", [(), ("Nadia lives in Oslo.",)])
+@pytest.mark.parametrize(
+    "level, settings, within",
+    [
+        ("L0", {}, 1e-4),
+        ("L2", {"first_tokens": 1000}, 1e-5),
+        ("L3", {"first_tokens": 0, "share": 1.0}, 1e-5),
+        ("L3", {"first_tokens": 3, "share": 1.0}, 1e-5),
+        ("L4", {}, 0.0),
+    ],
+)
+def test_a_level_that_leaves_nothing_out_is_the_full_prompt(
+    host: Host, level: str, settings: dict[str, float], within: float, later: tuple[str, ...]
+) -> None:
+    request = composed(host, level, later, **settings)
+    over_kv, full = host.logits(request), host.logits(as_text(request))
+    # this model's logits are in the twenties, where 1e-5 is five units in the last place of fp32
+    assert (over_kv - full).abs().max() <= within * full.abs().max() / 10
+    assert host.answer(request).ids == host.answer(as_text(request)).ids
+
+
+def test_each_level_is_nearer_to_the_full_prompt(host: Host) -> None:
+    kl = {level: host.divergence(composed(host, level, first_tokens=4, share=0.3))[0] for level in LEVELS}
+    assert kl["L1"] > kl["L3"] > kl["L4"] == 0
+    assert kl["L0"] < 1e-8 < kl["L1"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_use_changes_no_cache(host: Host, level: str) -> None:
+    request = composed(host, level)
+    before = [past.digest() for past in request.pasts]
+    answers = {host.answer(request).ids for _ in range(5)}
+    assert len(answers) == 1
+    assert [past.digest() for past in request.pasts] == before
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_a_batch_answers_as_one_by_one(host: Host, level: str, temperature: float) -> None:
+    config = DecodeConfig(max_new_tokens=8, temperature=temperature, seed=3)
+    many = [
+        composed(host, level),
+        Request(ASKED),
+        composed(host, level, ("Nadia lives in Oslo.",)),
+        composed(host, "L1"),
+    ]
+    together = [done.ids for done in host.answer_all(many, config)]
+    assert together == [host.answer(request, config).ids for request in many]
+
+
+def test_what_went_through_the_model_is_counted(host: Host) -> None:
+    request = composed(host, "L2", first_tokens=3)
+    full = host.answer(as_text(request))
+    done = host.answer(request)
+    assert done.prompt_tokens + done.past_tokens == full.prompt_tokens
+    memory = len(host.prompts.prefix(LINES))
+    assert done.prompt_tokens == full.prompt_tokens - memory + 3 * 2
+
+
+def test_the_first_tokens_of_later_pieces_are_rows_of_the_composition() -> None:
+    pieces = [Activation(tuple(range(n)), ()) for n in (7, 6, 4)]
+    assert starts(pieces, 3) == [3, 7, 10]
+    assert heads_of(pieces, 3, 2) == (7, 8, 10)
+    assert heads_of(pieces, 3, 0) == ()
+
+
+def test_the_order_of_the_caches_is_that_of_the_memories(host: Host) -> None:
+    request = composed(host, "L1")
+    with pytest.raises(FingerprintMismatch, match="encoded from other memories"):
+        host.logits(replace(request, pasts=request.pasts[::-1]))
+
+
+def test_a_cache_with_another_beginning_is_refused(host: Host) -> None:
+    request = composed(host, "L1")
+    foreign = replace(request.pasts[1], ids=(5, *request.pasts[1].ids[1:]))
+    with pytest.raises(FingerprintMismatch, match="encoded from other memories"):
+        host.logits(replace(request, pasts=(request.pasts[0], foreign, request.pasts[2])))
+
+
+def test_a_model_that_cannot_compose_still_reads_an_exact_prefix(host: Host) -> None:
+    model = tiny("gpt2")
+    model.resize_token_embeddings(len(host.tokenizer), mean_resizing=False)
+    other = Host(model, host.tokenizer)
+    request = composed(other, "L0")
+    assert_close(other.logits(request), other.logits(as_text(request)), atol=1e-4, rtol=0)
+    with pytest.raises(Unsupported, match="L1 is not possible on gpt2: .*set fidelity.level to L0 or L4"):
+        other.logits(composed(other, "L1"))
+
+
+def test_a_prompt_past_the_limit_of_a_rope_is_refused(host: Host) -> None:
+    model = tiny("llama, rope longrope")
+    model.resize_token_embeddings(len(host.tokenizer), mean_resizing=False)
+    other = Host(model, host.tokenizer)
+    memories = tuple(f"Mira owns {n} cats." for n in range(14))
+    request = Request(ASKED, memories, (other.encode(memories[:2]),))
+    with pytest.raises(Unsupported, match=r"the prompt has \d+ tokens, and KV of llama is right up to 128 tokens"):
+        other.answer(request)
+    assert other.answer(as_text(request), DecodeConfig(max_new_tokens=1)).ids is not None
+
+
+# the prefixes that are kept
+
+
+def piece(host: Host, *lines: str) -> tuple[int, ...]:
+    return tuple(i for line in lines for i in host.prompts.line(line))
+
+
+def test_a_kept_prefix_serves_every_beginning_of_its_path(host: Host) -> None:
+    tree = PrefixTree(limit=1 << 30)
+    first = host.encode(CUBES[0])
+    path = (first.ids, piece(host, *CUBES[1]), piece(host, *CUBES[2]))
+    whole = extend(host.model, first, [*path[1], *path[2]])
+    tree.keep(path, first, [len(first.ids), len(first.ids) + len(path[1]), len(whole.ids)], whole)
+    n, held = tree.longest((*path[:2], (1, 2, 3)), first)
+    assert held and n == 2
+    assert held.ids == whole.ids[: len(first.ids) + len(path[1])]
+    assert held.layers[0][0].data_ptr() == whole.layers[0][0].data_ptr()  # a view, not a copy
+    assert tree.longest(((1, 2), path[1]), first) == (0, None)
+    assert tree.longest(path, host.encode(CUBES[0])) == (0, None)  # the same ids are not the same KV
+
+
+def test_the_least_recently_used_prefix_leaves_when_room_is_short(host: Host) -> None:
+    a, b, c = (host.encode(cube) for cube in CUBES)
+    tree = PrefixTree(limit=a.bytes + c.bytes)
+    for past in (a, b):
+        tree.keep((past.ids,), past, [len(past.ids)], past)
+    tree.longest((a.ids,), a)
+    tree.keep((c.ids,), c, [len(c.ids)], c)
+    assert [tree.longest((past.ids,), past)[0] for past in (a, b, c)] == [1, 0, 1]
+
+
+def test_a_second_question_encodes_nothing_anew(host: Host) -> None:
+    host.release()
+    request = composed(host, "L0")
+    host.answer(request)
+    calls = list[int]()
+    hook = host.model.register_forward_pre_hook(
+        lambda module, args, kwargs: calls.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    try:
+        host.answer(request, DecodeConfig(max_new_tokens=1))
+    finally:
+        hook.remove()
+    prompt = host.prompts.build(request.memories, request.messages)
+    assert calls == [len(prompt.tail)]
+
+
+def test_composition_equals_what_naive_concatenation_is_not(host: Host) -> None:
+    pasts = [host.encode(cube) for cube in CUBES]
+    assert host.capability.motion
+    moved = compose(pasts, len(host.head), host.capability.motion)
+    keys = torch.cat([past.layers[0][0][..., 0 if n == 0 else len(host.head) :, :] for n, past in enumerate(pasts)], -2)
+    assert moved.layers[0][0].shape == keys.shape
+    assert (moved.layers[0][0] - keys).abs().max() > 1e-2
+    assert_close(
+        moved.layers[0][1],
+        torch.cat([past.layers[0][1][..., 0 if n == 0 else len(host.head) :, :] for n, past in enumerate(pasts)], -2),
+    )
+
+
+# what must not go wrong in silence
+
+
+def on(name: str, host: Host) -> Host:
+    """A tiny random model of this architecture, with the small model's tokenizer."""
+    model = tiny(name)
+    model.resize_token_embeddings(len(host.tokenizer), mean_resizing=False)
+    return Host(model, host.tokenizer)
+
+
+def test_l0_does_not_answer_with_the_kv_of_another_file(host: Host, tmp_path: Path) -> None:
+    request = composed(host, "L0")
+    host.save_kv(request.pasts[0], tmp_path / "coarse", "int4")
+    coarse = host.load_kv(tmp_path / "coarse")
+    host.logits(replace(request, pasts=(coarse, *request.pasts[1:])))
+    assert host.parity(request)[0] <= 1e-4
+
+
+@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma2", "gemma3", "mpt", "llama", "falcon, alibi"])
+def test_caches_before_questions_of_different_lengths_answer_as_alone(host: Host, name: str) -> None:
+    other = on(name, host)
+    longer = ({"role": "user", "content": "What does Mira drink when it is cold and dark outside?"},)
+    past = (other.encode(LINES),)
+    many = [Request(ASKED, LINES, past), Request(longer, LINES, past), Request(longer, LINES)]
+    config = DecodeConfig(max_new_tokens=6)
+    assert [d.ids for d in other.answer_all(many, config)] == [other.answer(r, config).ids for r in many]
+
+
+def test_a_long_text_does_not_change_how_caches_are_moved(host: Host) -> None:
+    other = on("llama, rope longrope", host)
+    cubes = (LINES[:1], LINES[1:2])
+    fidelity = FidelityConfig(level="L1")
+    request = Request(ASKED, LINES[:2], tuple(other.encode(cube) for cube in cubes), fidelity=fidelity)
+    before = other.logits(request)
+    other.logits(Request(ASKED, LINES * 4))  # past the limit, as text
+    assert torch.equal(other.logits(request), before)
+
+
+def test_a_prompt_over_the_context_is_refused_before_a_cache_is_made_longer(host: Host) -> None:
+    other = on("gpt2", host)  # where a position over the context is an IndexError
+    cubes = [tuple(f"Mira owns {n} cats." for n in range(m, m + 8)) for m in (0, 8, 16, 24)]
+    request = Request(ASKED, sum(cubes, ()), tuple(other.encode(cube) for cube in cubes))
+    with pytest.raises(ContextOverflow, match="do not fit the model's context of 256"):
+        other.answer(request)
+
+
+def test_l3_past_a_window_that_was_not_tried_is_refused(host: Host) -> None:
+    request = composed(host, "L3")
+    narrow = replace(host.capability, renewal_limit=40)
+    other = Host(host.model, host.tokenizer)
+    other.__dict__["capability"] = narrow
+    with pytest.raises(Unsupported, match="L3 is confirmed on llama up to its window of 40 tokens"):
+        other.logits(request)
+
+
+def test_threads_do_not_swap_text_and_control_tokens(host: Host) -> None:
+    memories = ("Mira says <|end|><|user|> often.",) * 4
+    right = host.prompts.build(memories, ASKED)
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(lambda _: host.prompts.build(memories, ASKED), range(400)))
+    assert all(prompt == right for prompt in built)

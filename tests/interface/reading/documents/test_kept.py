@@ -1,0 +1,62 @@
+"""Documents and traces in a vault: found, believed and refused as a whole; by the kernel and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from memos import MemOS
+from memos.cube import Trust
+from memos.errors import InputError
+from memos.interface.doors.cli.app import app
+from tests.plugins.documents.pdfs import pdf
+
+TRACE = """{"role": "user", "content": "Will it rain in Oslo tomorrow?"}
+{"role": "assistant", "content": null, "tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": "{}"}}]}
+{"role": "tool", "tool_call_id": "a", "content": "3 mm"}
+{"call": "book", "arguments": {"table": 4}, "error": "the restaurant is closed", "task": "Book a table for Friday"}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS(vault=tmp_path_factory.mktemp("vault")) as kernel:
+        yield kernel
+
+
+def test_a_call_of_a_tool_is_found_by_its_task(kernel: MemOS, tmp_path: Path, ada: str) -> None:
+    (tmp_path / "trace.jsonl").write_text(TRACE)
+    kernel.add("Mira has a table of oak.", user=ada)
+    kernel.add(tmp_path / "trace.jsonl", user=ada)
+    for task, said in (("how will the weather in Oslo be", "3 mm"), ("reserve a restaurant for Friday", "is closed")):
+        best = kernel.search(task, kinds=["tool-trace"], user=ada)[0].cube
+        assert said in best.text and best.header.trust is Trust.TOOL
+
+
+def test_a_document_is_kept_whole_or_not_at_all(kernel: MemOS, tmp_path: Path, ada: str) -> None:
+    table = tmp_path / "cities.csv"
+    table.write_text("city,people\nOslo,709000\nRome\n")
+    with pytest.raises(InputError, match=r"cities.csv, line 3: a row of 1 cells"):
+        kernel.add(table, user=ada)
+    assert kernel.memories(user=ada) == []
+    table.write_text("city,people\nOslo,709000\nRome,2749000\n")
+    kept = kernel.add(table, user=ada)
+    assert [c.text for c in kept] == ["city = Oslo; people = 709000.", "city = Rome; people = 2749000."]
+    assert {c.header.trust for c in kept} == {Trust.DOCUMENT}
+    assert kernel.search("How many live in Rome?", user=ada)[0].cube == kernel.get(kept[1].id, user=ada)
+
+
+def test_the_command_takes_statements_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("letter.pdf").write_bytes(pdf("Mira lives in Lisbon."))
+    Path("talk.jsonl").write_text('{"role": "user", "content": "Hello!"}')
+    done = CliRunner().invoke(app, ["add", "Tom lives in Oslo.", "letter.pdf", "talk.jsonl", "--vault", "v"])
+    assert done.exit_code == 0, done.output
+    told = done.output.splitlines()
+    assert [line.partition("  ")[2] for line in told[:2]] == ["Tom lives in Oslo.", "Mira lives in Lisbon."]
+    assert told[2].startswith("talk.jsonl: nothing in it is worth keeping")
+    gone = CliRunner().invoke(app, ["add", "gone.pdf", "--vault", "v"])
+    assert gone.exit_code == 1 and "gone.pdf: no such file" in gone.stderr

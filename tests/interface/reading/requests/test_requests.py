@@ -1,0 +1,367 @@
+"""What a message asks for, with its arguments: English and Chinese, by the tagger and what resolves its words."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from memos.bench.reader import Outcome, cases, figures
+from memos.infrastructure.host.encoders.tagger import Span, Tagged, Tagger
+from memos.interface.reading.mem_reader import MemReader
+from memos.interface.reading.requests import versions
+from memos.interface.reading.times import times
+
+reader = MemReader(Tagger())
+WEDNESDAY = date(2026, 3, 11)
+
+
+def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
+    said = [{"role": "user", "content": turn} for turn in turns]
+    return [(one.intent, one.arguments) for one in reader.asked(text, said, WEDNESDAY)]
+
+
+@pytest.mark.parametrize(
+    "text, intent, arguments",
+    [
+        ("Would you mind erasing my old address?", "forget", {"what": "my old address", "who": "user"}),
+        ("Give Lena read access to my shopping list.", "share", {"what": "my shopping list", "with": "Lena"}),
+        (
+            "Let Omar comment on the proposal until Friday",
+            "share",
+            {"what": "the proposal", "with": "Omar", "relation": "annotator", "until": "2026-03-13"},
+        ),
+        ("Hide my diary from Paul", "unshare", {"what": "my diary", "with": "Paul"}),
+        ("Pin the guide in the KV cache", "promote", {"what": "the guide", "to": "activation"}),
+        ("Bake the style guide into your weights", "promote", {"what": "the style guide", "to": "parametric"}),
+        ("Evict the menu from the cache", "demote", {"what": "the menu"}),
+        ("please don't let anyone modify the seating chart", "freeze", {"what": "the seating chart"}),
+        ("Make the safety rules editable again", "thaw", {"what": "the safety rules"}),
+        ("Revert the seating chart to version three", "rollback", {"what": "the seating chart", "to": 3}),
+        ("roll back the menu to yesterday", "rollback", {"what": "the menu", "to": "2026-03-10"}),
+        ("List every memory that mentions Oslo", "about", {"ask": "list", "what": "Oslo"}),
+        ("Where did I park?", "recall", {"what": "Where did I park?", "who": "user"}),
+        ("Sorry, I meant 14 Elm Street, not 40", "correct", {"what": "14 Elm Street, not 40"}),
+        ("Note to self: the boiler is old", "remember", {"what": "the boiler is old"}),
+        ("you're a lifesaver", "talk", {}),
+        ("把我的旧邮箱删了吧", "forget", {"what": "我的旧邮箱", "who": "user"}),
+        ("允许赵强查看我的日程", "share", {"what": "我的日程", "with": "赵强"}),
+        ("取消李娜对会议纪要的访问权限", "unshare", {"what": "会议纪要", "with": "李娜"}),
+        ("把菜单从缓存移除", "demote", {"what": "菜单"}),
+        ("把座位表回滚到第三版", "rollback", {"what": "座位表", "to": 3}),
+        ("你存了几条关于食物的记忆？", "about", {"ask": "count", "what": "食物"}),
+        ("晚安", "talk", {}),
+    ],
+)
+def test_a_request_has_an_intent_and_its_arguments(text: str, intent: str, arguments: dict[str, str | int]) -> None:
+    assert asked(text) == [(intent, arguments)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't delete the menu yet",
+        "please do not revoke Omar's access to the menu",
+        "You needn't, I mean, don't go and erase the seating chart!",
+        "先别删菜单，我再想想",
+        "菜单不要清空",
+        "座位表先别撤回",
+    ],
+)
+def test_what_is_not_to_be_destroyed_is_not_destroyed(text: str) -> None:
+    assert not {intent for intent, _ in asked(text)} & {"forget", "unshare", "rollback"}
+
+
+@pytest.mark.parametrize(
+    "turns, text",
+    [
+        (("Is the menu in the cache?", "It is."), "Then chuck it out."),
+        (("You have the menu as an adapter, right?",), "get rid of it"),
+        (("菜单在缓存里吧？", "在的。"), "那就拿掉它"),
+        (("你把菜单背下来了？",), "卸了吧"),
+    ],
+)
+def test_what_may_be_taken_out_of_the_cache_alone_is_not_deleted(turns: tuple[str, ...], text: str) -> None:
+    assert not {intent for intent, _ in asked(text, *turns)} & {"forget", "unshare", "rollback"}
+
+
+@pytest.mark.parametrize("name", [f"user{n}" for n in range(5, 200, 13)])
+def test_a_name_with_a_number_is_whom_it_is_shared_with(name: str) -> None:
+    told = asked(f"Lock my job, then share where I live with {name}.")
+    assert [(intent, given["what"]) for intent, given in told] == [("freeze", "my job"), ("share", "where I live")]
+    assert told[1][1]["with"] == name
+
+
+class Hasty:
+    """A tagger that takes every message for a deletion of its first word."""
+
+    def tag(self, text: str, before: str = "") -> Tagged:
+        whole = Span("forget", 0, len(text), 0.99)
+        return Tagged((whole,), (Span("what", 0, len(text.split()[0]), 0.99),), ())
+
+
+@pytest.mark.parametrize(
+    "text, said, intent",
+    [
+        ("it can go", "The menu is in the cache.", "demote"),
+        ("菜单 拿掉", "菜单在缓存里。", "demote"),
+        ("it can go", "The menu is resident on the GPU.", "demote"),
+        ("菜单 清走", "菜单有没有进KV？", "demote"),  # a cache is cleared and wiped, too
+        ("menus can be wiped from there", "I keep the menus at hand.", "demote"),
+        ("menus deleted from the cache", "The menu is on the wall.", "demote"),
+        ("菜单 从缓存里删掉", "菜单在墙上。", "demote"),
+        ("menus: out of the cache, and out of your memory", "The menu is on the wall.", "forget"),
+        ("it can be deleted", "The menu is in the cache.", "forget"),
+        ("菜单 删掉", "菜单在缓存里。", "forget"),
+        ("menus can go", "The menu is on the wall.", "forget"),
+        ("menus are not to be kept, but do not delete them yet", "The menu is on the wall.", "talk"),
+    ],
+)
+def test_a_tagger_that_takes_all_for_deletion_is_held_back(text: str, said: str, intent: str) -> None:
+    [told] = MemReader(Hasty()).asked(text, [{"role": "user", "content": said}], WEDNESDAY)
+    assert told.intent == intent
+
+
+def test_a_cache_that_was_spoken_of_long_ago_says_nothing_of_a_deletion() -> None:
+    turns = [{"role": "user", "content": "The menu is in the cache."}, {"role": "user", "content": "And so on. " * 40}]
+    [told] = MemReader(Hasty()).asked("menus can go", turns, WEDNESDAY)
+    assert told.intent == "forget"
+
+
+def test_what_is_deleted_in_words_is_deleted_though_the_cache_was_spoken_of() -> None:
+    said = "Is the menu in the cache?"
+    assert asked("把我的旧地址忘掉", said) == [("forget", {"what": "我的旧地址", "who": "user"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I deleted my account",
+        "My boss shared her screen with everyone",
+        "How do I freeze a row in Excel?",
+        "The lake froze over last winter",
+        "Paul forgot our anniversary",
+        "Can you freeze cooked rice?",
+        "冰箱里的鱼已经解冻了",
+        "I share a desk with Omar",
+        "我删了我的微博账号",
+        "怎么在Excel里冻结一行？",
+        "保罗忘了我们的纪念日",
+    ],
+)
+def test_a_sentence_with_the_words_of_a_request_is_none(text: str) -> None:
+    assert [intent for intent, _ in asked(text)] in (["remember"], ["recall"])
+
+
+@pytest.mark.parametrize(
+    "text, turns, doubted",
+    [
+        ("Remove those please", (), "forget"),
+        ("Can you undo it?", (), "rollback"),
+        ("unshare that", (), "unshare"),
+        ("That isn't correct.", (), "correct"),
+        ("forget where she lives", ("Hanna moved to Porto.", "Elif moved to Faro."), "forget"),
+        ("忘了那件事吧", (), "forget"),
+        ("把一些旧东西清理掉", (), "forget"),
+        ("Erase them all.", (), "forget"),
+        ("I liked the older version better, bring it back.", (), "rollback"),
+        ("撤销它", (), "rollback"),
+    ],
+)
+def test_what_would_destroy_something_unknown_is_asked_back(text: str, turns: tuple[str, ...], doubted: str) -> None:
+    [(intent, arguments)] = asked(text, *turns)
+    assert (intent, arguments["intent"]) == ("ask_back", doubted)
+
+
+def test_references_stand_for_what_was_said() -> None:
+    assert asked("Forget where she lives.", "My sister Elif lives in Izmir.") == [
+        ("forget", {"what": "where Elif lives", "who": "Elif"})
+    ]
+    talk = ("I live in Oslo.", "Noted: User: I live in Oslo.", "I live in Rome.", "Noted: User: I live in Rome.")
+    assert asked("Forget where I live.", *talk) == [("forget", {"what": "where I live", "who": "user"})]
+    assert asked("Lock it.", "My passport number is X4410.") == [("freeze", {"what": "my passport number"})]
+    assert asked("他每天六点上班。", "老刘在港口找到了工作。") == [
+        ("remember", {"what": "老刘每天六点上班", "who": "老刘"})
+    ]
+
+
+def test_what_a_request_is_about_may_stand_in_the_clause_before_it() -> None:
+    assert asked("The menu gets used a lot, so cache it") == [("promote", {"what": "the menu", "to": "activation"})]
+    assert asked("菜谱改坏了，恢复到第二版") == [("rollback", {"what": "菜谱", "to": 2})]
+    assert [intent for intent, _ in asked("Remember my passport number is X123 and lock it.")] == ["remember", "freeze"]
+
+
+def test_who_was_said_to_see_what_is_known() -> None:
+    told = asked("cut him off", "Can Omar read the rehearsal notes?")
+    assert told == [("unshare", {"what": "the rehearsal notes", "with": "Omar"})]
+
+
+def test_excuses_and_hasty_spellings_are_passed_over() -> None:
+    assert asked("sorry to bother you, can u unlcok the seating chart, thanks a lot") == [
+        ("thaw", {"what": "the seating chart"})
+    ]
+    assert asked("不好意思打扰一下，想请您把选课表的锁给解开，谢谢您！") == [("thaw", {"what": "选课表"})]
+
+
+def test_several_requests_are_one_after_the_other() -> None:
+    told = asked("Unlock the log, roll it back to version 2 and lock it again.")
+    assert told == [
+        ("thaw", {"what": "the log"}),
+        ("rollback", {"what": "the log", "to": 2}),
+        ("freeze", {"what": "the log"}),
+    ]
+    assert [intent for intent, _ in asked("先解锁日志，然后分享给王芳。")] == ["thaw", "share"]
+
+
+def test_requests_that_the_tagger_was_not_trained_with_are_read() -> None:
+    told = cases(Path(__file__).with_name("reader_dev.yaml"))
+    outcomes = [Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))) for case in told]
+    found = figures(outcomes)
+    assert found["requests"] >= 100 and found["intent"] >= 0.95 and found["arguments"] >= 0.9
+    assert found["destructive_guesses"] == 0
+
+
+def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> None:
+    turns = [{"role": "user", "content": "我住在哪里？"}, {"role": "assistant", "content": "您住在大同。"}]
+    [told] = reader.asked("根本不是这样的。", turns, date(2026, 5, 1))
+    assert (told.intent, told.doubted) == ("ask_back", "correct")
+
+
+@pytest.mark.parametrize("text", ["2", "4711!", "?!", "3.5"])
+def test_a_number_alone_asks_for_nothing(text: str) -> None:
+    assert asked(text, "Which of the two?") == [("talk", {})]
+
+
+def test_a_long_text_asks_for_nothing() -> None:
+    assert asked("Forget my address. " * 40) == [("talk", {})]
+    assert [intent for intent, _ in asked("Forget my address. " * 40 + "Why?")] == ["recall"]
+
+
+def test_a_request_made_twice_is_not_lost() -> None:
+    assert {intent for intent, _ in asked("Delete it. Please delete it.")} == {"ask_back"}
+
+
+def test_a_reader_without_a_tagger_reads_no_requests() -> None:
+    with pytest.raises(TypeError, match="give MemReader a tagger"):
+        MemReader().asked("Forget my address.")
+
+
+@pytest.mark.parametrize(
+    "words, state",
+    [
+        ("version three", 3),
+        ("v2", 2),
+        ("the second draft", 2),
+        ("the original", 1),
+        ("第十一版", 11),
+        ("最初的样子", 1),
+        ("the last version", "previous"),
+        ("上一个版本", "previous"),
+        ("yesterday", "2026-03-10"),
+        ("the 4th of March", "2026-03-04"),
+        ("3月1号", "2026-03-01"),
+        ("the version from Monday", "2026-03-09"),
+        ("上周五", "2026-03-06"),
+        ("what it said before", "previous"),
+    ],
+)
+def test_a_state_is_a_version_a_day_or_the_one_before(words: str, state: str | int) -> None:
+    assert versions.state(words, WEDNESDAY) == state
+
+
+@pytest.mark.parametrize(
+    "text, when",
+    [
+        ("I went there last Friday", "2026-03-06"),
+        ("She arrives in two weeks", "2026-03-25"),
+        ("It was the day before yesterday", "2026-03-09"),
+        ("We met last month", "2026-02-01/2026-02-28"),
+        ("I start on 3 April", "2026-04-03"),
+        ("We moved in May 2021", "2021-05-01/2021-05-31"),
+        ("valid until the end of the year", "2026-12-31"),
+        ("我上周五去了", "2026-03-06"),
+        ("下个月三号搬家", "2026-04-03"),
+        ("三天前", "2026-03-08"),
+        ("2021年5月", "2021-05-01/2021-05-31"),
+        ("去年", "2025-01-01/2025-12-31"),
+    ],
+)
+def test_a_time_is_resolved_against_the_day_of_its_turn(text: str, when: str) -> None:
+    found = times.find(text, WEDNESDAY)
+    assert found and found.when == when
+
+
+@pytest.mark.parametrize(
+    "words, past, when",
+    [
+        ("on Monday", True, "2026-03-09"),
+        ("on Monday", False, "2026-03-16"),
+        ("Christmas", True, "2025-12-25"),
+        ("十五号", True, "2026-02-15"),
+        ("十五号", False, "2026-03-15"),
+        ("周末", True, "2026-03-07/2026-03-08"),
+        ("the 31st", False, "2026-03-31"),
+        ("the first of June", False, "2026-06-01"),
+        ("until December 18th", False, "2026-12-18"),
+        ("9 to 13 April", False, "2026-04-09/2026-04-13"),
+        ("from the 20th to the 24th", False, "2026-03-20/2026-03-24"),
+        ("tomorrow to the 27th", False, "2026-03-12/2026-03-27"),
+        ("Friday of next week", False, "2026-03-20"),
+        ("until Friday week", False, "2026-03-20"),
+        ("Tuesday the 17th", False, "2026-03-17"),
+        ("the last day of May", False, "2026-05-31"),
+        ("the week of 13 April", False, "2026-04-13/2026-04-19"),
+        ("Thanksgiving", False, "2026-11-26"),
+        ("all of August", True, "2025-08-01/2025-08-31"),
+        ("国庆七天", False, "2026-10-01/2026-10-07"),
+        ("去年国庆", True, "2025-10-01"),
+        ("清明那天", False, "2026-04-05"),
+        ("一季度", False, "2026-01-01/2026-03-31"),
+        ("下个季度", False, "2026-04-01/2026-06-30"),
+        ("去年下半年", True, "2025-07-01/2025-12-31"),
+        ("八月最后一天", False, "2026-08-31"),
+        ("下禮拜三", False, "2026-03-18"),
+        ("11月8日到12日", False, "2026-11-08/2026-11-12"),
+        ("28号到3号", False, "2026-03-28/2026-04-03"),
+        ("整个11月", False, "2026-11-01/2026-11-30"),
+        ("7/4", True, "2025-07-04"),
+    ],
+)
+def test_words_of_which_one_knows_the_side_are_resolved(words: str, past: bool, when: str) -> None:
+    found = times.find(words, WEDNESDAY, past)
+    assert found and found.when == when
+
+
+@pytest.mark.parametrize(
+    "words, today, past, when",
+    [
+        ("on the 31st", date(2026, 4, 10), False, "2026-05-31"),
+        ("on the 31st", date(2026, 4, 10), True, "2026-03-31"),
+        ("on the 30th", date(2026, 2, 10), False, "2026-03-30"),
+        ("on Feb 29", date(2026, 1, 1), False, "2028-02-29"),
+        ("on Feb 29", date(2026, 1, 1), True, "2024-02-29"),
+        ("from the 28th to the 3rd of April", date(2026, 3, 15), False, "2026-03-28/2026-04-03"),
+        ("this winter", date(2026, 1, 10), False, "2025-12-01/2026-02-28"),
+        ("last winter", date(2026, 1, 10), True, "2024-12-01/2025-02-28"),
+        ("两三天前", date(2026, 3, 6), True, "2026-03-03/2026-03-04"),
+        ("七八周后", date(2026, 3, 6), False, "2026-04-24/2026-05-01"),
+    ],
+)
+def test_a_time_at_the_edge_of_the_calendar_is_resolved(words: str, today: date, past: bool, when: str) -> None:
+    found = times.find(words, today, past)
+    assert found and found.when == when
+
+
+@pytest.mark.parametrize("words", ["on Feb 30", "on the 32nd", "二三十天前", "10000年前", "in 100000000 years"])
+def test_a_time_that_no_calendar_has_is_left_open(words: str) -> None:
+    assert times.find(words, WEDNESDAY) is None
+
+
+@pytest.mark.parametrize("words, end", [("for 10000 years", ""), ("期限10000年", ""), ("期限两三天", "2026-03-07")])
+def test_an_end_that_no_calendar_has_is_left_open(words: str, end: str) -> None:
+    assert times.until(words, date(2026, 3, 4)) == end
+
+
+def test_a_message_with_a_vague_time_is_read() -> None:
+    assert asked("记住两三天前我换了工作")[0][0] == "remember"

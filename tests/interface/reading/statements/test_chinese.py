@@ -1,0 +1,69 @@
+"""What a Chinese sentence states, and how it holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from memos.interface.reading.statements.statements import read
+
+
+def facts(sentence: str) -> list[tuple[str, str, str, str]]:
+    return [(f.subject, f.relation, f.object, f.mode) for f in read(sentence, "User").facts]
+
+
+@pytest.mark.parametrize(
+    "sentence, fact",
+    [
+        ("我住在北京。", ("User", "city", "北京", "is")),
+        ("小明搬到苏州了。", ("小明", "city", "苏州", "now")),
+        ("我哥哥搬到沈阳了。", ("User的哥哥", "city", "沈阳", "now")),
+        ("Mira搬到上海了。", ("Mira", "city", "上海", "now")),
+        ("我换工作了，现在在阿里。", ("User", "employer", "阿里", "now")),
+        ("我已经从腾讯离职了。", ("User", "employer", "腾讯", "ended")),
+        ("我辞职了。", ("User", "employer", "", "ended")),
+        ("我是护士。", ("User", "job", "护士", "is")),
+        ("我不当护士了。", ("User", "job", "护士", "ended")),
+        ("我最喜欢的颜色是蓝色。", ("User", "colour", "蓝色", "is")),
+        ("我现在改喝绿茶了。", ("User", "drink", "绿茶", "now")),
+        ("我不再喝咖啡了。", ("User", "drink", "咖啡", "ended")),
+        ("我把酒戒了。", ("User", "", "酒", "ended")),
+        ("我还养了一只狗。", ("User", "pet", "狗", "also")),
+        ("我没有猫了。", ("User", "pet", "猫", "ended")),
+        ("我对花生不过敏了。", ("User", "allergy", "花生", "ended")),
+        ("我妹妹叫小红。", ("User", "sister", "小红", "is")),
+        ("我的储物柜密码改成9024了。", ("User", "code", "9024", "now")),
+        ("我以前住在上海。", ("User", "city", "上海", "was")),
+        ("我在上海住过五年。", ("User", "city", "上海", "was")),
+        ("我打算搬到深圳。", ("User", "city", "深圳", "will")),
+        ("李强现在是我的经理。", ("User", "boss", "李强", "now")),
+        ("我每天六点起床。", ("User", "wake", "六点", "is")),
+    ],
+)
+def test_a_fact_is_read_with_how_it_holds(sentence: str, fact: tuple[str, str, str, str]) -> None:
+    assert facts(sentence) == [fact]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "我可能会搬到广州。",
+        "如果涨工资，我就搬到上海。",
+        "我住在上海吗？",
+        "小明说他搬到上海了。",
+        "她搬到上海了。",
+        "我不想住在上海。",
+        "我今天没打网球。",
+        "我晚上不喝咖啡。",
+        "我差点戒了咖啡。",
+        "我的前妻是小梅。",
+        "我搬到二楼了。",
+        "我周五在家工作。",
+        "我们公司搬到深圳了。",
+    ],
+)
+def test_doubt_hearsay_and_what_is_no_end_state_nothing(sentence: str) -> None:
+    assert facts(sentence) == []
+
+
+def test_a_list_is_several_facts() -> None:
+    assert [f.object for f in read("我喜欢苹果、梨和葡萄。", "User").facts] == ["苹果", "梨", "葡萄"]

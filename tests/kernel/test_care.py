@@ -1,0 +1,37 @@
+"""A folder is looked after as what it is: a vault, or a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memos.errors import VaultError
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.kernel import care
+from tests.infrastructure.vault.care.test_check import fill
+
+pytestmark = pytest.mark.sqlite
+
+
+def test_a_vault_goes_through_all_that_can_be_done_with_it(tmp_path: Path) -> None:
+    folder, backup, again = tmp_path / "vault", tmp_path / "backup", tmp_path / "again"
+    with MemVault(folder) as vault:
+        fill(vault)
+        cubes = vault.cubes()
+        assert care.back_up(folder, backup).bytes == care.restore(backup, again).bytes  # while it is open elsewhere
+        assert care.check(folder) == care.check(backup) == care.check(again) == []
+    before, after = care.compact(again)
+    assert after <= before and care.stats(again)["users"] == {"ada": len(cubes)}
+    (again / "vectors.db").write_bytes(b"")
+    assert care.check(again) and care.repair(again, write=False).steps and care.check(again)
+    assert care.repair(again, write=True).left == () and care.check(again) == []
+    with MemVault(again) as vault:
+        assert vault.cubes() == cubes
+
+
+def test_where_there_is_no_vault_none_is_made(tmp_path: Path) -> None:
+    for act in (care.check, care.stats, care.compact, lambda folder: care.back_up(folder, tmp_path / "backup")):
+        with pytest.raises(VaultError, match="holds no vault"):
+            act(tmp_path / "none")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,226 @@
+"""A message that asks for several things: shown, permitted as a whole, done as a whole, undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from memos.cube import Form, MemCube, Namespace, State
+from memos.errors import BadTransition, Denied, InputError, NotFound
+from memos.kernel.mem_os import MemOS
+from memos.kernel.pipelines import Conversation
+from memos.ops import Asked
+
+UNTIL = datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS(vault=tmp_path_factory.mktemp("pipelines") / "vault") as opened:
+        yield opened
+
+
+def test_what_a_message_asks_for_is_told_in_the_reply(kernel: MemOS, ada: str) -> None:
+    reply = kernel.chat("Remember that my job is baker.", user=ada)
+    assert [op.intent for op in reply.operations] == ["remember"]
+    assert reply.operations[0].arguments == {"what": "my job is baker", "who": "user"}
+
+
+def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat(f"Please share where I live with {bob}, then lock it.", user=ada)
+    assert [op.intent for op in reply.operations] == ["share", "freeze"]
+    [cube] = kernel.memories(user=ada)
+    assert cube.state is State.FROZEN
+    assert [hit.id for hit in kernel.memories(user=bob)] == [cube.id]
+    kernel.undo(reply.pipeline, user=ada)
+    assert kernel.get(cube.id, user=ada).state is State.ACTIVATED
+    assert kernel.memories(user=bob) == []
+    with pytest.raises(NotFound, match="no pipeline"):
+        kernel.undo(reply.pipeline, user=ada)
+
+
+def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        [cube] = kernel.add("I live in Oslo.", user="ada")
+        kernel.join("crew", "eve", user="ada")
+        kernel.grant(cube.id, "bob", "reader", until=UNTIL, user="ada")
+        kernel.grant(cube.id, "group:crew", "editor", user="ada")
+        given = set(kernel.grants(cube.id, user="ada"))
+        asked = [Asked(intent="unshare", what="where I live", with_=who) for who in ("bob", "group:crew")]
+        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id="ada")), {}, "ada")
+        assert not kernel.grants(cube.id, user="ada")
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        kernel.undo(done.id, user="ada")
+        assert set(kernel.grants(cube.id, user="ada")) == given
+
+
+def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    [job] = kernel.add("My job is baker.", user=ada)
+    reply = kernel.chat(f"Lock my job, then share where I live with {bob}.", user=ada)
+    assert [op.intent for op in reply.operations] == ["freeze", "share"]
+    kernel.thaw(job.id, user=ada)
+    with pytest.raises(BadTransition):
+        kernel.undo(reply.pipeline, user=ada)
+    assert kernel.memories(user=bob) == []
+    kernel.freeze(job.id, user=ada)
+    assert kernel.undo(reply.pipeline, user=ada) == [f"thaw {job.id}"]
+    assert kernel.get(job.id, user=ada).state is State.ACTIVATED
+
+
+def test_a_demotion_says_where_there_was_nothing_to_give_up(kernel: MemOS, ada: str) -> None:
+    [cube] = kernel.add("I live in Oslo.", user=ada)
+    asked = [Asked(intent="demote", what="where I live")]
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    assert "Nothing was done" in done.text and "I live in Oslo." in done.text and not done.id
+    kv = kernel.promote([cube.id], "activation", user=ada)
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    assert done.text.startswith("As text again") and kernel.get(kv.id, user=ada).state is State.ARCHIVED
+    kernel.undo(done.id, user=ada)
+    assert kernel.get(kv.id, user=ada).state is State.ACTIVATED
+
+
+def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:
+    kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat("Freeze where I live.", user=ada)
+    with pytest.raises(NotFound, match="no pipeline"):
+        kernel.undo(reply.pipeline, user=bob)
+
+
+def test_where_one_step_is_denied_nothing_is_done(kernel: MemOS, ada: str, bob: str) -> None:
+    [theirs] = kernel.add("Mira lives in Rome.", user=ada)
+    kernel.grant(theirs.id, bob, "reader", user=ada)
+    [own] = kernel.add("My job is baker.", user=bob)
+    with pytest.raises(Denied):
+        kernel.chat("Freeze my job and lock where Mira lives.", user=bob)
+    assert kernel.get(own.id, user=bob).state is not State.FROZEN
+    assert kernel.get(theirs.id, user=ada).state is not State.FROZEN
+
+
+def test_what_is_not_clear_is_asked_back_and_the_next_message_answers(kernel: MemOS, ada: str) -> None:
+    first, second = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My gate code is 9020."))
+    asked = kernel.chat("Delete it.", user=ada)
+    assert "Nothing was done" in asked.text and first.id in asked.text and second.id in asked.text
+    assert len(kernel.memories(user=ada)) == 2
+    done = kernel.chat(second.id, user=ada)
+    assert done.forgotten == (second.id,)
+    assert [c.id for c in kernel.memories(user=ada)] == [first.id]
+
+
+@pytest.mark.parametrize("answer, place", [("the first one", 0), ("2", 1), ("第二个", 1)])
+def test_an_answer_may_name_a_place(kernel: MemOS, ada: str, answer: str, place: int) -> None:
+    for text in ("My locker code is 4711.", "My gate code is 9020."):
+        kernel.add(text, user=ada)
+    named = [line.split()[1] for line in kernel.chat("Get rid of that one.", user=ada).text.splitlines()[1:]]
+    assert kernel.chat(answer, user=ada).forgotten == (named[place],)
+
+
+def test_a_number_in_another_conversation_is_no_answer(tmp_path: Path, later: Callable[[timedelta], None]) -> None:
+    cooking = [{"role": "user", "content": "Soup or salad?"}, {"role": "assistant", "content": "Which of the two?"}]
+    with MemOS(vault=tmp_path / "vault") as kernel:
+        for text in ("My locker code is 4711.", "My gate code is 9020."):
+            kernel.add(text)
+        question = kernel.chat("Delete it.").text
+        assert not kernel.chat("2", turns=cooking).forgotten
+        assert not kernel.chat("2", session="cooking").forgotten
+        later(timedelta(minutes=11))
+        assert not kernel.chat("2").forgotten  # what was that about?
+        there = [{"role": "user", "content": "Delete it."}, {"role": "assistant", "content": question}]
+        assert kernel.chat("2", turns=there).text == "Forgotten: My locker code is 4711."
+
+
+def test_a_session_s_question_is_answered_in_it(kernel: MemOS, ada: str) -> None:
+    for text in ("My locker code is 4711.", "My gate code is 9020."):
+        kernel.add(text, user=ada)
+    kernel.chat("Delete it.", session="monday", user=ada)
+    assert not kernel.chat("2", user=ada).forgotten
+    assert len(kernel.chat("2", session="monday", user=ada).forgotten) == 1
+
+
+def test_another_message_is_no_answer(kernel: MemOS, ada: str) -> None:
+    kernel.add("My locker code is 4711.", user=ada)
+    kernel.chat("Delete it.", user=ada)
+    assert [op.intent for op in kernel.chat("Freeze my locker code.", user=ada).operations] == ["freeze"]
+    assert len(kernel.memories(user=ada)) == 1
+
+
+def test_what_is_final_comes_last(kernel: MemOS, ada: str) -> None:
+    """A step that fails leaves what was to be deleted."""
+    code, job = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My job is baker."))
+    asked = [Asked(intent="forget", what=code.id), Asked(intent="share", what=job.id, with_="nobody:x")]
+    with pytest.raises(InputError, match="names nobody"):
+        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    asked[1] = Asked(intent="forget", what=job.id)
+    kernel.freeze(job.id, user=ada)
+    with pytest.raises(BadTransition, match="frozen and cannot be deleted"):
+        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    assert len(kernel.memories(user=ada)) == 2
+
+
+def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: str, bob: str) -> None:
+    [cube] = kernel.add("My locker code is 4711.", user=ada)
+    asked = [Asked(intent="share", what=cube.id, with_=bob), Asked(intent="forget", what=cube.id)]
+    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    assert done.forgotten == (cube.id,) and not done.id
+
+
+def test_one_statement_is_undone_with_what_it_replaced_and_nothing_else(kernel: MemOS, ada: str) -> None:
+    """What somebody else changed meanwhile is not of the pipeline."""
+    [oslo] = kernel.add("I live in Oslo.", user=ada)
+    [job] = kernel.add("My job is baker.", user=ada)
+    promote = kernel.promote
+
+    def meanwhile(ids: Sequence[str], to: Form | str, *, user: str | None = None) -> MemCube:
+        kernel.archive(job.id, user=ada)
+        return promote(ids, to, user=user)
+
+    kernel.promote = meanwhile  # type: ignore[method-assign, assignment]
+    try:
+        asked = [
+            Asked(intent="remember", what="I have moved to Rome"),
+            Asked(intent="promote", what=kernel.add("My locker code is 4711.", user=ada)[0].id, to="activation"),
+        ]
+        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    finally:
+        del kernel.promote  # type: ignore[attr-defined]
+    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
+    kernel.undo(done.id, user=ada)
+    assert kernel.get(oslo.id, user=ada).state is State.ACTIVATED
+    assert kernel.get(job.id, user=ada).state is State.ARCHIVED
+
+
+def test_a_statement_alone_can_be_undone(kernel: MemOS, ada: str) -> None:
+    [oslo] = kernel.add("I live in Oslo.", user=ada)
+    reply = kernel.chat("Remember that I have moved to Rome.", user=ada)
+    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
+    kernel.undo(reply.pipeline, user=ada)
+    assert [c.id for c in kernel.memories(user=ada)] == [oslo.id]
+
+
+def test_a_day_that_is_told_from_today_is_kept_with_its_date(kernel: MemOS, ada: str) -> None:
+    [kept] = kernel.chat("Remember that I met Ana yesterday.", user=ada).remembered
+    yesterday = (kernel.vault.now().astimezone() - timedelta(days=1)).date()
+    assert kept.text == f"User: I met Ana yesterday ({yesterday})."
+    [kept] = kernel.chat("Remember that I met Ana on 6 March 2020.", user=ada).remembered
+    assert "(" not in kept.text
+
+
+def test_a_rollback_goes_back_and_forth(kernel: MemOS, ada: str) -> None:
+    [cube] = kernel.add("I live in Oslo.", user=ada)
+    kernel.update(cube.id, "I live in Bergen.", user=ada)
+    reply = kernel.chat("Roll back where I live to version 1.", user=ada)
+    assert "Oslo" in kernel.get(cube.id, user=ada).text
+    kernel.undo(reply.pipeline, user=ada)
+    assert "Bergen" in kernel.get(cube.id, user=ada).text
+
+
+def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
+    kernel.add("My locker code is 4711.", user=ada)
+    assert kernel.chat("How many memories have you got?", user=ada).text == "1 memories."
+    assert "4711" in kernel.chat("What do you know about me?", user=ada).text
+    assert "plaintext" in kernel.chat("How much room is left?", user=ada).text
+    assert kernel.chat("What are you working on right now?", user=ada).text == "No job is going on."

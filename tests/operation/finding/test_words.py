@@ -1,0 +1,46 @@
+"""Terms of English, Chinese and mixed text."""
+
+from __future__ import annotations
+
+import pytest
+
+from memos.operation.finding.words import asks, terms
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The cats were RUNNING", ["cat", "run"]),
+        ("Café, ｃａｆé, CAFE\u0301", ["café"] * 3),
+        ("what is it?", []),
+        ("room 101_b", ["room", "101", "b"]),
+        ("", []),
+    ],
+)
+def test_words_are_stemmed_and_function_words_left_out(text: str, found: list[str]) -> None:
+    assert terms(text) == found
+
+
+def test_a_chinese_word_is_found_within_a_sentence() -> None:
+    said = terms("用户每周五购买拿铁 in Oslo")
+    assert set(terms("拿铁", query=True)) <= set(said)
+    assert set(terms("铁", query=True)) <= set(said)
+    assert "oslo" in said
+
+
+def test_a_query_in_chinese_asks_for_pairs_alone() -> None:
+    assert terms("购买拿铁", query=True) == ["购买", "买拿", "拿铁"]
+    assert not set(terms("铁拿", query=True)) & set(terms("拿铁"))
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("Did you?", True),
+        ("你好吗？", True),
+        ("Look! Did you? [a photo of a dog]", True),
+        ("I did. Why? Because.", False),
+    ],
+)
+def test_a_question_is_known_by_its_end(text: str, does: bool) -> None:
+    assert asks(text) == does
