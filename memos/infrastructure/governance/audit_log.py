@@ -16,7 +16,7 @@ import json
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -104,6 +104,16 @@ class Verdict:
     keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
 
 
+class Decision(NamedTuple):
+    """One decision on what somebody asked: written down as a row of the log."""
+
+    caller: str
+    action: str
+    target: str
+    allowed: bool
+    why: str
+
+
 class AuditLog:
     def __init__(self, db: Store, folder: Path, config: AuditConfig = AuditConfig()) -> None:
         """folder: of the vault."""
@@ -117,24 +127,32 @@ class AuditLog:
         return self.signer.path.with_name(f"{self.signer.path.name}.head")
 
     def append(self, caller: str, action: str, target: str, allowed: bool, why: str) -> None:
-        """A refusal is on disk when this returns; what was allowed, with the next write that is. So a write is never on
-        disk without the decision that allowed it, and a read does not wait for the disk.
+        """Write down one decision; see `append_all`."""
+        self.append_all([Decision(caller, action, target, allowed, why)])
 
-        Raises VaultError inside a transaction, which could undo it.
+    def append_all(self, decisions: Sequence[Decision], beside: Callable[[], None] | None = None) -> None:
+        """Write down decisions in one transaction. A refusal is on disk when this returns; what was allowed, with the
+        next write that is. So a write is never on disk without the decision that allowed it, and a read does not wait
+        for the disk.
+
+        beside: writes what belongs to these decisions, as the use of what was read, in the same transaction. Raises
+        VaultError inside a transaction, which could undo it.
         """
         if self._db.in_transaction:
-            raise VaultError(
-                f"the decision on {action} {target} would be lost in a rollback; decide before transaction()"
-            )
+            names = ", ".join(f"{decision.action} {decision.target}" for decision in decisions)
+            raise VaultError(f"the decision on {names} would be lost in a rollback; decide before transaction()")
         # nobody may come between reading the last row and writing the next
-        with self._db.transaction(lasting=not allowed):
-            last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
-            n, prev = (last[0][0] + 1, last[0][1]) if last else (1, "")
-            salt = secrets.token_hex(16)
-            row = AuditRow(n, self._db.stamp(), caller, action, target, allowed, why, prev, "", salt)
-            values = row._replace(hash=row.expected_hash())
-            self._db.write(f"INSERT INTO audit ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
-        if n % self._config.every == 0:
+        with self._db.transaction(lasting=not all(decision.allowed for decision in decisions)):
+            last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1") if decisions else []
+            first, prev = (last[0][0] + 1, last[0][1]) if last else (1, "")
+            for n, decision in enumerate(decisions, start=first):
+                row = AuditRow(n, self._db.stamp(), *decision, prev, "", secrets.token_hex(16))
+                values = row._replace(hash=row.expected_hash())
+                self._db.write(f"INSERT INTO audit ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
+                prev = values.hash
+            if beside:
+                beside()
+        if any(n % self._config.every == 0 for n in range(first, first + len(decisions))):
             self.sign()
 
     def rows(self, limit: int | None = None) -> list[AuditRow]:
