@@ -190,9 +190,7 @@ def functions() -> list[tuple[int, str]]:
 
 def file_sizes() -> list[tuple[int, str]]:
     """(lines, path) of every file."""
-    sizes = [
-        (len(path.read_text("utf-8").splitlines()), path.relative_to(ROOT).as_posix()) for path in core().values()
-    ]
+    sizes = [(len(path.read_text("utf-8").splitlines()), path.relative_to(ROOT).as_posix()) for path in core().values()]
     return sorted(sizes, reverse=True)
 
 
@@ -255,7 +253,9 @@ class _Trace:
         code = frame.f_code  # type: ignore[attr-defined]
         if self.on and event == "call" and "/memos/" in code.co_filename and code.co_name != "<module>":
             self.files.add(code.co_filename)
-            self.functions.add(f"{code.co_filename}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}")
+            self.functions.add(
+                f"{code.co_filename}:{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name}"
+            )
 
 
 def _walk(out: Path) -> None:
