@@ -26,7 +26,7 @@ from memos.errors import InputError
 from memos.infrastructure.host.encoders.tagger import Tagger
 from memos.interface.doors.progress import Show
 from memos.interface.reading import extraction
-from memos.interface.reading.documents.parts import Turn
+from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.mem_os import MemOS
 from memos.ops import Asked
@@ -180,7 +180,7 @@ def _unparsable(told: Sequence[Case], show: Show) -> tuple[int, int]:
     from memos.infrastructure.host.host import Host
 
     shape = extraction.schema()
-    prompts = [extraction.prompt([Turn(speaker="User", content=case.request)]) for case in told]
+    prompts = [extraction.prompt([DialogueTurn(speaker="User", content=case.request)]) for case in told]
     bad = tried = 0
     for n, model in enumerate(("memos-small", "shape:tiny")):
         host = Host.load(ModelConfig(path=model))

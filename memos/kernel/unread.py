@@ -23,7 +23,7 @@ from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
 from memos.interface.reading import extraction
-from memos.interface.reading.documents.parts import Turn as Said
+from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.once import once
 from memos.operation.choosing.upkeep import Upkeep
@@ -66,11 +66,11 @@ class Unread:
     def upkeep(self) -> Upkeep:
         return Upkeep(self._vault, lambda: True, lambda job, _: self.act(job))
 
-    def keep(self, said: Iterable[Said], origin: str, caller: Namespace, **header: Any) -> list[MemCube]:
+    def keep(self, said: Iterable[DialogueTurn], origin: str, caller: Namespace, **header: Any) -> list[MemCube]:
         """The turns as they were said, on disk when this returns. header: what else is known of each. Raises Denied."""
         now, trust = self._vault.now(), self._vault.guard.trust(origin)
         known = {"created": now, "origin": origin, "trust": trust, "segment": UNREAD, "kind": "turn", **header}
-        cubes = [_cube(turn, caller, Header(said=turn.said, speaker=turn.speaker, **known)) for turn in said]
+        cubes = [_cube(turn, caller, Header(said=turn.time, speaker=turn.speaker, **known)) for turn in said]
         for cube in cubes[:1]:
             self._governance.permit(caller, Add(text=cube.id))
         with self._vault.transaction():
@@ -151,7 +151,7 @@ class Unread:
     def _found(self, turns: Sequence[MemCube]) -> dict[str, list[Add]]:
         """What the model finds in each turn, by its id. Raises ContextOverflow, HostError."""
         shown = [self._vault.guard.as_shown(cube) for cube in turns]
-        prompt = extraction.prompt([Said(c.header.speaker, _words(c), c.header.said) for c in shown])
+        prompt = extraction.prompt([DialogueTurn(c.header.speaker, _words(c), c.header.said) for c in shown])
         answer = ""
         for facts in (len(turns), extraction.FEW):  # in a small context there is room for few
             answer = answer or self._host().extract([prompt], extraction.schema(facts))[0]
@@ -194,7 +194,7 @@ class Unread:
         return made
 
 
-def _cube(said: Said, caller: Namespace, header: Header) -> MemCube:
+def _cube(said: DialogueTurn, caller: Namespace, header: Header) -> MemCube:
     id = new_id()
     return MemCube(
         id=id,

@@ -241,7 +241,7 @@ def test_a_file_of_turns_is_read_too_and_conversations_apart(tmp_path: Path, say
 
 
 def test_a_long_turn_is_read_from_its_beginning() -> None:
-    from memos.interface.reading.documents.parts import Turn as Said
+    from memos.interface.reading.documents.parts import DialogueTurn
 
-    [message] = extraction.prompt([Said("Mira", "sea " * 10_000)])
+    [message] = extraction.prompt([DialogueTurn("Mira", "sea " * 10_000)])
     assert len(message["content"]) < 2_000

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memos.interface.reading.documents.parts import Turn, one_line
+from memos.interface.reading.documents.parts import DialogueTurn, one_line
 
 FEW = 3  # facts of an answer that a context of 2,048 tokens has room for
 _LONGEST = 1_000  # characters of a turn that are read
@@ -42,7 +42,7 @@ def schema(facts: int = FEW, characters: int = 60) -> dict[str, Any]:
     }
 
 
-def prompt(turns: Sequence[Turn]) -> list[dict[str, str]]:
+def prompt(turns: Sequence[DialogueTurn]) -> list[dict[str, str]]:
     """Up to nine turns as one question."""
     lines = "\n".join(
         f"{n}. {turn.speaker}: {one_line(turn.content, _LONGEST)}" for n, turn in enumerate(turns[:9], start=1)

@@ -21,7 +21,7 @@ from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.files import read
-from memos.interface.reading.documents.parts import Call, Part, Passage, Row, Turn, require_text
+from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, require_text
 from memos.interface.reading.phrasebook import NAME, asked, is_all_said, parse, phrasebook
 from memos.interface.reading.requests import requested, requests
 from memos.interface.reading.requests.requested import Tagger
@@ -61,17 +61,17 @@ class MemReader:
 
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
-        format (`memos.interface.reading.documents.files.FORMATS`). Raises InputError, EmptyMemory."""
+        format (the extension point `memos.readers`). Raises InputError, EmptyMemory."""
         return self.heard(path)[0]
 
-    def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[Turn]]:
+    def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[DialogueTurn]]:
         """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
         origin = str(content) if isinstance(content, Path) else "turns"
-        kept, left = list[Add | Correct](), list[Turn]()
+        kept, left = list[Add | Correct](), list[DialogueTurn]()
         for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
             ops = self._part(part, origin)
             kept += ops
-            if isinstance(part, Turn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
+            if isinstance(part, DialogueTurn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
                 left.append(part)
         return kept, left
 
@@ -88,7 +88,7 @@ class MemReader:
         """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
         kept: list[Add | Correct] = []
         for part in _conversation(turns, "turns"):
-            if not isinstance(part, Turn):
+            if not isinstance(part, DialogueTurn):
                 kept += self._part(part, "turns")
             elif not part.content.strip():
                 raise InputError(
@@ -96,7 +96,7 @@ class MemReader:
                 )
             else:
                 said = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
-                kept.append(self.statement(said).model_copy(update={"said": part.said}))
+                kept.append(self.statement(said).model_copy(update={"said": part.time}))
         return kept
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
@@ -227,30 +227,30 @@ class MemReader:
     def _part(self, part: Part, origin: str) -> list[Add | Correct]:
         """What is to be kept of a part of a file or a conversation."""
         match part:
-            case Turn():
+            case DialogueTurn():
                 return self._spoken(part, origin)
             case Passage():
                 return self._written(part, origin)
-            case Row():
+            case TableRow():
                 return [Add(text=part.content, origin=origin, segment=part.subject, kind="note")]
-            case Call():
+            case ToolCall():
                 # its origin says how far it is believed: what a tool returns, the user has not said
-                place = {"origin": f"tool:{origin}", "segment": part.task or part.tool, "said": part.said}
+                place = {"origin": f"tool:{origin}", "segment": part.task or part.tool, "said": part.time}
                 return [Add(text=part.content, kind=TOOL_TRACE, **place)]
             case _:
                 assert_never(part)
 
-    def _spoken(self, said: Turn, origin: str) -> list[Add | Correct]:
+    def _spoken(self, turn: DialogueTurn, origin: str) -> list[Add | Correct]:
         """A turn's statements; the model's own words are never memories."""
-        if said.silent:
+        if turn.silent:
             return []
-        place = _Origin(origin, said.speaker, said.said)
+        place = _Origin(origin, turn.speaker, turn.time)
         kept: list[Add | Correct] = []
-        for sentence in requests.sentences(said.content):
-            intent, words = requests.intent(sentence, said.speaker)
-            if requests.forgets(sentence, said.speaker):
+        for sentence in requests.sentences(turn.content):
+            intent, words = requests.intent(sentence, turn.speaker)
+            if requests.forgets(sentence, turn.speaker):
                 continue
-            if intent is Intent.REMEMBER or requests.is_worth_keeping(words, said.speaker):
+            if intent is Intent.REMEMBER or requests.is_worth_keeping(words, turn.speaker):
                 kept.append(_statement(words, place, corrects=intent is Intent.CORRECT))
         return kept
 
@@ -271,8 +271,8 @@ class MemReader:
         return [_statement(" ".join(group), place) for group in groups]
 
 
-def _forgets(said: Turn) -> bool:
-    return any(requests.forgets(sentence, said.speaker) for sentence in requests.sentences(said.content))
+def _forgets(turn: DialogueTurn) -> bool:
+    return any(requests.forgets(sentence, turn.speaker) for sentence in requests.sentences(turn.content))
 
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:

@@ -1,6 +1,6 @@
 """HTML: paragraphs and bullets under their heading, rows of tables; what a reader of the page does not see is left out.
 
-Runs in a process of its own (`memos.plugins.documents.apart`), as some pages cost a parser the square of their size.
+Runs in a process of its own (`memos.plugins.documents.isolated`), as some pages cost a parser the square of their size.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from memos.errors import EmptyMemory, InputError
-from memos.interface.reading.documents.parts import Passage, Row
+from memos.interface.reading.documents.parts import Passage, TableRow
 from memos.interface.reading.documents.table import row
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNOR
 _MOST_SPANNED = 1_000  # columns or rows by one cell
 
 
-def read(path: Path) -> list[Passage | Row]:
+def read(path: Path) -> list[Passage | TableRow]:
     """Raises InputError, EmptyMemory."""
     from bs4 import BeautifulSoup
     from bs4.dammit import EncodingDetector, UnicodeDammit
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Passage | Row]:
     return parts
 
 
-def _parts(page: Tag, heading: str) -> Iterator[Passage | Row]:
+def _parts(page: Tag, heading: str) -> Iterator[Passage | TableRow]:
     block, told = list[str](), None
     for event, node in _walked(page):
         if told:  # a table whose rows have been read
@@ -99,7 +99,7 @@ def _unseen(tag: Tag) -> bool:
     return tag.name in _UNSEEN or tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))
 
 
-def _rows(table: Tag) -> list[Row]:
+def _rows(table: Tag) -> list[TableRow]:
     """The rows of a table with a header; none of one that lays out a page, or has a row of more cells than columns."""
     lines = list[list[_Cell]]()
     for event, node in _walked(table):

@@ -1,4 +1,4 @@
-"""PDF: the paragraphs of its pages. Runs in a process of its own (`memos.plugins.documents.apart`)."""
+"""PDF: the paragraphs of its pages. Runs in a process of its own (`memos.plugins.documents.isolated`)."""
 
 from __future__ import annotations
 

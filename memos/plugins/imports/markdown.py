@@ -1,7 +1,8 @@
 """Folders of Markdown, as of Obsidian: a passage for each paragraph and bullet, under its heading.
 
-Followed: CommonMark's headings, lists and fences, and GitHub's tables, as `memos.interface.reading.documents.markdown` reads
-them; Obsidian's links, embeds, comments and block names (1.x); front matter with `date` or `created`, and `tags`.
+Followed: CommonMark's headings, lists and fences, and GitHub's tables, as
+`memos.interface.reading.documents.markdown` reads them; Obsidian's links, embeds, comments and block names (1.x); front
+matter with `date` or `created`, and `tags`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from memos.config import parse_yaml
 from memos.errors import ConfigError
 from memos.interface.reading.documents.markdown import markdown
-from memos.interface.reading.documents.parts import Row
+from memos.interface.reading.documents.parts import TableRow
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
 from memos.plugins.imports.records import listed, mapping
 from memos.plugins.imports.source import Source
@@ -51,8 +52,8 @@ def _file(source: Source, path: Path) -> Iterator[Read]:
             passage.content,
             "markdown",
             where,
-            how="told" if isinstance(passage, Row) else "written",
-            heading=passage.subject if isinstance(passage, Row) else passage.heading,
+            how="told" if isinstance(passage, TableRow) else "written",
+            heading=passage.subject if isinstance(passage, TableRow) else passage.heading,
             said=said,
             tags=tags,
             dropped=dropped if n == 1 else (),

@@ -229,7 +229,7 @@ def test_a_json_list_is_read_like_jsonl(tmp_path: Path) -> None:
     "name, data, error, message",
     [
         ("gone.md", None, InputError, r"gone\.md: no such file"),
-        ("a.docx", b"x", InputError, r"a\.docx: memos reads \.jsonl, .* or \.pdf, not \.docx"),
+        ("a.docx", b"x", InputError, r"a\.docx: memos reads \.csv, .* or \.txt, not \.docx"),
         ("a.txt", b" \n", EmptyMemory, r"a\.txt is empty"),
         ("a.md", b"one\ntwo \xff", InputError, r"a\.md, line 2: not UTF-8"),
         ("a.jsonl", b'{"role": "user", "content": "x"}\n{oops', InputError, r"a\.jsonl, line 2: not JSON"),

@@ -12,8 +12,8 @@ import pytest
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.reading.documents.files import read
-from memos.interface.reading.documents.parts import Part, Passage, Row
-from memos.plugins.documents.apart import parts_of
+from memos.interface.reading.documents.parts import Part, Passage, TableRow
+from memos.plugins.documents.isolated import parts_of
 from tests.plugins.documents.pdfs import encrypted, pdf
 
 Read = Callable[[str, "str | bytes"], list[Part]]
@@ -53,8 +53,8 @@ def reading(tmp_path: Path) -> Read:
 )
 def test_a_row_of_a_table_names_its_columns(reading: Read, name: str, data: str) -> None:
     assert reading(name, data) == [
-        Row("city = Oslo; people = 709000; note = cold, dry.", "Oslo"),
-        Row("city = Rome; note = old.", "Rome"),
+        TableRow("city = Oslo; people = 709000; note = cold, dry.", "Oslo"),
+        TableRow("city = Rome; note = old.", "Rome"),
     ]
 
 
@@ -70,7 +70,7 @@ def test_what_stands_around_a_table_is_read_as_ever(reading: Read) -> None:
     text = "# Trip\nWe went.\n| who | what |\n|---|---|\n| Mira | a \\| b |\nThen home.\n\n| no | table |\n"
     assert reading("a.md", text) == [
         Passage("We went.", "Trip"),
-        Row("who = Mira; what = a | b.", "Mira"),
+        TableRow("who = Mira; what = a | b.", "Mira"),
         Passage("Then home.", "Trip"),
         Passage("| no | table |", "Trip"),
     ]

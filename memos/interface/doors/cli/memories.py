@@ -178,9 +178,12 @@ def _object(text: str) -> dict[str, Any]:
 def _is_path(path: Path) -> bool:
     """True for a file that is there, and for one word that ends as a file of a known format does: a misspelt name is
     no statement."""
-    from memos.interface.reading.documents.files import FORMATS
+    from memos.extensions import Registry
 
+    formats = Registry[object]("memos.readers", "reader of documents").names()
     try:
-        return path.is_file() or (path.suffix.lower() in FORMATS and not any(map(str.isspace, str(path))))
+        return path.is_file() or (
+            path.suffix.lower().removeprefix(".") in formats and not any(map(str.isspace, str(path)))
+        )
     except OSError:  # too long for a name
         return False

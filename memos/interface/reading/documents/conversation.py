@@ -11,35 +11,35 @@ from typing import Any
 
 from memos.cube import in_zone
 from memos.errors import InputError
-from memos.interface.reading.documents.parts import Call, Turn, require_text
+from memos.interface.reading.documents.parts import DialogueTurn, ToolCall, require_text
 from memos.interface.reading.documents.trace import Trace
 
 _SILENT = frozenset({"assistant", "system", "tool", "developer", "function"})  # roles whose words are no memories
 HOW = 'write one {"role": "user", "content": "..."} or {"speaker": "Mira", "content": "..."} an entry'
 
 
-def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[Turn | Call]:
+def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[DialogueTurn | ToolCall]:
     """The turns and calls of entries, each with the place that an error names. Raises InputError."""
     trace = Trace()
     for where, entry in entries:
         if not isinstance(entry, dict):
             raise InputError(f"{where}: a turn is a JSON object, not {type(entry).__name__}; {HOW}")
-        said = _time(entry.get("time"), where)
+        time = _time(entry.get("time"), where)
         if trace.is_step(entry):
-            yield trace.step(entry, said, where)
+            yield trace.step(entry, time, where)
             continue
-        trace.begin(entry, said, where)
+        trace.begin(entry, time, where)
         if trace.is_result(entry):
             yield trace.end(entry, _content(entry, where), where)
         elif entry.get("content") is not None or not entry.get("tool_calls"):
-            turn = _turn(entry, said, where)
+            turn = _turn(entry, time, where)
             if not turn.silent:
                 trace.task = turn.content
             yield turn
     yield from trace.unfinished()
 
 
-def _turn(entry: dict[str, Any], said: datetime | None, where: str) -> Turn:
+def _turn(entry: dict[str, Any], time: datetime | None, where: str) -> DialogueTurn:
     content, role, name = _content(entry, where), entry.get("role", ""), entry.get("speaker", "")
     for part in (role, name):
         if isinstance(part, str):
@@ -47,7 +47,7 @@ def _turn(entry: dict[str, Any], said: datetime | None, where: str) -> Turn:
     if not (isinstance(role, str) and isinstance(name, str)) or not (role or name):
         raise InputError(f'{where}: a turn needs a "role" or a "speaker" as text; {HOW}')
     speaker = name or ("User" if role.lower() == "user" else role)
-    return Turn(speaker, content, said, role.lower() in _SILENT)
+    return DialogueTurn(speaker, content, time, role.lower() in _SILENT)
 
 
 def _content(entry: dict[str, Any], where: str) -> str:
@@ -67,9 +67,9 @@ def _time(value: object, where: str) -> datetime | None:
     if value is None:
         return None
     try:
-        said = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None
+        time = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None
     except ValueError:
-        said = None
-    if said is None:
+        time = None
+    if time is None:
         raise InputError(f'{where}: "time" {value!r} is not ISO 8601; write it like 2025-03-01T09:30:00Z or omit it')
-    return in_zone(said)
+    return in_zone(time)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from memos.interface.reading.documents import table
-from memos.interface.reading.documents.parts import Passage, Row
+from memos.interface.reading.documents.parts import Passage, TableRow
 
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 # bounded, as a row of brackets would take the square of its length
@@ -18,7 +18,7 @@ _UNDER_HEADER = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")  # th
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
-def markdown(text: str, stem: str) -> Iterator[Passage | Row]:
+def markdown(text: str, stem: str) -> Iterator[Passage | TableRow]:
     """The parts of a text; `stem` stands for the heading before the first one. A row with more cells than its table
     has columns is read as a paragraph."""
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from memos.errors import InputError
 
-_HALF = re.compile(r"[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Turn:
+class DialogueTurn:
     """What one person said at one time; `silent` turns are the model's own."""
 
     speaker: str
     content: str
-    said: datetime | None = None
+    time: datetime | None = None
     silent: bool = False
 
 
@@ -30,7 +32,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row of a table as one statement, which names its columns; `subject` is its first cell."""
 
     content: str
@@ -38,30 +40,38 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCall:
     """A call of a tool and what came of it, as one statement; `task` is what it was called for."""
 
     content: str
     tool: str
     task: str
-    said: datetime | None = None
+    time: datetime | None = None
 
 
-Part = Turn | Passage | Row | Call
+Part = DialogueTurn | Passage | TableRow | ToolCall
+
+
+@dataclass(frozen=True)
+class DocumentReader:
+    """Reads the files of one format, each whole. What it finds is kept in one transaction, so files have a limit."""
+
+    read: Callable[[Path], list[Part]]  # raises InputError, EmptyMemory
+    max_bytes: int = 1 << 24
 
 
 def require_text(text: str, where: str) -> None:
     """Raises InputError for half a character, which JSON can write and nothing can keep."""
-    if half := _HALF.search(text):
+    if half := _SURROGATE.search(text):
         raise InputError(f"{where}: character {half.start() + 1} is half of one ({half[0]!r}); remove it")
 
 
-def one_line(text: str, most: int) -> str:
-    """With single spaces; of what is longer the beginning, and how long it was."""
+def one_line(text: str, max_length: int) -> str:
+    """The text with single spaces; of a longer one the beginning, and how long it was."""
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}… ({len(line):,} characters)"
+    return line if len(line) <= max_length else f"{line[:max_length]}… ({len(line):,} characters)"
 
 
 def ended(text: str) -> str:
-    """As a sentence."""
+    """The text with the full stop of a sentence, unless it ends in one."""
     return text if text[-1:] in (*".!?…。！？", "") else f"{text}."

@@ -7,17 +7,17 @@ import io
 from collections.abc import Sequence
 
 from memos.errors import EmptyMemory, InputError
-from memos.interface.reading.documents.parts import Row, ended, one_line
+from memos.interface.reading.documents.parts import TableRow, ended, one_line
 
 _LONGEST_SUBJECT = 100
 
 
-def delimited(text: str, path: str, tabs: bool) -> list[Row]:
+def delimited(text: str, path: str, tabs: bool) -> list[TableRow]:
     """The rows of a CSV or TSV file, whose first line names the columns. Raises InputError for one that is ragged."""
     first, _, _ = text.lstrip("\r\n").partition("\n")
     delimiter = "\t" if tabs else ";" if first.count(";") > first.count(",") else ","
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows, header = list[Row](), list[str]()
+    rows, header = list[TableRow](), list[str]()
     try:
         for cells in lines:
             if not any(cell.strip() for cell in cells):
@@ -41,9 +41,9 @@ def delimited(text: str, path: str, tabs: bool) -> list[Row]:
     return rows
 
 
-def row(header: Sequence[str], cells: Sequence[str]) -> Row:
+def row(header: Sequence[str], cells: Sequence[str]) -> TableRow:
     """Of a row that has at least one cell with text in it, and no more cells than there are columns."""
     names = [one_line(name, 200) or f"column {n}" for n, name in enumerate(header, start=1)]
-    said = [(name, " ".join(cell.split())) for name, cell in zip(names, cells, strict=False) if cell.strip()]
-    content = "; ".join(f"{name} = {cell}" for name, cell in said)
-    return Row(ended(content), one_line(said[0][1], _LONGEST_SUBJECT))
+    named = [(name, " ".join(cell.split())) for name, cell in zip(names, cells, strict=False) if cell.strip()]
+    content = "; ".join(f"{name} = {cell}" for name, cell in named)
+    return TableRow(ended(content), one_line(named[0][1], _LONGEST_SUBJECT))

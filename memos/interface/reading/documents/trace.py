@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from memos.errors import InputError
-from memos.interface.reading.documents.parts import Call, ended, one_line, require_text
+from memos.interface.reading.documents.parts import ToolCall, ended, one_line, require_text
 
 _LONGEST_TASK, _LONGEST_CALL, _LONGEST_RESULT = 300, 1_000, 2_000  # characters that are kept of each
 _HOW = 'write {"call": {"name": "...", "arguments": {...}}, "result": ...} or the same with "error"'
@@ -24,7 +24,7 @@ class _Open(NamedTuple):
     tool: str
     words: str
     task: str
-    said: datetime | None
+    time: datetime | None
 
 
 class Trace:
@@ -38,7 +38,7 @@ class Trace:
         """True for a call with its result in one entry."""
         return "call" in entry or ("content" not in entry and bool({"result", "error"} & entry.keys()))
 
-    def step(self, entry: dict[str, Any], said: datetime | None, where: str) -> Call:
+    def step(self, entry: dict[str, Any], time: datetime | None, where: str) -> ToolCall:
         """Raises InputError."""
         if "call" not in entry:
             raise InputError(f"{where}: a result without its call; {_HOW}")
@@ -48,11 +48,11 @@ class Trace:
         given = call if isinstance(call, dict) else {"name": call, "arguments": entry.get("arguments")}
         if not isinstance(task, str):
             raise InputError(f'{where}: "task" is {type(task).__name__}, not text; say in words what the call was for')
-        began = _begun(given, task, said, where)
+        began = _begun(given, task, time, where)
         failed = "result" not in entry
         return _ended(began, _json(entry["error" if failed else "result"], where), failed)
 
-    def begin(self, entry: dict[str, Any], said: datetime | None, where: str) -> None:
+    def begin(self, entry: dict[str, Any], time: datetime | None, where: str) -> None:
         """Take note of the calls in a message. Raises InputError."""
         calls = entry.get("tool_calls") or []
         if not isinstance(calls, list):
@@ -65,13 +65,13 @@ class Trace:
                     f'{where}: a tool call is {{"id": "...", "type": "function", "function": {{"name": "...", '
                     f'"arguments": "..."}}}}, not {one_line(_json(call, where), 80)}; give it as OpenAI does'
                 )
-            self._open[id] = _begun(function, self.task, said, where)
+            self._open[id] = _begun(function, self.task, time, where)
 
     @staticmethod
     def is_result(entry: dict[str, Any]) -> bool:
         return entry.get("role") == "tool" and "tool_call_id" in entry
 
-    def end(self, entry: dict[str, Any], result: str, where: str) -> Call:
+    def end(self, entry: dict[str, Any], result: str, where: str) -> ToolCall:
         """Raises InputError."""
         id = entry["tool_call_id"]
         began = self._open.pop(id, None) if isinstance(id, str) else None
@@ -82,13 +82,13 @@ class Trace:
             )
         return _ended(began, result, entry.get("is_error") is True or entry.get("status") == "error")
 
-    def unfinished(self) -> Iterator[Call]:
+    def unfinished(self) -> Iterator[ToolCall]:
         """Calls that the conversation ended without a result for."""
         for began in self._open.values():
             yield _call(began, "no result is recorded")
 
 
-def _begun(call: dict[str, Any], task: str, said: datetime | None, where: str) -> _Open:
+def _begun(call: dict[str, Any], task: str, time: datetime | None, where: str) -> _Open:
     name, arguments = call.get("name"), call.get("arguments")
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{where}: a call names its tool as text, not {name!r:.80}; {_HOW}")
@@ -105,17 +105,17 @@ def _begun(call: dict[str, Any], task: str, said: datetime | None, where: str) -
     else:
         inside = "" if arguments is None else arguments if isinstance(arguments, str) else _json(arguments, where)
     name = one_line(name, 100)
-    return _Open(name, f"{name}({one_line(inside, _LONGEST_CALL)})", one_line(task, _LONGEST_TASK), said)
+    return _Open(name, f"{name}({one_line(inside, _LONGEST_CALL)})", one_line(task, _LONGEST_TASK), time)
 
 
-def _ended(began: _Open, outcome: str, failed: bool) -> Call:
+def _ended(began: _Open, outcome: str, failed: bool) -> ToolCall:
     come = one_line(outcome, _LONGEST_RESULT) or "nothing"
     return _call(began, f"it failed: {come}" if failed else f"it returned {come}")
 
 
-def _call(began: _Open, outcome: str) -> Call:
+def _call(began: _Open, outcome: str) -> ToolCall:
     task = f"Task: {ended(began.task)} " if began.task else ""
-    return Call(f"{task}{began.words} was called; {ended(outcome)}", began.tool, began.task, began.said)
+    return ToolCall(f"{task}{began.words} was called; {ended(outcome)}", began.tool, began.task, began.time)
 
 
 def _json(value: object, where: str) -> str:

@@ -12,12 +12,12 @@ from memos.errors import HostError
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.constrained import Constraint, longest
 from memos.interface.reading import extraction
-from memos.interface.reading.documents.parts import Turn
+from memos.interface.reading.documents.parts import DialogueTurn
 
 pytest.importorskip("llguidance")
 SMALL = extraction.schema(facts=1, characters=8)
 PROMPTS = [
-    extraction.prompt([Turn(speaker="User", content=text)])
+    extraction.prompt([DialogueTurn(speaker="User", content=text)])
     for text in ("I live in Oslo.", '"}] {"a": \\ ', "我住在里斯本。")
 ]
 
