@@ -1,4 +1,4 @@
-"""`memos bench NAME`, `memos calibrate` and `memos doctor`: doors to what measures memos. Knows no measuring."""
+"""`memos bench NAME`, `calibrate`, `doctor` and `simulate`: what measures memos, as commands. Knows no measuring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from memos.errors import InputError
 from memos.interface.doors.cli.shared import Json, Set, made
 from memos.interface.doors.progress import Show, progress_bars
 
+commands = typer.Typer()
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
+commands.add_typer(bench, name="bench")
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
 
@@ -292,6 +294,25 @@ def bench_redaction(json: Json = None) -> None:
         print(f"{failure['text']}  missed {failure['missed']}, wrong {failure['wrong']}")
 
 
+@bench.command("reader")
+def bench_reader(
+    json: Json = None,
+    cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
+    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 12,
+    seed: Seed = 0,
+) -> None:
+    """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
+    from memos.bench import write_report
+    from memos.bench.reader import bench_reader as measure
+    from memos.interface.doors.experiment.report import rows_table
+
+    with progress_bars() as show:
+        figures = measure(show, cases, extracted)
+    report = write_report("reader", seed, "cpu", figures, json)
+    _print(rows_table(report))
+
+
+@commands.command()
 def calibrate(
     config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
     set_: Set = None,
@@ -313,6 +334,7 @@ def calibrate(
     print(f"fidelity.level {kernel.config.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
 
 
+@commands.command()
 def doctor(
     architectures: Annotated[bool, typer.Option("--architectures", help="of tiny random models of many kinds")] = False,
     json: Json = None,
@@ -329,6 +351,43 @@ def doctor(
         else:
             report = measured("doctor", json, model, 0, examine_model)
     _print(verdicts_table(report))
+
+
+@commands.command()
+def simulate(
+    traces: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="zipf, drift, bursts, tenants (default: these), accesses.jsonl, or LoCoMo's dialogues.json"
+        ),
+    ] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="may be given again; default: all, and Belady's")] = None,
+    share: Annotated[
+        list[float] | None,
+        typer.Option(min=0.001, max=1, help="of the trace's KV that memory has room for; may be given again"),
+    ] = None,
+    prefetch: Annotated[
+        float, typer.Option(min=0, help="most KV to bring after a request, in times of what a request uses in the mean")
+    ] = 4.0,
+    seed: Annotated[int, typer.Option(help="of what is drawn at random")] = 0,
+    json: Json = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="draw the hit rates into this PNG")] = None,
+    record: Annotated[Path | None, typer.Option("--record", help="write the traces to this folder as JSONL")] = None,
+) -> None:
+    """Replay traces of what is used against policies that say which KV stays in memory."""
+    from memos.bench import write_report
+    from memos.bench.simulate import POLICIES
+    from memos.bench.simulate import simulate as replay
+    from memos.bench.traces import GENERATED
+    from memos.interface.doors.experiment.report import plot_simulation, simulation_table
+
+    names = traces or list(GENERATED)
+    with progress_bars() as show:
+        figures = replay(names, policy or list(POLICIES), share or [0.1], prefetch, seed, record, show)
+    report = write_report("simulate", seed, "cpu", figures, json)
+    if plot:
+        plot_simulation(report, plot)
+    _print(simulation_table(report))
 
 
 def _of_model(
@@ -353,21 +412,3 @@ def _print(table: Any) -> None:
     from rich.console import Console
 
     Console().print(table)
-
-
-@bench.command("reader")
-def bench_reader(
-    json: Json = None,
-    cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
-    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 12,
-    seed: Seed = 0,
-) -> None:
-    """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
-    from memos.bench import write_report
-    from memos.bench.reader import bench_reader as measure
-    from memos.interface.doors.experiment.report import rows_table
-
-    with progress_bars() as show:
-        figures = measure(show, cases, extracted)
-    report = write_report("reader", seed, "cpu", figures, json)
-    _print(rows_table(report))

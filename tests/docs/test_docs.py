@@ -121,7 +121,9 @@ def test_a_command_that_is_named_is_there_with_its_options(doc: Path, line: str)
 
 @cache
 def memos_command() -> Any:
-    return typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
+    command.list_commands(None)  # loads those that packages add
+    return command
 
 
 @pytest.mark.parametrize(

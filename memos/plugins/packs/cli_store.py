@@ -28,7 +28,7 @@ from memos.plugins.packs.cli_packs import (
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
-store = typer.Typer(help="Packs of memories in registries.", no_args_is_help=True)
+store = typer.Typer(name="store", help="Packs of memories in registries.", no_args_is_help=True)
 Registry = Annotated[
     str, typer.Option("--registry", help="folder, address that fsspec knows, or hf:OWNER/NAME of the Hub")
 ]

@@ -1,5 +1,4 @@
-"""The command line: `memos run`, `memos chat`, and what the other cli_ files add. A thin door.
-
+"""The command line `memos`: `run`, `chat`, the groups of the other files, and those that packages add by name.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -8,15 +7,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from memos.bench.cli import bench, calibrate, doctor
-from memos.bench.cli_simulate import simulate
-from memos.errors import InputError, MemosError
+from memos.errors import InputError, MemosError, PluginError
+from memos.extensions import Registry
 from memos.interface.doors.cli.config import config as config_group
 from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
@@ -30,19 +30,60 @@ from memos.interface.doors.cli.serve import serve
 from memos.interface.doors.cli.shared import Set, Told, User, made, settings_of, telling
 from memos.interface.doors.cli.vault import vault
 from memos.interface.doors.progress import progress_bars
-from memos.plugins.imports.cli_import import imports
-from memos.plugins.packs.cli_packs import packs
-from memos.plugins.packs.cli_store import store
-from memos.plugins.top.cli_top import top
 
 if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
     from memos.kernel.mem_os import MemOS, Reply
 
 
-class _Named(TyperGroup):
-    """Says what went wrong, and ends with its exit code. A wrong command line is typer's own: 2."""
+PARTS: Registry[typer.Typer] = Registry("memos.commands", "command group")
 
-    def invoke(self, ctx: Any) -> Any:
+
+class Commands(TyperGroup):
+    """The commands of memos, and those of the packages that add some: loaded when one is asked for that is not ours.
+
+    A group with a name of its own is mounted under it, beside what is there; of one without, each command by itself.
+    What ships keeps its name. Ends with the exit code of an error; a wrong command line is typer's own: 2.
+    """
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """Adds what packages bring; why each that fails to load is left out."""
+        failed = []
+        for name in PARTS.names():
+            try:
+                part = PARTS.get(name)
+            except PluginError as error:
+                failed.append(str(error))
+                continue
+            if isinstance(part, typer.Typer):
+                self._mount(get_group(part))
+            else:
+                failed.append(f"the command group {name!r} is no typer.Typer; mend or uninstall what provides it")
+        return failed
+
+    def _mount(self, group: TyperGroup) -> None:
+        there = self.commands.setdefault(group.name, group) if group.name else self
+        if isinstance(there, TyperGroup):
+            for name, command in group.commands.items():
+                there.commands.setdefault(name, command)
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        self.problems  # noqa: B018  loaded
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        found = self.commands.get(cmd_name)
+        if found is not None and not isinstance(found, TyperGroup):
+            return found  # no package can add to it
+        problems = self.problems
+        if cmd_name not in self.commands:
+            for problem in problems:
+                print(f"left out: {problem}", file=sys.stderr)
+        return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Context) -> object:
         try:
             return super().invoke(ctx)
         except MemosError as error:
@@ -55,18 +96,13 @@ class _Named(TyperGroup):
 
 app = typer.Typer(
     name="memos",
-    cls=_Named,
+    cls=Commands,
     help="A memory operating system for local language models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench, name="bench")
 app.add_typer(vault, name="vault")
 app.add_typer(config_group, name="config")
-app.command()(calibrate)
-app.command()(doctor)
-app.command()(simulate)
-app.command()(top)
 app.command()(serve)
 app.command()(mcp)
 app.add_typer(forms)
@@ -74,9 +110,6 @@ app.add_typer(memories)
 app.add_typer(life)
 app.add_typer(knowledge)
 app.add_typer(insight)
-app.add_typer(imports)
-app.add_typer(packs)
-app.add_typer(store, name="store")
 app.add_typer(rights)
 app.add_typer(governance)
 

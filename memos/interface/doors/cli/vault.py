@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.doors.cli import keys as cli_keys
 from memos.interface.doors.cli.shared import HERE, Config, Set, Told, settings_of, telling
 from memos.interface.doors.progress import progress_bars
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from memos.config import VaultConfig
 
 vault = typer.Typer(name="vault", help="Look after a vault as a whole.", no_args_is_help=True)
-cli_keys.add_to(vault)
 Folder = Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of the vault; else that of the config")]
 
 

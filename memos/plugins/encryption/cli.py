@@ -1,4 +1,4 @@
-"""`memos vault encrypt`, `decrypt`, `rekey`: the key of a vault. Doors; know no ciphers."""
+"""`memos vault encrypt`, `decrypt` and `rekey`: the key of a vault, as commands beside those of the core."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from memos.interface.doors.cli.shared import HERE, Told, Vault, telling
 
+vault_keys = typer.Typer(name="vault")
 _SOURCE = "file:PATH, env:NAME or keyring:SERVICE/NAME; a passphrase, or 32 random bytes in hex or base64"
 Key = Annotated[str | None, typer.Option("--key", help=f"where the key is now, unless it is where it was: {_SOURCE}")]
 Scratch = Annotated[
@@ -16,12 +17,8 @@ Scratch = Annotated[
 ]
 
 
-def add_to(group: typer.Typer) -> None:
-    """These commands, to the group `vault`."""
-    for command in (encrypt, decrypt, rekey):
-        group.command()(telling(command))
-
-
+@vault_keys.command()
+@telling
 def encrypt(
     key: Annotated[str, typer.Option("--key", help=f"where the key is: {_SOURCE}")],
     vault: Vault = HERE,
@@ -38,6 +35,8 @@ def encrypt(
     return Told({"path": vault, "key": key}, lines)
 
 
+@vault_keys.command()
+@telling
 def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> Told:
     """Take the encryption off a vault. It needs its size on disk once more."""
     from memos.kernel.mem_os import MemOS
@@ -46,6 +45,8 @@ def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> To
     return Told({"path": vault, "key": None}, f"{vault} is not encrypted any more")
 
 
+@vault_keys.command()
+@telling
 def rekey(
     vault: Vault = HERE,
     key: Key = None,

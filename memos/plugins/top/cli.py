@@ -1,4 +1,4 @@
-"""`memos top`. A thin door."""
+"""`memos top`: the terminal view as a command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import typer
 from memos.errors import InputError, how_to_install
 from memos.interface.doors.cli.shared import HERE, Config, Set, User, Vault, opened
 
+commands = typer.Typer()
 
+
+@commands.command()
 def top(
     every: Annotated[float, typer.Option(min=0.1, help="seconds between two looks")] = 2.0,
     user: User = None,
