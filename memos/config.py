@@ -13,7 +13,6 @@ from memos.errors import ConfigError, meant
 
 _LONGEST_YAML = 1 << 18  # characters
 _DEEPEST = 50  # values within each other
-PolicyName = Literal["memos", "memoryos", "plain-rag", "keywords", "recency", "lru", "full-context"]
 
 
 class Section(BaseModel):
@@ -597,8 +596,8 @@ class Config(Section):
 
     seed: int = 0
     user_id: str = Field("default", description="namespace of whoever runs the kernel")
-    policy: PolicyName = Field("memos", description="what ranks, admits and moves memories")
-    policies: dict[str, PolicyName] = Field({}, description="instead, for single namespaces: user_id to policy")
+    policy: str = Field("memos", description="what ranks, admits and moves memories; `memos plugins` lists what there is")
+    policies: dict[str, str] = Field({}, description="instead, for single namespaces: user_id to policy")
     model: ModelConfig = ModelConfig()
     decode: DecodeConfig = DecodeConfig()
     fidelity: FidelityConfig = FidelityConfig()

@@ -7,7 +7,9 @@ packages; must not know what a part does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -17,6 +19,7 @@ from memos.errors import InputError, PluginError, meant
 
 DISTRIBUTION = "memos-kernel"  # what memos is called on the package index
 T = TypeVar("T")
+log = logging.getLogger("memos")
 
 
 @dataclass(frozen=True)
@@ -40,22 +43,28 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """Every name that is provided, in alphabetical order; nothing is imported."""
-        return tuple(sorted({name for group, name in _entries() if group == self.group}))
+        return tuple(sorted(name for group, name in _entries() if group == self.group))
 
     def get(self, name: str) -> T:
         """The part of that name. Raises InputError for a name that nothing provides, PluginError for one that cannot be
         used."""
-        given = _entries().get((self.group, name), ())
-        if not given:
-            there = f"there are {', '.join(self.names()) or 'none'}"
+        given = _shipped().get((self.group, name)) or _entries().get((self.group, name))
+        if given is None:
+            if not _shipped():
+                raise PluginError(
+                    f"the {self.kind} {name!r} cannot be found, as {DISTRIBUTION} is not installed; "
+                    f"run `pip install {DISTRIBUTION}`, or `pip install -e .` in a clone of memos"
+                )
+            there = f"there are {', '.join(self.names()) or 'none'};"
             raise InputError(
                 f"there is no {self.kind} {name!r}; {meant(name, self.names(), there)} `memos plugins` lists what is "
                 f"installed, and a package may bring another by the entry point {self.group}"
             )
-        problem = _conflict(given) or _unfit(given[0][1])
+        entry, package = given[0]
+        problem = _conflict(given) or _unfit(package)
         if problem:
             raise PluginError(f"the {self.kind} {name!r} cannot be used: {problem}")
-        return cast(T, _load(given[0][0], self.kind))
+        return cast(T, _load(entry, self.kind))
 
     def usable(self) -> Iterator[tuple[str, T]]:
         """Every part that loads, with its name; the others are told by `extensions`."""
@@ -72,44 +81,70 @@ def extensions(load: bool = False) -> list[Extension]:
     found = []
     for (group, name), given in sorted(_entries().items()):
         for entry, package in given:
-            problem = _conflict(given) or _unfit(package)
+            problem = "" if _name(package) == DISTRIBUTION else _taken(group, name, package) or _conflict(given) or _unfit(package)
             if load and not problem:
                 try:
-                    _load(entry, group)
+                    _load(entry, "part")
                 except PluginError as error:
                     problem = str(error)
             found.append(Extension(group, name, entry.value, _name(package), package.version, problem))
     return found
 
 
+Given = tuple[tuple[EntryPoint, Distribution], ...]  # what provides one name; more than one where packages clash
+
+
 @cache
-def _entries() -> dict[tuple[str, str], tuple[tuple[EntryPoint, Distribution], ...]]:
-    """(group, name) -> what provides it; what ships with memos keeps its name whoever else takes it."""
+def _shipped() -> dict[tuple[str, str], Given]:
+    """(group, name) -> what memos itself provides. Found without looking at other packages."""
+    return {key: tuple(given.values()) for key, given in _read(distributions(name=DISTRIBUTION)).items()}
+
+
+@cache
+def _entries() -> dict[tuple[str, str], Given]:
+    """(group, name) -> what provides it."""
+    return {key: tuple(given.values()) for key, given in _read(distributions()).items()}
+
+
+def _read(packages: Iterable[Distribution]) -> dict[tuple[str, str], dict[str, tuple[EntryPoint, Distribution]]]:
+    """(group, name) -> package -> its entry point."""
     found: dict[tuple[str, str], dict[str, tuple[EntryPoint, Distribution]]] = {}
-    for package in distributions():
-        for entry in package.entry_points:
-            if entry.group.startswith("memos."):
-                # a package that stands on the path twice, as in an editable checkout, is one
-                found.setdefault((entry.group, entry.name), {}).setdefault(_name(package), (entry, package))
-    return {
-        key: (given[DISTRIBUTION],) if DISTRIBUTION in given else tuple(given.values()) for key, given in found.items()
-    }
+    for package in packages:
+        try:
+            entries = [entry for entry in package.entry_points if entry.group.startswith("memos.")]
+            name = _name(package) if entries else ""
+        except Exception as error:  # metadata that is no metadata raises anything; it is somebody else's
+            log.warning("the metadata of an installed package cannot be read (%s): its parts are left out", error)
+            continue
+        for entry in entries:
+            # a package that stands on the path twice, as in an editable checkout, is one
+            found.setdefault((entry.group, entry.name), {}).setdefault(name, (entry, package))
+    return found
 
 
 def _name(package: Distribution) -> str:
-    return str(package.metadata["Name"])
+    return re.sub(r"[-_.]+", "-", str(package.metadata["Name"])).lower()
 
 
-def _conflict(given: tuple[tuple[EntryPoint, Distribution], ...]) -> str:
-    if len(given) < 2:
+def _taken(group: str, name: str, package: Distribution) -> str:
+    """What ships with memos keeps its name, whoever else takes it."""
+    if (group, name) not in _shipped() or _name(package) == DISTRIBUTION:
         return ""
-    packages = sorted(_name(package) for _, package in given)
-    return f"{' and '.join(packages)} both provide it; uninstall one of them"
+    return f"{DISTRIBUTION} itself provides it, and is used; {_name(package)} needs another name for its own"
+
+
+def _conflict(given: Given) -> str:
+    packages = sorted({_name(package) for _, package in given} - {DISTRIBUTION})
+    if len(packages) < 2:
+        return ""
+    return f"{', '.join(packages[:-1])} and {packages[-1]} provide it; uninstall all but one of them"
 
 
 def _unfit(package: Distribution) -> str:
     """What a package asks of memos that this one does not meet."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    if _name(package) == DISTRIBUTION:
+        return ""
+    from packaging.requirements import InvalidRequirement, Requirement  # takes 30 ms
 
     import memos
 
@@ -118,7 +153,10 @@ def _unfit(package: Distribution) -> str:
             needed = Requirement(line)
         except InvalidRequirement:
             continue
-        if needed.name == DISTRIBUTION and not needed.specifier.contains(memos.__version__, prereleases=True):
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        ours = re.sub(r"[-_.]+", "-", needed.name).lower() == DISTRIBUTION
+        if ours and not needed.specifier.contains(memos.__version__, prereleases=True):
             return (
                 f"{_name(package)} {package.version} was made for {DISTRIBUTION}{needed.specifier}, and this is "
                 f"{memos.__version__}; install a version of {_name(package)} for this one"
@@ -130,7 +168,7 @@ def _unfit(package: Distribution) -> str:
 def _load(entry: EntryPoint, kind: str) -> object:
     try:
         return entry.load()
-    except Exception as error:  # a stranger's module may raise anything, and memos goes on without it
+    except (Exception, SystemExit) as error:  # a stranger's module may raise anything, and memos goes on without it
         raise PluginError(
             f"{entry.value}, which provides the {kind} {entry.name!r}, fails to load "
             f"({type(error).__name__}: {error}); mend or uninstall {_name(entry.dist) if entry.dist else 'it'}"

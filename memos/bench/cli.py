@@ -153,11 +153,11 @@ def bench_locomo(
     policy: Annotated[list[str] | None, typer.Option(help="what finds; may be given again; default: all")] = None,
 ) -> None:
     """Which turns of long dialogues search finds for a question, by policy."""
-    from memos.bench.locomo import POLICIES
     from memos.bench.locomo import bench_locomo as measure
     from memos.interface.doors.experiment.report import locomo_table
+    from memos.operation.policies.table import POLICIES
 
-    report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES, show))
+    report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
     _print(locomo_table(report))
 
 

@@ -34,7 +34,7 @@ from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.life.time_machine import TimeMachine
 from memos.operation.policies.policy import Policy, Staged
-from memos.operation.policies.table import policy as policy_of
+from memos.operation.policies.table import POLICIES
 from memos.ops import Operation
 from memos.plugins.packs.exchange import MemDumper, MemLoader
 from memos.plugins.packs.subscriptions import Subscriptions, TrustedKeys
@@ -72,17 +72,21 @@ class Parts:
             raise InputError("model and tokenizer belong together; give both, or neither and set model.path")
         self.config = config
         self._given = (model, tokenizer)
+        self._by_policy = lru_cache(maxsize=None)(
+            lambda name: MemScheduler(
+                config.scheduler, policy if policy and name == OWN else POLICIES.get(name)(config)
+            )
+        )
+        self._main_policy = OWN if policy else config.policy
+        for name in config.policies.values():  # a name that nothing provides is refused before the vault is opened
+            self._by_policy(name)
+        self.scheduler = self._by_policy(self._main_policy)
         folder = Path(vault or config.vault.path or DEFAULT_VAULT)
         its = config.vault
         self.vault = MemVault(folder, its.quota, config.governance, its.key, its.scratch, its.server)
         self.governance = MemGovernance(self.vault)
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
-        self._by_policy = lru_cache(maxsize=None)(
-            lambda name: MemScheduler(config.scheduler, policy if policy and name == OWN else policy_of(name, config))
-        )
-        self._main_policy = OWN if policy else config.policy
-        self.scheduler = self._by_policy(self._main_policy)
         self._replays: dict[str, Replay | None] = {}
         self.reader = MemReader(Tagger())
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)

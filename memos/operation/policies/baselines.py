@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from memos.config import Config
 from memos.cube import Form, MemCube
 from memos.operation.policies.policy import Ranked, Reads, Score, Segment, as_one, best_first
 
@@ -54,3 +55,24 @@ LRU = Baseline(
     lambda cubes, now: _since(max(c.usage.last_recalled or c.header.created for c in cubes), now),
 )
 FULL_CONTEXT = Baseline(lambda signals: -signals.age, reads="all")  # no retrieval: everything goes into the prompt
+
+
+# What the entry points name: none of these has anything to configure.
+def plain_rag(config: Config) -> Baseline:
+    return PLAIN_RAG
+
+
+def keywords(config: Config) -> Baseline:
+    return KEYWORDS
+
+
+def recency(config: Config) -> Baseline:
+    return RECENCY
+
+
+def lru(config: Config) -> Baseline:
+    return LRU
+
+
+def full_context(config: Config) -> Baseline:
+    return FULL_CONTEXT

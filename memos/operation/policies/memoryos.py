@@ -18,7 +18,7 @@ from datetime import datetime
 
 import numpy as np
 
-from memos.config import MemoryOSConfig
+from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, MemCube
 from memos.operation.finding.words import asks, terms
 from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, as_one
@@ -61,6 +61,10 @@ class MemoryOSPolicy:
 
     def cold(self, heat: float) -> bool:
         return False
+
+
+def make(config: Config) -> MemoryOSPolicy:
+    return MemoryOSPolicy(config.memoryos)
 
 
 def heat(config: MemoryOSConfig, visits: int, interaction: int, last: datetime, now: datetime) -> float:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from memos.config import RetrievalConfig, SchedulerConfig
+from memos.config import Config, RetrievalConfig, SchedulerConfig
 from memos.cube import Form, MemCube
 from memos.operation.policies.policy import Floats, Ranked, Reads, Segment, Signals, best_first
 
@@ -84,3 +84,7 @@ class MemosPolicy:
     def cold(self, heat: float) -> bool:
         """True where derived forms are given up: below activate_heat by a margin, so that nothing flaps."""
         return heat < self._config.cool_heat
+
+
+def make(config: Config) -> MemosPolicy:
+    return MemosPolicy(config.scheduler, config.retrieval)
