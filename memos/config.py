@@ -596,7 +596,9 @@ class Config(Section):
 
     seed: int = 0
     user_id: str = Field("default", description="namespace of whoever runs the kernel")
-    policy: str = Field("memos", description="what ranks, admits and moves memories; `memos plugins` lists what there is")
+    policy: str = Field(
+        "memos", description="what ranks, admits and moves memories; `memos plugins` lists what there is"
+    )
     policies: dict[str, str] = Field({}, description="instead, for single namespaces: user_id to policy")
     model: ModelConfig = ModelConfig()
     decode: DecodeConfig = DecodeConfig()

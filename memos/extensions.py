@@ -81,7 +81,11 @@ def extensions(load: bool = False) -> list[Extension]:
     found = []
     for (group, name), given in sorted(_entries().items()):
         for entry, package in given:
-            problem = "" if _name(package) == DISTRIBUTION else _taken(group, name, package) or _conflict(given) or _unfit(package)
+            problem = (
+                ""
+                if _name(package) == DISTRIBUTION
+                else _taken(group, name, package) or _conflict(given) or _unfit(package)
+            )
             if load and not problem:
                 try:
                     _load(entry, "part")
