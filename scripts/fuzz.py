@@ -538,7 +538,7 @@ def pack_seeds() -> list[bytes]:
 
     from memos.cube import Form, Header, MemCube, Probe, Rights, Source, Text
     from memos.infrastructure.governance.signing import SigningKey
-    from memos.plugins.packs.mip import Record, Release
+    from memos.plugins.packs.mip import Record, PackRelease
     from memos.plugins.packs.pack import PackWriter
     from memos.plugins.packs.pack_file import writing
 
@@ -553,7 +553,9 @@ def pack_seeds() -> list[bytes]:
     two = one.model_copy(update={"id": "1" * 20, "sources": (Source(id=one.id, version=1),)})
     out = []
     with tempfile.TemporaryDirectory() as folder:
-        for n, release in enumerate((None, Release(publisher="ann", name="cities", version="1.0.0", licence="MIT"))):
+        for n, release in enumerate(
+            (None, PackRelease(publisher="ann", name="cities", version="1.0.0", licence="MIT"))
+        ):
             with writing(Path(folder) / str(n)) as sink:
                 writer = PackWriter(sink)
                 for cube in (one, two):
@@ -570,15 +572,16 @@ def run_pack(data: bytes, folder: Path) -> None:
     from memos.interface.reading.mem_reader import MemReader
     from memos.operation.life.knowledge import Knowledge
     from memos.operation.life.mem_lifecycle import MemLifecycle
-    from memos.plugins.packs.exchange import MemLoader
+    from memos.plugins.packs.loader import MemLoader
     from memos.plugins.packs.pack import PackReader
 
     path = folder / "a.mip"
     path.write_bytes(data)
     with PackReader(path) as pack, MemVault(folder / "vault") as vault:
         lifecycle, reader = MemLifecycle(vault), MemReader()
-        loader = MemLoader(vault, lifecycle, Knowledge(vault, lifecycle, reader, LimitsConfig()), reader)
-        loader.load(pack, Namespace(user_id="bob"), lambda *_: False, lambda *_: None)
+        knowledge = Knowledge(vault, lifecycle, reader, LimitsConfig())
+        loader = MemLoader(vault, lifecycle, knowledge, reader, vault.packs, lambda _: False, lambda *_: None)
+        loader.load(pack, Namespace(user_id="bob"))
 
 
 TARGETS: dict[str, Target] = {

@@ -36,8 +36,6 @@ from memos.operation.life.time_machine import TimeMachine
 from memos.operation.policies.policy import Policy, Staged
 from memos.operation.policies.table import POLICIES
 from memos.ops import Operation
-from memos.plugins.packs.exchange import MemDumper, MemLoader
-from memos.plugins.packs.subscriptions import Subscriptions, TrustedKeys
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.encoders.embedder import Embedder
@@ -140,23 +138,6 @@ class Parts:
 
         parts = (self.vault, self.lifecycle, self.reader, self.host, self.serving.require_disk)
         return Transitions(*parts, self.config.distil, self.config.activation)
-
-    @once
-    def publishers(self) -> TrustedKeys:
-        return TrustedKeys(self.vault, self.vault.audit_log.signer.path)
-
-    @once
-    def loader(self) -> MemLoader:
-        return MemLoader(self.vault, self.lifecycle, self.knowledge, self.reader)
-
-    @once
-    def dumper(self) -> MemDumper:
-        return MemDumper(self.vault, self.reader, self.governance.visible)
-
-    @once
-    def subscriptions(self) -> Subscriptions:
-        parts = (self.vault, self.lifecycle, self.dumper, self.loader, self.publishers)
-        return Subscriptions(*parts, self._fits, self._accept)
 
     @once
     def embedder(self) -> Embedder:

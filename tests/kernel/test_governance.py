@@ -686,7 +686,7 @@ def test_an_adapter_that_came_along_is_not_used_where_its_trust_does_not_do(
     memos = opened(trust={"origins": {"pack": "untrusted", "api": "user"}})
     [cube] = elsewhere.add("Mira likes tea.")
     elsewhere.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
-    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.publishers.key().public)
+    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.trusted()[1])
     assert memos.get(cube.id).header.trust is Trust.UNTRUSTED
     with pytest.raises(Untrusted, match="no adapter is made"):
         memos.promote([cube.id], "parametric")
@@ -698,7 +698,7 @@ def test_who_is_forgotten_has_no_pack_grant_group_or_key_any_more(
     memos = opened()
     elsewhere.add("Mira likes tea.")
     elsewhere.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
-    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.publishers.key().public, user="quillfeather")
+    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.trusted()[1], user="quillfeather")
     [bobs] = memos.add("Bob lives in Rome.", user="bob")
     memos.grant(bobs.id, "quillfeather", "owner", user="bob")
     memos.grant(bobs.id, "eve", "reader", user="quillfeather")
@@ -733,7 +733,7 @@ def test_what_is_published_is_what_others_may_read(opened: Opener, tmp_path: Pat
     [cube] = memos.add(f"My e-mail is {MAIL}.")
     memos.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
     with MemOS(vault=tmp_path / "reader") as reader:
-        reader.install(str(tmp_path / "packs"), "eve/tips", trust=memos.publishers.key().public)
+        reader.install(str(tmp_path / "packs"), "eve/tips", trust=memos.trusted()[1])
         assert MAIL not in reader.get(cube.id).model_dump_json() and reader.get(cube.id).text == "My e-mail is [email]."
 
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from memos.cube import new_id
 from memos.errors import BadPack, MemosError, RegistryError
 from memos.infrastructure.governance.signing import SigningKey, is_signed
-from memos.plugins.packs.mip import MIP, SIGNED_ENTRY, Entry, Index, Said, Version, canonical
+from memos.plugins.packs.mip import MIP, SIGNED_ENTRY, RegistryEntry, RegistryIndex, Listing, Version, canonical
 from memos.plugins.packs.pack_file import PIECE
 
 _Value = TypeVar("_Value", bound=BaseModel)
@@ -63,12 +63,12 @@ class MemStore:
         self.place = self._root if "file" in self._fs.protocol else place  # a folder, wherever it is asked for
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[RegistryEntry, ...]:
         """Every version of every pack, each as its publisher has signed it. Raises RegistryError, BadPack."""
         content = self._reached(self._read, "index.json", _MOST_INDEX_BYTES)
-        return tuple(self._sound(entry) for entry in self._parsed(Index, content, "index.json").entries)
+        return tuple(self._sound(entry) for entry in self._parsed(RegistryIndex, content, "index.json").entries)
 
-    def versions(self, pack: str) -> list[Entry]:
+    def versions(self, pack: str) -> list[RegistryEntry]:
         """Of one pack, the latest first. Raises RegistryError where there is none."""
         found = [entry for entry in self.entries if entry.said.release.pack == pack]
         if not found:
@@ -76,7 +76,7 @@ class MemStore:
             raise RegistryError(f"there is no pack {pack!r:.200} in {self.place}; it has {names or 'none'}")
         return sorted(found, key=_version, reverse=True)
 
-    def pick(self, pack: str, versions: str = "") -> Entry:
+    def pick(self, pack: str, versions: str = "") -> RegistryEntry:
         """The latest version that fits and is not withdrawn. Raises RegistryError."""
         known = self.versions(pack)
         for entry in known:
@@ -85,23 +85,23 @@ class MemStore:
         told = ", ".join(f"{e.said.release.version}{' (withdrawn)' if e.said.withdrawn else ''}" for e in known[:8])
         raise RegistryError(f"no version of {pack} fits {versions or 'any'!r} in {self.place}; it has {told}")
 
-    def search(self, words: Iterable[str] = ()) -> list[Entry]:
+    def search(self, words: Iterable[str] = ()) -> list[RegistryEntry]:
         """The latest version of each pack that says all of these words of itself, by name; one of which every version
         is withdrawn is left out."""
         wanted = [word.casefold() for word in words]
-        latest: dict[str, Entry] = {}
+        latest: dict[str, RegistryEntry] = {}
         for entry in sorted((e for e in self.entries if not e.said.withdrawn), key=_version):
             latest[entry.said.release.pack] = entry
         return [e for _, e in sorted(latest.items()) if all(word in _said_of(e) for word in wanted)]
 
-    def resolve(self, pack: str, versions: str = "") -> list[Entry]:
+    def resolve(self, pack: str, versions: str = "") -> list[RegistryEntry]:
         """The pack with all that it builds on, before it. Raises RegistryError for what is missing, and for packs that
         build on each other in a circle."""
-        order: dict[str, Entry] = {}
+        order: dict[str, RegistryEntry] = {}
         self._resolve(pack, versions, order, ())
         return list(order.values())
 
-    def _resolve(self, pack: str, versions: str, order: dict[str, Entry], above: tuple[str, ...]) -> None:
+    def _resolve(self, pack: str, versions: str, order: dict[str, RegistryEntry], above: tuple[str, ...]) -> None:
         if pack in above:
             raise RegistryError(f"packs build on each other in a circle: {' -> '.join((*above, pack))}; ask publishers")
         if chosen := order.get(pack):
@@ -121,7 +121,7 @@ class MemStore:
             self._resolve(needed.pack, needed.versions, order, (*above, pack))
         order[pack] = entry
 
-    def fetch(self, entry: Entry, target: Path) -> None:
+    def fetch(self, entry: RegistryEntry, target: Path) -> None:
         """Write the pack of an entry to a file. Raises BadPack unless it is just what the entry says."""
         said, sha256, left = entry.said, hashlib.sha256(), entry.said.bytes
         name = self._name("packs", said, ".mip")
@@ -143,7 +143,7 @@ class MemStore:
                 f"tell {said.release.publisher}"
             )
 
-    def publish(self, pack: Path, said: Said, key: SigningKey) -> Entry:
+    def publish(self, pack: Path, said: Listing, key: SigningKey) -> RegistryEntry:
         """Put a pack in its place. Raises RegistryError for a version that is there, or a publisher's name that is
         another key's."""
         entry = _signed(said, key)
@@ -162,7 +162,7 @@ class MemStore:
         self._list(entry)
         return entry
 
-    def withdraw(self, pack: str, version: str, why: str, key: SigningKey) -> Entry:
+    def withdraw(self, pack: str, version: str, why: str, key: SigningKey) -> RegistryEntry:
         """Say that a version is taken back; whoever has it learns of it. Raises RegistryError."""
         for entry in self.versions(pack):
             if entry.said.release.version == version:
@@ -173,20 +173,20 @@ class MemStore:
                 return taken
         raise RegistryError(f"{pack} has no version {version!r:.100} in {self.place}; see `memos store show {pack}`")
 
-    def _there(self) -> list[Entry]:
+    def _there(self) -> list[RegistryEntry]:
         """The entries of a registry that may be a new one."""
         pattern = f"{self._root}/entries/*/*/*.json"
         names = self._reached(lambda: sorted(self._fs.glob(pattern)))
         contents = [self._reached(self._read, name[len(self._root) + 1 :], _MOST_ENTRY_BYTES) for name in names]
-        return [self._sound(self._parsed(Entry, c, n)) for n, c in zip(names, contents, strict=True)]
+        return [self._sound(self._parsed(RegistryEntry, c, n)) for n, c in zip(names, contents, strict=True)]
 
-    def _list(self, entry: Entry) -> None:
+    def _list(self, entry: RegistryEntry) -> None:
         """Name it in the index; of several who publish at once, the last one names all."""
         self._reached(self._put, self._name("entries", entry.said, ".json"), canonical(entry))
-        named: list[Entry] = []
+        named: list[RegistryEntry] = []
         while (there := self._there()) != named:
             named = there
-            self._reached(self._put, "index.json", canonical(Index(mip=MIP, entries=tuple(named))))
+            self._reached(self._put, "index.json", canonical(RegistryIndex(mip=MIP, entries=tuple(named))))
         self.__dict__.pop("entries", None)
         rows = (
             f"| {e.said.release.pack} | {e.said.release.version} | {_cell(e.said.release.licence)} | "
@@ -235,7 +235,7 @@ class MemStore:
                 f"{self.place}: {name} is not as docs/mip.md says ({first['msg'][:200]}); tell who keeps the registry"
             ) from None
 
-    def _sound(self, entry: Entry) -> Entry:
+    def _sound(self, entry: RegistryEntry) -> RegistryEntry:
         if not is_signed(entry.key, SIGNED_ENTRY, canonical(entry.said), entry.signature):
             raise BadPack(
                 f"{self.place}: the entry of {entry.said.release.pack} {entry.said.release.version} does not match its "
@@ -244,19 +244,19 @@ class MemStore:
         return entry
 
     @staticmethod
-    def _name(room: str, said: Said, end: str) -> str:
+    def _name(room: str, said: Listing, end: str) -> str:
         return f"{room}/{said.release.pack}/{said.release.version}{end}"
 
 
-def _signed(said: Said, key: SigningKey) -> Entry:
-    return Entry(said=said, key=key.public, signature=key.sign(SIGNED_ENTRY, canonical(said)))
+def _signed(said: Listing, key: SigningKey) -> RegistryEntry:
+    return RegistryEntry(said=said, key=key.public, signature=key.sign(SIGNED_ENTRY, canonical(said)))
 
 
-def _version(entry: Entry) -> Version:
+def _version(entry: RegistryEntry) -> Version:
     return Version(entry.said.release.version)
 
 
-def _said_of(entry: Entry) -> str:
+def _said_of(entry: RegistryEntry) -> str:
     release = entry.said.release
     return f"{release.pack} {release.description} {release.licence}".casefold()
 

@@ -51,7 +51,7 @@ class Withdrawn(Frozen):
     why: Line
 
 
-class Release(Frozen):
+class PackRelease(Frozen):
     """What a pack is published as."""
 
     publisher: Name
@@ -67,7 +67,7 @@ class Release(Frozen):
         return f"{self.publisher}/{self.name}"
 
 
-class Part(Frozen):
+class PackPart(Frozen):
     """A file of the pack."""
 
     name: str
@@ -75,16 +75,16 @@ class Part(Frozen):
     sha256: Hex32
 
 
-class Manifest(Frozen):
+class PackManifest(Frozen):
     """The first thing that is read, and the one that is signed: all parts of the pack, with their digests."""
 
     mip: Literal["1"]
     made: AwareDatetime
     maker: Line = ""  # the program
-    release: Release | None = None  # None: a dump, which is nobody's publication
+    release: PackRelease | None = None  # None: a dump, which is nobody's publication
     history: bool = False  # earlier versions are in it
     records: int = Field(ge=0)
-    parts: tuple[Part, ...]
+    parts: tuple[PackPart, ...]
 
 
 class Signature(Frozen):
@@ -115,10 +115,10 @@ class Record(Frozen):
     origin: Origin | None = None
 
 
-class Said(Frozen):
+class Listing(Frozen):
     """What an entry of a registry says, and its publisher has signed. withdrawn: why the version is taken back."""
 
-    release: Release
+    release: PackRelease
     sha256: Hex32  # of the pack
     bytes: int = Field(ge=0)
     records: int = Field(ge=0)
@@ -126,33 +126,33 @@ class Said(Frozen):
     withdrawn: Line = ""
 
 
-class Entry(Frozen):
-    """One version of one pack in a registry. signature: over `Said` as `canonical` writes it."""
+class RegistryEntry(Frozen):
+    """One version of one pack in a registry. signature: over `Listing` as `canonical` writes it."""
 
-    said: Said
+    said: Listing
     key: Hex32
     signature: Hex64
 
 
-class Index(Frozen):
+class RegistryIndex(Frozen):
     """All entries of a registry; each is signed for itself."""
 
     mip: Literal["1"]
-    entries: tuple[Entry, ...]
+    entries: tuple[RegistryEntry, ...]
 
 
 SIGNED_ENTRY = "mip/1 entry"
 SCHEMAS: dict[str, type[BaseModel]] = {
-    "manifest": Manifest,
+    "manifest": PackManifest,
     "signature": Signature,
     "record": Record,
-    "index": Index,
+    "index": RegistryIndex,
 }
 
 
 def release_of(
     pack: str, version: str, licence: str, description: str, requires: Iterable[str], withdrawn: Mapping[str, str]
-) -> Release:
+) -> PackRelease:
     """From the words of a command line: "PUBLISHER/NAME", and of what it builds on "PUBLISHER/NAME>=1.0.0,<2.0.0".
 
     Raises InputError.
@@ -160,7 +160,7 @@ def release_of(
     publisher, _, name = pack.partition("/")
     needed = [re.fullmatch(r"([^<>=]*)(.*)", one, re.DOTALL) for one in requires]
     try:
-        return Release(
+        return PackRelease(
             publisher=publisher,
             name=name,
             version=version,
@@ -187,7 +187,7 @@ def canonical(value: BaseModel) -> bytes:
     memory was used."""
     told = value.model_dump(mode="json", exclude_defaults=True, exclude=_UNTOLD.get(type(value)))
     match value:
-        case Manifest() | Index():
+        case PackManifest() | RegistryIndex():
             told["mip"] = MIP
         case Signature():
             told["algorithm"] = value.algorithm

@@ -32,10 +32,10 @@ from memos.plugins.packs.mip import (
     SIGNATURE,
     SIGNED,
     Id,
-    Manifest,
-    Part,
+    PackManifest,
+    PackPart,
     Record,
-    Release,
+    PackRelease,
     Signature,
     canonical,
 )
@@ -46,7 +46,7 @@ _ID: TypeAdapter[str] = TypeAdapter(Id)
 _PART, _PART_BYTES = 200, 4 << 20  # memories and bytes of a part that is written: what a loader takes over at once
 
 
-class _Said(BaseModel):
+class _ManifestVersion(BaseModel):
     """Of a manifest of any version."""
 
     mip: str
@@ -56,7 +56,7 @@ class PackWriter:
     """Records go in with their sources before them; `seal` ends the pack."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._parts, self._count = sink, list[Part](), 0
+        self._sink, self._parts, self._count = sink, list[PackPart](), 0
         self._lines, self._size, self._blobs = list[bytes](), 0, set[str]()
 
     def add(self, record: Record) -> None:
@@ -91,13 +91,19 @@ class PackWriter:
             raise CorruptBlob(f"{path} does not match its digest and was not packed; promote its sources again")
 
     def seal(
-        self, key: SigningKey, made: datetime, *, maker: str = "", release: Release | None = None, history: bool = False
-    ) -> Manifest:
+        self,
+        key: SigningKey,
+        made: datetime,
+        *,
+        maker: str = "",
+        release: PackRelease | None = None,
+        history: bool = False,
+    ) -> PackManifest:
         """Write the manifest, which names all that was written, and its signature."""
         if self._lines:
             self._flush()
         require_names((part.name for part in self._parts), Path("the pack"))
-        manifest = Manifest(
+        manifest = PackManifest(
             mip=MIP,
             made=made,
             maker=maker,
@@ -125,13 +131,13 @@ class PackWriter:
                 yield piece
 
         self._sink.add(name, told())
-        self._parts.append(Part(name=name, bytes=size, sha256=sha256.hexdigest()))
+        self._parts.append(PackPart(name=name, bytes=size, sha256=sha256.hexdigest()))
 
 
 class PackReader:
     """A pack that has been checked whole. Close it after use."""
 
-    def __init__(self, path: Path, trusted: Callable[[str, Manifest], None] = lambda key, manifest: None) -> None:
+    def __init__(self, path: Path, trusted: Callable[[str, PackManifest], None] = lambda key, manifest: None) -> None:
         """Check everything. trusted: is given the key that signed and the manifest, before anything else of the pack
         is looked at, and raises where they are not to be trusted.
 
@@ -145,7 +151,7 @@ class PackReader:
                 raise bad(path, "its signature is not one of its manifest")
             self.key, self.sha256 = signature.key, hashlib.sha256(content).hexdigest()
             self._require_known(content)
-            self.manifest = self._parsed(Manifest, content, MANIFEST)
+            self.manifest = self._parsed(PackManifest, content, MANIFEST)
             self._known = {part.name: part for part in self.manifest.parts}
             self._require_parts()
             trusted(self.key, self.manifest)
@@ -180,7 +186,7 @@ class PackReader:
                     out.write(piece)
 
     def _require_known(self, content: bytes) -> None:
-        said = self._parsed(_Said, content, MANIFEST).mip
+        said = self._parsed(_ManifestVersion, content, MANIFEST).mip
         if said != MIP:
             raise bad(self.path, f"it is of MIP version {said!r:.20}, and this memos reads {MIP!r}; upgrade memos")
 
@@ -196,7 +202,7 @@ class PackReader:
         records = [n for n in named if n.startswith(RECORDS)]
         if records != [f"{RECORDS}{n:06d}.jsonl" for n in range(len(records))]:
             raise bad(self.path, "its parts of records are not numbered in order")
-        self._payloads: dict[str, list[Part]] = {}
+        self._payloads: dict[str, list[PackPart]] = {}
         for part in self.manifest.parts:
             if part.name.startswith(BLOBS):
                 sha256 = part.name.removeprefix(BLOBS)[:64]
@@ -270,14 +276,14 @@ class PackReader:
         if parts and blob.bytes != sum(part.bytes for part in parts):
             raise bad(self.path, f"the payload of memory {cube.id} has other bytes than it says")
 
-    def _records(self, part: Part) -> list[Record]:
+    def _records(self, part: PackPart) -> list[Record]:
         """Bounded before it is parsed: its bytes, its lines, and each line."""
         lines = b"".join(self._checked(part)).splitlines(keepends=True)
         if not lines or len(lines) > MOST_RECORDS or max(map(len, lines)) > MOST_RECORD_BYTES:
             raise bad(self.path, f"{part.name} has no memory, more than {MOST_RECORDS:,}, or one that is too large")
         return [self._parsed(Record, line, part.name) for line in lines]
 
-    def _checked(self, part: Part) -> Iterator[bytes]:
+    def _checked(self, part: PackPart) -> Iterator[bytes]:
         sha256 = hashlib.sha256()
         for piece in self._parts.pieces(part.name):
             sha256.update(piece)
@@ -309,7 +315,7 @@ class PackReader:
             raise bad(self.path, f"{name} is not as docs/mip.md says: {where}: {first['msg'][:200]}") from None
 
 
-def _digest_of(sha256: str, parts: Collection[Part]) -> str:
+def _digest_of(sha256: str, parts: Collection[PackPart]) -> str:
     """The digest of a payload from those of its files; "" for parts that make none."""
     inner = {part.name.removeprefix(f"{BLOBS}{sha256}"): part.sha256 for part in parts}
     if list(inner) == [".safetensors"]:

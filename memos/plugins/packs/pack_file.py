@@ -38,7 +38,7 @@ _END = struct.Struct("<4sQ2H2L4Q4sLQL4s4H2LH")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZipMember:
     """A part in the file. at: where its header begins."""
 
     name: str
@@ -81,7 +81,7 @@ class Sink(Protocol):
     def add(self, name: str, pieces: Iterable[bytes]) -> None: ...
 
 
-class Parts(Protocol):
+class PartSource(Protocol):
     """Where parts are read from; `sizes` has those that are there. Raises BadPack."""
 
     sizes: dict[str, int]
@@ -124,16 +124,16 @@ def writing(path: Path, folder: bool = False) -> Iterator[Sink]:
 
 class _ZipSink:
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._entries, self._at = file, list[Entry](), 0
+        self._file, self._entries, self._at = file, list[ZipMember](), 0
 
     def add(self, name: str, pieces: Iterable[bytes]) -> None:
         self._file.seek(self._at)
-        self._file.write(Entry(name, 0, 0, self._at).header)  # as long as the one that takes its place below
+        self._file.write(ZipMember(name, 0, 0, self._at).header)  # as long as the one that takes its place below
         size, crc = 0, 0
         for piece in pieces:
             self._file.write(piece)
             size, crc = size + len(piece), zlib.crc32(piece, crc)
-        entry = Entry(name, size, crc, self._at)
+        entry = ZipMember(name, size, crc, self._at)
         self._file.seek(self._at)
         self._file.write(entry.header)
         self._entries.append(entry)
@@ -160,7 +160,7 @@ class _FolderSink:
                 file.write(piece)
 
 
-def reading(path: Path) -> Parts:
+def reading(path: Path) -> PartSource:
     """The parts of a pack that somebody gave us. Raises InputError where there is none, BadPack."""
     try:
         if path.is_dir():
@@ -188,7 +188,7 @@ class _ZipParts:
     def close(self) -> None:
         self._file.close()
 
-    def _listed(self) -> list[Entry]:
+    def _listed(self) -> list[ZipMember]:
         """Every entry of the central directory, which must be just what the writer would have written."""
         whole = os.fstat(self._file.fileno()).st_size
         if whole < _END.size:
@@ -214,7 +214,7 @@ class _ZipParts:
             raise bad(self._path, "two of its parts have the same name")
         return entries
 
-    def _entry(self, listing: bytes, place: int, at: int) -> tuple[Entry, int]:
+    def _entry(self, listing: bytes, place: int, at: int) -> tuple[ZipMember, int]:
         """The entry listed at `place`, whose header stands at `at` in the file; and the next place."""
         fixed = listing[place : place + _CENTRAL.size]
         if len(fixed) < _CENTRAL.size:
@@ -225,7 +225,7 @@ class _ZipParts:
         name, more = listing[place + _CENTRAL.size : after], listing[after : after + _CENTRAL_MORE.size]
         if len(more) < _CENTRAL_MORE.size or length > LONGEST_NAME or not name.isascii():
             raise bad(self._path, "the name of a part is too long or not plain, or the list is cut short")
-        entry = Entry(name.decode("ascii"), _CENTRAL_MORE.unpack(more)[2], crc, at)
+        entry = ZipMember(name.decode("ascii"), _CENTRAL_MORE.unpack(more)[2], crc, at)
         if listing[place : after + _CENTRAL_MORE.size] != entry.listed:
             raise bad(self._path, f"the list's line of {entry.name!r} is not as a pack has it (compressed, or changed)")
         if self._at(at, len(entry.header)) != entry.header:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from memos.errors import NotFound
 from memos.infrastructure.vault.store.database import IN, moment
 from memos.infrastructure.vault.store.store import Store
-from memos.plugins.packs.mip import Entry, Origin
+from memos.plugins.packs.mip import RegistryEntry, Origin
 
 _ARRIVAL = "SELECT original, id, here, there, digest, own, origin FROM arrivals WHERE source = ? AND user_id = ?"
 
@@ -36,7 +36,7 @@ class Arrival(NamedTuple):
 class Installed(NamedTuple):
     """A pack that a user has taken from a registry."""
 
-    entry: Entry
+    entry: RegistryEntry
     registry: str
     subscribed: bool
     at: datetime
@@ -83,7 +83,7 @@ class PackTable:
 
     # packs
 
-    def install(self, user_id: str, entry: Entry, registry: str, subscribed: bool) -> None:
+    def install(self, user_id: str, entry: RegistryEntry, registry: str, subscribed: bool) -> None:
         """Within a transaction. In place of another version."""
         pack = entry.said.release.pack
         self._db.write("DELETE FROM packs WHERE user_id = ? AND pack = ?", user_id, pack)
@@ -102,7 +102,7 @@ class PackTable:
             "SELECT entry, registry, subscribed, at FROM packs WHERE user_id = ? ORDER BY pack", user_id
         )
         return [
-            Installed(Entry.model_validate_json(text), registry, bool(subscribed), moment(at))
+            Installed(RegistryEntry.model_validate_json(text), registry, bool(subscribed), moment(at))
             for text, registry, subscribed, at in rows
         ]
 

@@ -16,61 +16,17 @@ from memos.infrastructure.governance.signing import SigningKey
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
-from memos.plugins.packs.exchange import Clash, Dumped, Fits, Loaded, MemDumper, MemLoader, Selection, Try
+from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
+from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
-from memos.plugins.packs.mip import Entry, Manifest, Release, Said, Version
+from memos.plugins.packs.mip import RegistryEntry, PackRelease, Listing, Version
 from memos.plugins.packs.pack import PackReader
-from memos.plugins.packs.pack_table import Installed
-
-
-class TrustedKeys:
-    """Trust on first use: who is trusted once is known by that key alone from then on."""
-
-    def __init__(self, vault: MemVault, file: Path) -> None:
-        """file: the vault's own key, made when it is first needed."""
-        self._vault, self._file = vault, file
-
-    def key(self, file: Path | None = None) -> SigningKey:
-        """The key in another file, or the vault's own. Raises InputError."""
-        return SigningKey.kept(file or self._file)
-
-    def own(self, key: str) -> bool:
-        """True for the vault's own."""
-        return self._file.exists() and self.key().public == key
-
-    def require(self, name: str, key: str, given: str | None) -> None:
-        """Return if the key may stand for the name, a publisher's; "" for a dump's, which has none.
-
-        given: a key that somebody vouches for. Raises UntrustedKey.
-        """
-        pinned = self._vault.packs.pins().get(name or key)
-        whose = f"publisher {name}" if name else "who made the dump"
-        if pinned is not None and pinned != key:
-            raise UntrustedKey(
-                f"the key of {whose} has changed from {pinned} to {key}: somebody else may have signed this; ask them, "
-                f"and if it is theirs, give up the old key with `memos store untrust {name}` and trust the new one"
-            )
-        if pinned == key or given == key or self.own(key):
-            return
-        raise UntrustedKey(
-            f"the key {key} of {whose} is not known here, so nothing was taken over; compare it with the one that they "
-            f"tell you, and if it is theirs, give --trust {key}"
-        )
-
-    def required(self, given: str | None) -> Callable[[str, Manifest], None]:
-        """`require`, as a reader of packs asks for it."""
-        return lambda key, manifest: self.require(manifest.release.publisher if manifest.release else "", key, given)
-
-    def pin(self, pack: PackReader) -> None:
-        """Whoever signed it is trusted from now on."""
-        release = pack.manifest.release
-        name = release.publisher if release else pack.key
-        if self._vault.packs.pins().get(name) != pack.key:
-            self._vault.packs.pin(name, pack.key)
+from memos.plugins.packs.pack_table import Installed, PackTable
+from memos.plugins.packs.trusted_keys import TrustedKeys
 
 
 @dataclass(frozen=True)
-class Kept:
+class PackUpdate:
     """What became of an installed pack. withdrawn: memories that are archived, by id, and why."""
 
     pack: str
@@ -88,25 +44,24 @@ class Subscriptions:
         self,
         vault: MemVault,
         lifecycle: MemLifecycle,
+        table: PackTable,
         dumper: MemDumper,
         loader: MemLoader,
         trust: TrustedKeys,
-        fits: Fits,
-        usable: Try,
     ) -> None:
-        self._vault, self._lifecycle, self._dumper, self._loader = vault, lifecycle, dumper, loader
-        self._trust, self._fits, self._usable = trust, fits, usable
+        self._vault, self._lifecycle, self._table = vault, lifecycle, table
+        self._dumper, self._loader, self._trust = dumper, loader, trust
 
     def publish(
         self,
         place: str,
-        release: Release,
+        release: PackRelease,
         owner: Namespace,
         key: SigningKey,
         selection: Selection = Selection(),
         tensors: bool = True,
         maker: str = "",
-    ) -> tuple[Entry, Dumped]:
+    ) -> tuple[RegistryEntry, Dumped]:
         """Make a pack of the owner's memories in force and put it in a registry. Raises RegistryError, InputError."""
         store = MemStore(place)
         chosen = selection.model_copy(update={"states": ANSWERING, "turns": False})
@@ -124,7 +79,7 @@ class Subscriptions:
                 maker=maker,
             )
             sha256, size = digest(made.path)
-            said = Said(
+            said = Listing(
                 release=release,
                 sha256=sha256,
                 bytes=size,
@@ -142,7 +97,7 @@ class Subscriptions:
         given: str | None = None,
         subscribed: bool = False,
         clash: Clash = "refuse",
-    ) -> list[Kept]:
+    ) -> list[PackUpdate]:
         """Take a pack, with what it builds on, for a user; a pack that is there at another version is brought to this.
 
         All packs are checked before anything of one is taken over. given: see `TrustedKeys.require`. Raises
@@ -159,24 +114,24 @@ class Subscriptions:
         """Whether an installed pack is kept up. Raises NotFound."""
         there = self._installed(pack, owner)
         with self._vault.transaction():
-            self._vault.packs.install(owner.user_id, there.entry, there.registry, on)
+            self._table.install(owner.user_id, there.entry, there.registry, on)
 
-    def update(self, owner: Namespace, pack: str | None = None, given: str | None = None) -> list[Kept]:
+    def update(self, owner: Namespace, pack: str | None = None, given: str | None = None) -> list[PackUpdate]:
         """Bring one installed pack, or all that are subscribed to, to its latest version; what was withdrawn is
         archived, with the reason. What fails is told, and the others go on; of one that is named, it is raised."""
         if pack is not None:
             return self._updated(self._installed(pack, owner), owner, given)
         out = []
-        for there in self._vault.packs.installed(owner.user_id):
+        for there in self._table.installed(owner.user_id):
             if not there.subscribed:
                 continue
             try:
                 out += self._updated(there, owner, given)
             except (RegistryError, UntrustedKey, BadPack) as error:
-                out.append(Kept(there.pack, there.entry.said.release.version, failed=str(error)))
+                out.append(PackUpdate(there.pack, there.entry.said.release.version, failed=str(error)))
         return out
 
-    def _updated(self, there: Installed, owner: Namespace, given: str | None) -> list[Kept]:
+    def _updated(self, there: Installed, owner: Namespace, given: str | None) -> list[PackUpdate]:
         was = there.entry.said.release.version
         known = MemStore(there.registry).versions(there.pack)
         usable = [e for e in known if not e.said.withdrawn and Version(e.said.release.version).within("")]
@@ -186,11 +141,11 @@ class Subscriptions:
         [now] = [e for e in known if e.said.release.version == was] or [there.entry]
         self._trust.require(now.said.release.publisher, now.key, given)
         if not now.said.withdrawn or there.entry.said.withdrawn:
-            return [Kept(there.pack, was, was)]
+            return [PackUpdate(there.pack, was, was)]
         with self._vault.transaction():
             gone = self._archive(there.pack, owner, lambda _: f"{there.pack} {was} was withdrawn: {now.said.withdrawn}")
-            self._vault.packs.install(owner.user_id, now, there.registry, there.subscribed)
-        return [Kept(there.pack, was, was, withdrawn=gone)]
+            self._table.install(owner.user_id, now, there.registry, there.subscribed)
+        return [PackUpdate(there.pack, was, was, withdrawn=gone)]
 
     def remove(self, pack: str, owner: Namespace) -> list[str]:
         """Delete the memories that a pack has brought, with KV and adapters of them, and nothing else.
@@ -199,31 +154,31 @@ class Subscriptions:
         """
         self._require_alone(pack, owner)
         with self._vault.transaction():
-            ids = {a.id for a in self._vault.packs.arrivals(pack, owner.user_id) if not a.own}
+            ids = {a.id for a in self._table.arrivals(pack, owner.user_id) if not a.own}
             for made in self._vault.derived(*ids):
                 if isinstance(made.payload, Text) and made.id not in ids:
                     raise Conflict(
                         f"memory {made.id} was made of one of {pack} and would go with it; `memos split {made.id}` or "
                         f"delete it first"
                     )
-            self._vault.packs.depart(pack, owner.user_id)
+            self._table.depart(pack, owner.user_id)
             gone = list[str]()
             for id in ids:
-                brought_by_another = self._vault.packs.origins(id)
+                brought_by_another = self._table.origins(id)
                 if not brought_by_another and self._vault.at([id]):  # it may have gone with one before
                     gone += self._lifecycle.delete(id)
-            self._vault.packs.uninstall(owner.user_id, pack)
+            self._table.uninstall(owner.user_id, pack)
         return gone
 
     def _require_alone(self, pack: str, owner: Namespace) -> None:
         """Raises NotFound, Conflict."""
         self._installed(pack, owner)
-        for other in self._vault.packs.installed(owner.user_id):
+        for other in self._table.installed(owner.user_id):
             if any(needed.pack == pack for needed in other.entry.said.release.requires):
                 raise Conflict(f"{other.pack} builds on {pack}; remove that first")
 
     def _installed(self, pack: str, owner: Namespace) -> Installed:
-        found = self._vault.packs.installed(owner.user_id)
+        found = self._table.installed(owner.user_id)
         for there in found:
             if there.pack == pack:
                 return there
@@ -231,7 +186,7 @@ class Subscriptions:
         raise NotFound(f"{owner} has not installed {pack!r:.200}; installed: {names}")
 
     @contextmanager
-    def _fetched(self, place: str, entries: Sequence[Entry], given: str | None) -> Iterator[list[PackReader]]:
+    def _fetched(self, place: str, entries: Sequence[RegistryEntry], given: str | None) -> Iterator[list[PackReader]]:
         """The packs of these, each checked to the last byte and against its entry."""
         store = MemStore(place)
         for entry in entries:
@@ -253,20 +208,20 @@ class Subscriptions:
             yield packs
 
     def _bring(
-        self, place: str, entry: Entry, pack: PackReader, owner: Namespace, subscribed: bool, clash: Clash
-    ) -> Kept:
+        self, place: str, entry: RegistryEntry, pack: PackReader, owner: Namespace, subscribed: bool, clash: Clash
+    ) -> PackUpdate:
         release, user = entry.said.release, owner.user_id
-        before = [there for there in self._vault.packs.installed(user) if there.pack == release.pack]
+        before = [there for there in self._table.installed(user) if there.pack == release.pack]
         subscribed = subscribed or any(there.subscribed for there in before)
         if not before:  # so that what is cut off here can be removed
             with self._vault.transaction():
-                self._vault.packs.install(user, entry, place, subscribed)
+                self._table.install(user, entry, place, subscribed)
         try:
-            loaded = self._loader.load(pack, owner, self._fits, self._usable, "update" if before else clash)
+            loaded = self._loader.load(pack, owner, "update" if before else clash)
         except MemosError:
-            if not before and not self._vault.packs.arrivals(release.pack, user):
+            if not before and not self._table.arrivals(release.pack, user):
                 with self._vault.transaction():
-                    self._vault.packs.uninstall(user, release.pack)
+                    self._table.uninstall(user, release.pack)
             raise
         now = {record.cube.id for records in pack.parts_of_records() for record in records}
         reasons = {taken.id: taken.why for taken in release.withdrawn}
@@ -276,15 +231,15 @@ class Subscriptions:
 
         with self._vault.transaction():
             gone = self._archive(release.pack, owner, why)
-            self._vault.packs.install(user, entry, place, subscribed)
+            self._table.install(user, entry, place, subscribed)
         was = before[0].entry.said.release.version if before else None
-        return Kept(release.pack, release.version, was, loaded, gone)
+        return PackUpdate(release.pack, release.version, was, loaded, gone)
 
     def _archive(self, pack: str, owner: Namespace, why: Callable[[str], str]) -> dict[str, str]:
         """Put memories of a pack out of use, each by the name that it has there; "" leaves one in. What somebody has
         locked here stays."""
         gone = {}
-        for arrival in self._vault.packs.arrivals(pack, owner.user_id):
+        for arrival in self._table.arrivals(pack, owner.user_id):
             cube = self._vault.get(arrival.id)
             reason = why(arrival.original)
             if reason and not arrival.own and cube.state not in GONE | LOCKED:

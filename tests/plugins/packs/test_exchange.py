@@ -236,7 +236,7 @@ def test_kv_that_does_not_say_what_its_text_says_is_made_anew(tmp_path: Path, he
         writer.payload(kv.blob, here.vault.blob_path(kv.blob))
         for cube in (*lie, kv):
             writer.add(Record(cube=cube))
-        key = here.publishers.key()
+        key = SigningKey.kept(here.vault.audit_log.signer.path)
         writer.seal(key, here.vault.now())
     done = there.load(tmp_path / "x", trust=key.public)
     assert done.tensors == [] and len(done.rebuilding) == 1
@@ -249,8 +249,8 @@ def test_probes_that_the_reader_does_not_ask_come_along(tmp_path: Path, here: Me
     with writing(tmp_path / "x") as sink:
         writer = PackWriter(sink)
         writer.add(Record(cube=cube, probes=(extra,)))
-        writer.seal(here.publishers.key(), here.vault.now())
-    there.load(tmp_path / "x", trust=here.publishers.key().public)
+        writer.seal(SigningKey.kept(here.vault.audit_log.signer.path), here.vault.now())
+    there.load(tmp_path / "x", trust=here.trusted()[1])
     payload = there.get(cube.id).payload
     assert isinstance(payload, Text) and payload.probes == (extra,)
 
@@ -321,9 +321,9 @@ def test_a_clash_late_in_a_pack_leaves_nothing_of_it(
         writer = PackWriter(sink)
         for cube in cubes:
             writer.add(Record(cube=cube))
-        writer.seal(here.publishers.key(), here.vault.now())
+        writer.seal(SigningKey.kept(here.vault.audit_log.signer.path), here.vault.now())
     with pytest.raises(IdClash):
-        there.load(tmp_path / "x", trust=here.publishers.key().public)
+        there.load(tmp_path / "x", trust=here.trusted()[1])
     assert told(there) == [mine.text]
 
 

@@ -20,7 +20,7 @@ from memos.errors import BadPack, CorruptBlob, InputError, UntrustedKey
 from memos.infrastructure.governance.signing import SigningKey
 from memos.infrastructure.vault.blobs.blob_store import digest
 from memos.plugins.packs import pack
-from memos.plugins.packs.mip import MANIFEST, SIGNED, Manifest, Record, Signature, canonical, schema
+from memos.plugins.packs.mip import MANIFEST, SIGNED, PackManifest, Record, Signature, canonical, schema
 from memos.plugins.packs.pack import PackReader, PackWriter
 from memos.plugins.packs.pack_file import reading, writing
 
@@ -49,7 +49,7 @@ def forged(path: Path, change: Callable[[dict[str, Any]], None], parts: dict[str
         writer = PackWriter(sink)
         for name, content in parts.items():
             writer._write(name, [content])
-        told = json.loads(canonical(Manifest(mip="1", made=MADE, records=0, parts=tuple(writer._parts))))
+        told = json.loads(canonical(PackManifest(mip="1", made=MADE, records=0, parts=tuple(writer._parts))))
         change(told)
         content = json.dumps(told).encode()
         sink.add(MANIFEST, [content])
@@ -116,7 +116,7 @@ def test_every_changed_bit_of_a_pack_is_found(tmp_path: Path, folder: bool) -> N
 
 
 def test_whoever_is_not_trusted_is_refused_before_anything_else_is_read(tmp_path: Path) -> None:
-    def nobody(key: str, manifest: Manifest) -> None:
+    def nobody(key: str, manifest: PackManifest) -> None:
         assert (key, manifest.records) == (KEY.public, 7)
         raise UntrustedKey(key)
 

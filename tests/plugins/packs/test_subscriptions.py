@@ -17,7 +17,7 @@ from memos import Config, MemOS
 from memos.cube import MemCube, State
 from memos.errors import BadPack, Conflict, IdClash, InputError, NotFound, RegistryError, UntrustedKey
 from memos.plugins.packs.mem_store import MemStore
-from memos.plugins.packs.mip import Index, canonical
+from memos.plugins.packs.mip import RegistryIndex, canonical
 
 LICENCE = "CC0-1.0"
 
@@ -212,10 +212,10 @@ def test_an_entry_cannot_be_given_to_another_pack(ada: MemOS, bob: MemOS, place:
     key = published(ada, place)
     said(ada, "I have a cat.")
     published(ada, place, pack="ada/more")
-    index = Index.model_validate_json((Path(place) / "index.json").read_bytes())
+    index = RegistryIndex.model_validate_json((Path(place) / "index.json").read_bytes())
     one, other = index.entries
     mixed = one.model_copy(update={"said": one.said.model_copy(update={"sha256": other.said.sha256})})
-    (Path(place) / "index.json").write_bytes(canonical(Index(mip="1", entries=(mixed, other))))
+    (Path(place) / "index.json").write_bytes(canonical(RegistryIndex(mip="1", entries=(mixed, other))))
     with pytest.raises(BadPack, match="does not match its signature"):
         bob.install(place, "ada/life", trust=key)
 

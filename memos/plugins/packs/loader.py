@@ -1,9 +1,6 @@
-"""Memories that travel: from a vault to a pack, and from a pack to a vault, another model, another user.
+"""Loading: the memories of a pack become a user's own, each part of the pack in one transaction.
 
-    vault -> MemDumper -> pack -> MemLoader -> vault
-             sources first        each part in one transaction
-
-Knows what of a memory travels, and what becomes of what is there already. Must not know registries, nor who may do so.
+Knows what becomes of what is there already. Must not know registries, nor who may load what.
 """
 
 from __future__ import annotations
@@ -11,66 +8,28 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from memos.cube import Blob, Form, Frozen, MemCube, Namespace, Probe, Rights, Source, State, Text, Turn, Usage, new_id
-from memos.errors import BadTransition, CorruptBlob, IdClash, InputError, MemosError, NotFound
-from memos.infrastructure.governance.signing import SigningKey
+from memos.cube import Blob, Form, MemCube, Namespace, Rights, Source, State, Text, Turn, new_id
+from memos.errors import BadTransition, IdClash, MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import ALWAYS
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
-from memos.plugins.packs.mip import Manifest, Origin, Record, Release, content_of
-from memos.plugins.packs.pack import PackReader, PackWriter
-from memos.plugins.packs.pack_file import writing
-from memos.plugins.packs.pack_table import Arrival
+from memos.plugins.packs.mip import Origin, Record, content_of
+from memos.plugins.packs.pack import PackReader
+from memos.plugins.packs.pack_table import Arrival, PackTable
 
 log = logging.getLogger("memos")
 Clash = Literal["refuse", "rename", "update"]
 Fits = Callable[[Blob], bool]  # made by the model that is there
 # (tensor, where it lies, what it is made of, whether it is of a stranger): raises where it cannot be used
-Try = Callable[[Blob, Path, Sequence[MemCube], bool], None]
-_AT_ONCE = 500  # cubes that are read at once
-
-
-class Selection(Frozen):
-    """Which memories; each None or empty part leaves all in."""
-
-    ids: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()  # Header.kind
-    tags: tuple[str, ...] = ()  # any of them
-    since: datetime | None = None  # said or made
-    until: datetime | None = None
-    states: tuple[State, ...] = ()
-    turns: bool = True  # of conversations
-
-    def takes(self, cube: MemCube) -> bool:
-        header = cube.header
-        return (
-            (not self.ids or cube.id in self.ids)
-            and (not self.kinds or header.kind in self.kinds)
-            and (not self.tags or bool(set(self.tags) & set(header.tags)))
-            and (self.since is None or cube.order[0] >= self.since)
-            and (self.until is None or cube.order[0] <= self.until)
-            and (not self.states or cube.state in self.states)
-            and (self.turns or not isinstance(cube.payload, Turn))
-        )
-
-
-@dataclass(frozen=True)
-class Dumped:
-    """left: what did not go along, by its id, and why."""
-
-    path: Path
-    key: str
-    manifest: Manifest
-    left: dict[str, str] = field(default_factory=dict)
+Accept = Callable[[Blob, Path, Sequence[MemCube], bool], None]
 
 
 @dataclass(frozen=True)
@@ -92,161 +51,35 @@ class Loaded:
     left: dict[str, str] = field(default_factory=dict)
 
 
-class MemDumper:
-    """Writes what belongs to a user."""
-
-    def __init__(
-        self, vault: MemVault, reader: MemReader, visible: Callable[[Namespace, Iterable[MemCube]], list[MemCube]]
-    ) -> None:
-        """visible: those of the cubes that a caller may read."""
-        self._vault, self._reader, self._visible = vault, reader, visible
-
-    def dump(
-        self,
-        path: Path,
-        owners: Sequence[Namespace],
-        key: SigningKey,
-        *,
-        selection: Selection = Selection(),
-        folder: bool = False,
-        tensors: bool = True,
-        history: bool = False,
-        release: Release | None = None,
-        made: datetime | None = None,
-        maker: str = "",
-    ) -> Dumped:
-        """A pack of the memories of these that are selected, with what those are made of and the KV and adapters that
-        are made of them alone. Raises InputError where nothing is selected.
-
-        history: earlier versions too, and tensors out of use.
-        """
-        left: dict[str, str] = {}
-        with writing(path, folder) as sink:
-            writer, there = PackWriter(sink), dict[str, range]()
-            for owner in owners:
-                public = release is not None
-                travel = _Travel(self._vault, self._reader, writer, there, left, tensors, history, public)
-                for cube in self._own(owner, selection):
-                    travel.take(cube)
-                if tensors:
-                    for cube in self._made(owner, there):
-                        travel.take(cube)
-            if not there:
-                raise InputError(f"no memory of {', '.join(map(str, owners))} is selected; see `memos ls`")
-            manifest = writer.seal(key, made or self._vault.now(), maker=maker, release=release, history=history)
-        return Dumped(path, key.public, manifest, left)
-
-    def _own(self, owner: Namespace, selection: Selection) -> Iterator[MemCube]:
-        """Texts and turns that belong to the owner, in the order of their making."""
-        if missing := [id for id in selection.ids if not any(self._readable(owner, [id]))]:
-            raise NotFound(f"no memory {missing[0]} of {owner}; see `memos ls`")
-        for ids in _slices(selection.ids or self._vault.ids(owner.user_id)):
-            for cube in self._readable(owner, ids):
-                if (cube.form is Form.PLAINTEXT or selection.ids) and selection.takes(cube):
-                    yield cube
-
-    def _made(self, owner: Namespace, there: Collection[str]) -> Iterator[MemCube]:
-        """KV and adapters of what is in the pack."""
-        for ids in _slices(self._vault.ids(owner.user_id)):
-            for cube in self._readable(owner, ids):
-                if cube.blob and all(source.id in there for source in cube.sources):
-                    yield cube
-
-    def _readable(self, owner: Namespace, ids: Sequence[str]) -> list[MemCube]:
-        seen = self._visible(owner, self._vault.at(ids))
-        return [c for c in seen if c.rights.owner == owner.user_id and owner.covers(c.namespace)]
-
-
-@dataclass(frozen=True)
-class _Travel:
-    """One pack in the making. there: the versions that are in it, by id. public: others may read it."""
-
-    vault: MemVault
-    reader: MemReader
-    writer: PackWriter
-    there: dict[str, range]
-    left: dict[str, str]
-    tensors: bool
-    history: bool
-    public: bool
-
-    def take(self, cube: MemCube) -> bool:
-        """Put it in the pack after its sources; False where it stays behind."""
-        if cube.id in self.there:
-            return True
-        if why := self._why_not(cube):
-            self.left[cube.id] = why
-            return False
-        earlier = self._earlier(cube)
-        if cube.blob:
-            try:
-                self.writer.payload(cube.blob, self.vault.blob_path(cube.blob))
-            except CorruptBlob as error:
-                self.left[cube.id] = str(error)
-                return False
-        told = _bare(self.vault.guard.as_shown(cube) if self.public else cube)
-        self.writer.add(Record(cube=told, earlier=earlier, probes=self._probes(told), origin=self._origin(cube)))
-        self.there[cube.id] = range(1 if earlier else cube.version, cube.version + 1)
-        return True
-
-    def _why_not(self, cube: MemCube) -> str:
-        if cube.blob and cube.header.kind == "turn":
-            return "KV of a conversation is made anew by its next turn"
-        if cube.blob and cube.state in GONE and not self.history:
-            return f"it is {cube.state}, and its sources are in the pack"
-        for source in cube.sources:
-            now = self.vault.at([source.id])
-            if not now or now[0].rights.owner != cube.rights.owner:
-                return "it is made of a memory that is gone or of somebody else"
-            if not self.take(now[0]):
-                return f"it is made of {source.id}, which stays behind"
-            if source.version not in self.there[source.id]:
-                return f"it is made of version {source.version} of {source.id}, which is not in the pack"
-        return ""
-
-    def _earlier(self, cube: MemCube) -> tuple[MemCube, ...]:
-        """Its versions before, where all that those are made of is in the pack."""
-        if not self.history or cube.blob:
-            return ()
-        line = self.vault.versions(cube.id)[:-1]
-        sound = all(s.version in self.there.get(s.id, ()) for c in line for s in c.sources)
-        return tuple(map(_bare, line)) if sound else ()
-
-    def _probes(self, cube: MemCube) -> tuple[Probe, ...]:
-        if not isinstance(cube.payload, Text):
-            return ()
-        return tuple(dict.fromkeys((*cube.payload.probes, *self.reader.probes(cube.payload.facts))))
-
-    def _origin(self, cube: MemCube) -> Origin | None:
-        return next(iter(self.vault.packs.origins(cube.id)), None)
-
-
 class MemLoader:
     """Takes packs over for a user, who owns what is loaded."""
 
-    def __init__(self, vault: MemVault, lifecycle: MemLifecycle, knowledge: Knowledge, reader: MemReader) -> None:
-        self._vault, self._lifecycle, self._knowledge, self._reader = vault, lifecycle, knowledge, reader
-
-    def load(
+    def __init__(
         self,
-        pack: PackReader,
-        owner: Namespace | None,
+        vault: MemVault,
+        lifecycle: MemLifecycle,
+        knowledge: Knowledge,
+        reader: MemReader,
+        table: PackTable,
         fits: Fits,
-        usable: Try,
-        clash: Clash = "refuse",
-        own: bool = False,
-    ) -> Loaded:
+        accept: Accept,
+    ) -> None:
+        """fits: tells whether a tensor was made by the model that is there; it is used then, and made anew by a job
+        where not. accept: tries such a tensor, and raises where it cannot be used."""
+        self.vault, self.lifecycle, self.knowledge, self.reader = vault, lifecycle, knowledge, reader
+        self.table, self.fits, self.accept = table, fits, accept
+
+    def load(self, pack: PackReader, owner: Namespace | None, clash: Clash = "refuse", own: bool = False) -> Loaded:
         """Take over all memories of a pack that has been checked; done again, it goes on from where it was cut off.
 
-        owner: whose they are from now on; None: as they were. fits: tells whether a tensor was made by the model that
-        is there; it is used then, and made anew by a job where not. clash: what happens where an id stands for
-        something else here: see docs/mip.md. own: it was made here, and what it says of how far its memories are
-        believed holds; of others, where they come from decides, and what is against one puts it in quarantine. Raises
-        IdClash before anything is written, NoRoom after whole parts.
+        owner: whose they are from now on; None: as they were. clash: what happens where an id stands for something
+        else here: see docs/mip.md. own: it was made here, and what it says of how far its memories are believed holds;
+        of others, where they come from decides, and what is against one puts it in quarantine. Raises IdClash before
+        anything is written, NoRoom after whole parts.
         """
         release = pack.manifest.release
         done = Loaded(release.pack if release else pack.key)
-        task = _Loading(self, pack, owner, fits, usable, clash, own and release is None, done)
+        task = _Loading(self, pack, owner, clash, own and release is None, done)
         task.require_free()
         for records in pack.parts_of_records():
             task.take(records)
@@ -260,15 +93,13 @@ class _Loading:
     to: MemLoader
     pack: PackReader
     owner: Namespace | None
-    fits: Fits
-    usable: Try
     clash: Clash
     own: bool
     done: Loaded
 
     @property
     def vault(self) -> MemVault:
-        return self.to._vault
+        return self.to.vault
 
     @property
     def user(self) -> str:
@@ -306,10 +137,10 @@ class _Loading:
 
     def _arrived(self, records: Sequence[Record]) -> dict[str, Arrival]:
         """What came before, of these and of what they are made of."""
-        ids = {r.cube.id for r in records} | {s.id for r in records for c in _line(r) for s in c.sources}
+        ids = {r.cube.id for r in records} | {s.id for r in records for c in _versions(r) for s in c.sources}
         turns = [r.cube.payload for r in records if isinstance(r.cube.payload, Turn)]
         ids |= {id for turn in turns for id in (turn.since, *turn.shown)}
-        return self.vault.packs.arrived(self.done.source, self.user, sorted(ids))
+        return self.to.table.arrived(self.done.source, self.user, sorted(ids))
 
     def _taken(self, cube: MemCube) -> bool:
         return bool(self.vault.at([cube.id])) and not self._is_ours(cube)
@@ -329,7 +160,7 @@ class _Loading:
                 for record in records:
                     self._take(record, arrived, record.cube.id in useful)
                 for user in {r.cube.namespace.user_id for r in records} if self.owner is None else {self.user}:
-                    self.to._knowledge.require_room(Namespace(user_id=user))
+                    self.to.knowledge.require_room(Namespace(user_id=user))
 
     def _comes_along(
         self, record: Record, records: Sequence[Record], arrived: dict[str, Arrival], staged: ExitStack
@@ -337,7 +168,7 @@ class _Loading:
         """True if a tensor can be used here; it is in blobs/ then."""
         cube = record.cube
         assert cube.blob
-        if cube.id in arrived or self._is_ours(cube) or not self.fits(cube.blob):
+        if cube.id in arrived or self._is_ours(cube) or not self.to.fits(cube.blob):
             return False
         if cube.form is Form.PARAMETRIC and not self.vault.guard.may_teach(self._believed(cube)):
             return False
@@ -347,7 +178,7 @@ class _Loading:
         path = staged.enter_context(self.vault.staging())
         self.pack.extract(cube.blob, path)
         try:
-            self.usable(cube.blob, path, sources, self.published)
+            self.to.accept(cube.blob, path, sources, self.published)
         except MemosError as error:
             log.warning("made anew: %s", error)
             return False
@@ -377,12 +208,12 @@ class _Loading:
             self.done.left[cube.id] = why
             return
         id = cube.id if not self.vault.at([cube.id]) else new_id()
-        lines = [self._placed(c, n, id, record, arrived) for n, c in enumerate(_line(record), 1)]
+        lines = [self._placed(c, n, id, record, arrived) for n, c in enumerate(_versions(record), 1)]
         if any(line is None for line in lines):
             self.done.left[cube.id] = "what it is made of has changed here, or was not taken over"
             return
         state = self._state(cube.state)
-        here = self.to._lifecycle.take_over([c for c in lines if c], state, f"as it was in {self.name or 'the dump'}")
+        here = self.to.lifecycle.take_over([c for c in lines if c], state, f"as it was in {self.name or 'the dump'}")
         self._arrive(record, here, arrived)
         self._examine(here)
         self.done.added.append(id)
@@ -435,7 +266,7 @@ class _Loading:
     def _examine(self, cube: MemCube) -> None:
         """A text of somebody else, that is in use or can be brought back."""
         if not self.own and isinstance(cube.payload, Text) and cube.state is not State.EXPIRED:
-            self.to._knowledge.examine(cube)
+            self.to.knowledge.examine(cube)
 
     def _against(self, cube: MemCube) -> str | None:
         """Why somebody else's turn of a conversation, which has no quarantine, is not taken over."""
@@ -447,7 +278,7 @@ class _Loading:
     def _payload(self, cube: MemCube, id: str, record: Record, arrived: dict[str, Arrival]) -> Text | Turn | Blob:
         match cube.payload:
             case Text() as text:
-                known = {*text.probes, *self.to._reader.probes(text.facts)}
+                known = {*text.probes, *self.to.reader.probes(text.facts)}
                 more = tuple(probe for probe in record.probes if probe not in known) if cube is record.cube else ()
                 return text.model_copy(update={"probes": (*text.probes, *more)}) if more else text
             case Turn() as turn:
@@ -468,7 +299,7 @@ class _Loading:
             namespace=cube.namespace,
         )
         arrival = Arrival(cube.id, here.id, here.version, cube.version, _digest(cube), own, origin)
-        self.vault.packs.arrive(self.done.source, self.user, arrival)
+        self.to.table.arrive(self.done.source, self.user, arrival)
         arrived[cube.id] = arrival
 
     def _update(self, record: Record, known: Arrival, arrived: dict[str, Arrival]) -> None:
@@ -485,7 +316,7 @@ class _Loading:
             assert isinstance(payload, Text)
             header: dict[str, object] = {} if cube.sources else {"expires": cube.header.expires}
             header["trust"] = max((cube.header.trust, here.header.trust), key=lambda trust: trust.rank)
-            new = self.to._lifecycle.edit(here.id, payload, cube.header.segment, **header)
+            new = self.to.lifecycle.edit(here.id, payload, cube.header.segment, **header)
         except MemosError as error:
             self.done.left[cube.id] = str(error)
             return
@@ -508,11 +339,7 @@ class _Loading:
             self.done.rebuilding.append(job)
 
 
-def _bare(cube: MemCube) -> MemCube:
-    return cube.model_copy(update={"usage": Usage()})
-
-
-def _line(record: Record) -> tuple[MemCube, ...]:
+def _versions(record: Record) -> tuple[MemCube, ...]:
     return (*record.earlier, record.cube)
 
 
@@ -525,7 +352,3 @@ def _here(source: Source, arrived: dict[str, Arrival]) -> Source | None:
 
 def _digest(cube: MemCube) -> str:
     return hashlib.sha256(json.dumps(content_of(cube), sort_keys=True).encode()).hexdigest()
-
-
-def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[n : n + _AT_ONCE] for n in range(0, len(ids), _AT_ONCE))
