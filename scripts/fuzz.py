@@ -317,20 +317,20 @@ def imports(format: str, sample: str, name: str) -> Target:
 
     def run(data: bytes, folder: Path) -> None:
         from memos.interface.reading.mem_reader import MemReader
-        from memos.plugins.imports.entry import Entry
-        from memos.plugins.imports.formats import FORMATS, detected
-        from memos.plugins.imports.importer import Report, _read
-        from memos.plugins.imports.source import Source
+        from memos.plugins.imports.entry import ForeignEntry
+        from memos.plugins.imports.formats import IMPORTERS, detected
+        from memos.plugins.imports.importer import ImportReport, _read
+        from memos.plugins.imports.source import ImportSource
 
         path = folder / name
         path.write_bytes(data)
-        report, reader = Report(format), MemReader()
-        for n, read in enumerate(FORMATS[format](Source(path))):
+        report, reader = ImportReport(format), MemReader()
+        for n, read in enumerate(IMPORTERS.get(format).read(ImportSource(path))):
             read.place.encode()  # can be printed
-            if isinstance(read, Entry) and n < 50:
+            if isinstance(read, ForeignEntry) and n < 50:
                 for op in _read(read, report, reader, whole=n % 2 == 1):
                     op.model_dump_json().encode()  # can be kept
-        detected(Source(path))
+        detected(ImportSource(path))
 
     suits: tuple[Callable[[bytes, random.Random], bytes], ...] = (change_json,)
     if name.endswith(".db"):

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from memos.plugins.imports.entry import Read, Unmapped, entry
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.json_stream import Fault, Node
 from memos.plugins.imports.records import OWN_WORDS, listed, mapping, nodes, place
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 FILE = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     if source.is_archive:
         for name, found in source.archived(FILE):
             yield from _conversations(found, name)
@@ -97,3 +98,6 @@ def _message(where: str, message: dict[str, Any], name: str, thread: object) -> 
         thread=thread or "",
         dropped=lost,
     )
+
+
+IMPORTER = Importer(read, fields=frozenset({"mapping"}), files=FILE, archives=True)

@@ -25,7 +25,7 @@ _FRACTION = re.compile(r"\.(\d+)")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ForeignEntry:
     """A statement of a foreign file.
 
     how: "told" is a memory as it stands; "spoken" is a turn of a conversation, "written" a passage under a heading, of
@@ -56,7 +56,7 @@ class Unmapped:
     why: str
 
 
-Read = Entry | Unmapped
+Read = ForeignEntry | Unmapped
 
 
 def entry(
@@ -104,7 +104,7 @@ def entry(
     if not fit and kind not in (None, ""):
         lost.append("kind (no word of its own)")
     its_tags, odd = _tags(tags)
-    return Entry(
+    return ForeignEntry(
         place=place,
         text=clean,
         origin=f"{_MARK}{source}:{_name(id) or _digest(str(id))}@{_digest(f'{clean}|{times}|{named}')}",
@@ -178,7 +178,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def operation(read: Entry, statement: Add) -> Add:
+def operation(read: ForeignEntry, statement: Add) -> Add:
     """A statement of the reader's with all that the entry says of it."""
     told = {"said": read.said, "expires": read.expires, "thread": read.thread, "tags": read.tags}
     return statement.model_copy(update={**told, "origin": read.origin, **({"kind": read.kind} if read.kind else {})})

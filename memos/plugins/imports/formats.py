@@ -1,92 +1,87 @@
-"""The formats by name, and which of them a file or a folder is in."""
+"""What an importer of one format is, the importers by name, and which of them a file or a folder is for.
+
+An importer is found in the extension point `memos.importers`, by the name that `memos import --as` takes.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from memos.errors import EmptyMemory, InputError
-from memos.plugins.imports import chatgpt, langgraph, letta, lines, markdown, mem0, memoryos
+from memos.extensions import Registry
 from memos.plugins.imports.entry import Read
 from memos.plugins.imports.json_stream import Node
 from memos.plugins.imports.records import mapping
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
-FORMATS: dict[str, Callable[[Source], Iterator[Read]]] = {
-    "mem0": mem0.read,
-    "memoryos": memoryos.read,
-    "langgraph": langgraph.read,
-    "letta": letta.read,
-    "jsonl": lines.read,
-    "markdown": markdown.read,
-    "chatgpt": chatgpt.read,
-}
-_LOOKED_AT = 50  # records
-# members of an object, and fields of a record, that only one format has; the first that is found decides
-_MEMBERS = {
-    "results": "mem0",
-    "agents": "letta",
-    "blocks": "letta",
-    "core_memory": "letta",
-    "sessions": "memoryos",
-    "user_profiles": "memoryos",
-    "knowledge_base": "memoryos",
-    "assistant_knowledge": "memoryos",
-    "items": "langgraph",
-}
-_FIELDS = {
-    "mapping": "chatgpt",
-    "namespace": "langgraph",
-    "prefix": "langgraph",
-    "user_input": "memoryos",
-    "memory": "mem0",
-    "text": "jsonl",
-}
+MAX_RECORDS_SEEN = 50  # of a JSON file, to tell its format
 
 
-def detected(source: Source) -> str:
+@dataclass(frozen=True)
+class Importer:
+    """One format of another program: how it is recognised, and how it is read.
+
+    rank: of several that a source may be for, the one of the lowest rank reads it.
+    """
+
+    read: Callable[[ImportSource], Iterator[Read]]
+    members: frozenset[str] = frozenset()  # of a JSON object, which no other format has
+    fields: frozenset[str] = frozenset()  # of a record
+    tables: frozenset[str] = frozenset()  # of a SQLite file
+    files: re.Pattern[str] | None = None  # matches the name of one in a folder
+    suffixes: tuple[str, ...] = ()  # of a file
+    archives: bool = False  # whether zip archives are read
+    rank: int = 1
+
+
+IMPORTERS = Registry[Importer]("memos.importers", "importer")
+
+
+def detected(source: ImportSource) -> str:
     """The name of the format, by what stands there. Raises InputError, EmptyMemory."""
+    importers = dict(sorted(IMPORTERS.usable(), key=lambda pair: pair[1].rank))
     if source.is_folder:
-        found = _of_folder(source)
+        found = _of_folder(source, importers)
     elif source.is_archive:
-        found = "chatgpt"
+        found = next((name for name, importer in importers.items() if importer.archives), None)
     elif source.is_database:
-        found = _of_database(source)
-    elif source.path.suffix.lower() in (".md", ".markdown"):
-        found = "markdown"
+        tables = source.tables().keys()
+        found = next((name for name, importer in importers.items() if importer.tables & tables), None)
     else:
-        found = _of_json(source)
+        suffix = source.path.suffix.lower()
+        found = next((name for name, importer in importers.items() if suffix in importer.suffixes), None)
+        found = found or _of_json(source, importers)
     if found is None:
-        raise InputError(f"{source.path} is in no format that is known; name one with --as: {', '.join(FORMATS)}")
+        raise InputError(
+            f"{source.path} is in no format that is known; name one with --as: {', '.join(IMPORTERS.names())}"
+        )
     return found
 
 
-def _of_folder(source: Source) -> str | None:
-    names = {path.name for path in source.files(".json", ".md", ".markdown") if isinstance(path, Path)}
-    if names & {*memoryos.FILES}:
-        return "memoryos"
-    if any(chatgpt.FILE.search(name) for name in names):
-        return "chatgpt"
-    return "markdown" if any(name.lower().endswith((".md", ".markdown")) for name in names) else None
+def _of_folder(source: ImportSource, importers: dict[str, Importer]) -> str | None:
+    suffixes = {".json", *(suffix for importer in importers.values() for suffix in importer.suffixes)}
+    names = {path.name for path in source.files(*suffixes) if isinstance(path, Path)}
+    for format, importer in importers.items():
+        if importer.files and any(importer.files.search(name) for name in names):
+            return format
+    return None
 
 
-def _of_database(source: Source) -> str | None:
-    tables = source.tables()
-    known = {"store": "langgraph", "history": "mem0", "points": "mem0"}
-    return next((name for table, name in known.items() if table in tables), None)
-
-
-def _of_json(source: Source) -> str | None:
+def _of_json(source: ImportSource, importers: dict[str, Importer]) -> str | None:
     nothing = True
-    for node in islice(source.records(), _LOOKED_AT):
+    for node in islice(source.records(), MAX_RECORDS_SEEN):
         nothing = False
         if not isinstance(node, Node):
             continue
-        if isinstance(node.path[:1], tuple) and len(node.path) and node.path[0] in _MEMBERS:
-            return _MEMBERS[str(node.path[0])]
-        fields = mapping(node.value)
-        if found := next((name for field, name in _FIELDS.items() if field in fields), None):
+        member, fields = node.path[0] if node.path else None, mapping(node.value).keys()
+        named = (name for name, importer in importers.items() if member in importer.members)
+        if found := next(named, None) or next(
+            (n for n, importer in importers.items() if importer.fields & fields), None
+        ):
             return found
     if nothing:
         raise EmptyMemory(f"{source.path} is empty: there is nothing to import")

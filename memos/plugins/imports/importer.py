@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from memos.errors import EmptyMemory, InputError, MemosError
 from memos.interface.reading.mem_reader import MemReader
 from memos.ops import Add, Correct
-from memos.plugins.imports.entry import Entry, Read, Unmapped, operation
-from memos.plugins.imports.formats import FORMATS, detected
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.entry import ForeignEntry, Read, Unmapped, operation
+from memos.plugins.imports.formats import IMPORTERS, detected
+from memos.plugins.imports.source import ImportSource
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -28,7 +28,7 @@ _LONGEST_READ = 4_000  # characters that the rules read facts in; what is longer
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What became of a source: each of its records is mapped, known, or not mapped for a reason.
 
     memories: cubes that are there now; records that say the same are one. places: of each reason, the first few.
@@ -60,22 +60,22 @@ def bring_in(
     of: Collection[str] = (),
     whole: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Report:
+) -> ImportReport:
     """Import a file or a folder; the format is found out where none is named.
 
     What was imported before, as its origin tells, is passed over: interrupted, the same call goes on. of: only what
     belongs to these over there. whole: keep each turn and passage as it stands, not what the reader finds in it.
     progress: called with bytes (of a database, rows) read, and of how many. Raises InputError, EmptyMemory, NoRoom.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"there is no format {format!r}; the formats are {', '.join(FORMATS)}")
-    source = Source(path)
+    if format is not None and format not in IMPORTERS.names():
+        raise InputError(f"there is no format {format!r}; the formats are {', '.join(IMPORTERS.names())}")
+    source = ImportSource(path)
     name = format or detected(source)
     source.done = 0
-    report, known = Report(name), kernel.known_origins(user=user)
+    report, known = ImportReport(name), kernel.known_origins(user=user)
     made = set[str]()
     now = datetime.now(timezone.utc)
-    for batch in _batches(_new(FORMATS[name](source), report, known, of, now)):
+    for batch in _batches(_new(IMPORTERS.get(name).read(source), report, known, of, now)):
         ops = [op for entry in batch for op in _read(entry, report, kernel.reader, whole)]
         made.update(cube.id for cube in kernel.keep(ops, fold=True, user=user))
         report.memories = len(made)
@@ -86,7 +86,9 @@ def bring_in(
     return report
 
 
-def _new(found: Iterator[Read], report: Report, known: set[str], of: Collection[str], now: datetime) -> Iterator[Entry]:
+def _new(
+    found: Iterator[Read], report: ImportReport, known: set[str], of: Collection[str], now: datetime
+) -> Iterator[ForeignEntry]:
     """The entries that are to be imported; the others are counted."""
     for read in found:
         report.records += 1
@@ -103,8 +105,8 @@ def _new(found: Iterator[Read], report: Report, known: set[str], of: Collection[
             yield read
 
 
-def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    batch = list[Entry]()
+def _batches(entries: Iterator[ForeignEntry]) -> Iterator[list[ForeignEntry]]:
+    batch = list[ForeignEntry]()
     for entry in entries:
         batch.append(entry)
         if len(batch) == BATCH:
@@ -114,7 +116,7 @@ def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _read(entry: Entry, report: Report, reader: MemReader, whole: bool) -> list[Add | Correct]:
+def _read(entry: ForeignEntry, report: ImportReport, reader: MemReader, whole: bool) -> list[Add | Correct]:
     """The operations of an entry, which is counted."""
     try:
         ops = _statements(entry, reader, whole)
@@ -131,7 +133,7 @@ def _read(entry: Entry, report: Report, reader: MemReader, whole: bool) -> list[
     return [operation(entry, op) for op in ops]
 
 
-def _statements(entry: Entry, reader: MemReader, whole: bool) -> list[Add | Correct]:
+def _statements(entry: ForeignEntry, reader: MemReader, whole: bool) -> list[Add | Correct]:
     if len(entry.text) > _LONGEST_READ and (whole or entry.how == "told"):  # no statement, but a document
         return [Add(text=entry.text, speaker=entry.speaker, segment=entry.heading or entry.speaker, kind="note")]
     if entry.how == "spoken" and not whole:

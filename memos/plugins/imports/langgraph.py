@@ -11,17 +11,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from memos.errors import InputError
+from memos.interface.doors.agents.langgraph_items import item_text
 from memos.plugins.imports import json_stream
-from memos.plugins.imports.entry import LONGEST_TEXT, Read, Unmapped, entry, left_over
-from memos.plugins.imports.records import mapping, records
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
+from memos.plugins.imports.records import records
+from memos.plugins.imports.source import ImportSource
 
 _KNOWN = ("namespace", "key", "value", "created_at", "updated_at", "score", "expires_at", "ttl_minutes")
-_TEXTS = ("content", "text", "memory", "data")  # where an item's text stands, by habit
 _COLUMNS = ("prefix", "key", "value", "created_at", "updated_at", "expires_at")
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     if source.is_database:
         yield from _table(source)
         return
@@ -38,7 +39,7 @@ def read(source: Source) -> Iterator[Read]:
         yield _item(place, spaces, record)
 
 
-def _table(source: Source) -> Iterator[Read]:
+def _table(source: ImportSource) -> Iterator[Read]:
     columns = source.tables().get("store", ())
     if not {*_COLUMNS[:3]} <= {*columns}:
         raise InputError(f"{source.path} has no table `store` of a LangGraph SqliteStore; give its file, or a dump")
@@ -61,7 +62,7 @@ def _item(place: str, spaces: list[str], record: dict[str, Any]) -> Read:
     value = record.get("value")
     if not isinstance(value, dict):
         return Unmapped(place, "its value is no object")
-    text, used = _text(value)
+    text, used = item_text(value)
     kind = value.get("kind")
     tags = [f"namespace:{'/'.join(spaces)}"] if any(spaces) else []
     return entry(
@@ -77,36 +78,6 @@ def _item(place: str, spaces: list[str], record: dict[str, Any]) -> Read:
     )
 
 
-def words_of(value: dict[str, Any]) -> str | None:
-    """What the value of an item says; None for nothing."""
-    return _text(value)[0]
-
-
-def _text(value: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
-    """What an item says, and the fields that it stands in; of one without a text, its fields as words."""
-    content = value.get("content")
-    if isinstance(content, dict):  # LangMem's
-        return _text(content)[0], ("content",)
-    for name in _TEXTS:
-        if isinstance(value.get(name), str):
-            return value[name], (name,)
-    said = [f"{name.replace('_', ' ')}: {words}" for name, words in _words(value) if name != "kind"]
-    return "; ".join(said) or None, tuple(value)
-
-
-def _words(value: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """The fields of an object that are words, numbers or lists of them, and those of the objects in it."""
-    room = LONGEST_TEXT
-    for key, held in value.items():
-        match held:
-            case dict():
-                yield from _words(mapping(held), f"{before}{key} ")
-            case list():
-                words = ", ".join(str(one) for one in held if isinstance(one, (str, int, float)))
-                if words:
-                    yield f"{before}{key}", words
-            case str() | int() | float() if held != "":
-                yield f"{before}{key}", str(held)
-        room -= 1
-        if room < 0:
-            return
+IMPORTER = Importer(
+    read, members=frozenset({"items"}), fields=frozenset({"namespace", "prefix"}), tables=frozenset({"store"})
+)

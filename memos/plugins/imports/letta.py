@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.json_stream import DEEPEST, depth
 from memos.plugins.imports.records import OWN_WORDS, listed, mapping, nodes, place
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 _PASSAGES = ("passages", "archival_memory", "archival_passages")
 _BLOCK = ("value", "limit", "label", "id", "description", "read_only", "is_template", "preserve_on_migration",
           "metadata", "hidden", "template_name")  # fmt: skip
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     for found in nodes(source.records()):
         if isinstance(found, Unmapped):
             yield found
@@ -120,3 +121,6 @@ def _unwrapped(text: str) -> tuple[object, str | None]:
         return None, text
     words = packed.get("message")
     return packed.get("time"), words if packed["type"] == "user_message" and isinstance(words, str) else None
+
+
+IMPORTER = Importer(read, members=frozenset({"agents", "blocks", "core_memory"}))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import listed, records
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 _KNOWN = ("id", "text", "user", "said", "kind", "tags", "speaker", "thread", "expires")
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     for found in records(source):
         if isinstance(found, Unmapped):
             yield found
@@ -32,3 +33,6 @@ def read(source: Source) -> Iterator[Read]:
             owner=record.get("user", ""),
             dropped=left_over(record, _KNOWN),
         )
+
+
+IMPORTER = Importer(read, fields=frozenset({"text"}), rank=3)

@@ -17,8 +17,9 @@ from memos.errors import ConfigError
 from memos.interface.reading.documents.markdown import markdown
 from memos.interface.reading.documents.parts import TableRow
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import listed, mapping
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 _FRONT = re.compile(r"\A---\n(.*?\n)?---(?:\n|\Z)", re.DOTALL)
 _EMBED = re.compile(r"!\[\[[^\[\]\n]*\]\]")
@@ -28,12 +29,12 @@ _BLOCK_NAME = re.compile(r"[ \t]\^[A-Za-z0-9-]+$", re.MULTILINE)
 _TIMES = ("date", "created", "updated")
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     for path in source.files(".md", ".markdown"):
         yield from [path] if isinstance(path, Unmapped) else _file(source, path)
 
 
-def _file(source: Source, path: Path) -> Iterator[Read]:
+def _file(source: ImportSource, path: Path) -> Iterator[Read]:
     where, text = source.place(path), source.text(path)
     if isinstance(text, Unmapped):
         yield text
@@ -77,3 +78,6 @@ def _front(text: str) -> tuple[dict[str, Any], str]:
 def _day(value: object) -> object:
     """YAML reads times by itself; text and numbers are read as all others are."""
     return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+IMPORTER = Importer(read, files=re.compile(r"\.(?:md|markdown)$", re.IGNORECASE), suffixes=(".md", ".markdown"), rank=3)

@@ -13,8 +13,9 @@ from typing import Any
 
 from memos.errors import InputError
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import listed, mapping, records
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 _KNOWN = frozenset(
     "id memory hash metadata categories created_at updated_at user_id actor_id run_id expiration_date score".split()
@@ -22,7 +23,7 @@ _KNOWN = frozenset(
 _COLUMNS = ("memory_id", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id")
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     if not source.is_database:
         for found in records(source, "results"):
             yield found if isinstance(found, Unmapped) else _memory(*found)
@@ -63,7 +64,7 @@ def _is_word(value: object) -> bool:
     return isinstance(value, (str, int, float)) and not isinstance(value, bool) and len(str(value)[:101]) <= 100
 
 
-def _history(source: Source, columns: tuple[str, ...]) -> Iterator[Read]:
+def _history(source: ImportSource, columns: tuple[str, ...]) -> Iterator[Read]:
     """What each memory came to say; the table tells of every change of it."""
     rows = source.rows("history", columns, "memory_id, rowid")
     for id, changes in groupby(rows, lambda row: row["memory_id"]):
@@ -83,3 +84,8 @@ def _history(source: Source, columns: tuple[str, ...]) -> Iterator[Read]:
             said=row.get("updated_at") or row.get("created_at"),
             dropped=["earlier versions"] if count > 1 else [],
         )
+
+
+IMPORTER = Importer(
+    read, members=frozenset({"results"}), fields=frozenset({"memory"}), tables=frozenset({"history", "points"}), rank=2
+)

@@ -7,20 +7,22 @@ UTC. What it made by itself of its pages (summaries, keywords, heat, embeddings)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
+from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import OWN_WORDS, listed, mapping, nodes, place
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 FILES = ("short_term.json", "mid_term.json", "long_term_user.json", "long_term_assistant.json")
 _PAGE = ("user_input", "agent_response", "timestamp", "page_id", "page_embedding", "page_keywords", "pre_page",
          "next_page", "meta_info", "preloaded", "analyzed")  # fmt: skip
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: ImportSource) -> Iterator[Read]:
     for path in source.files(".json"):
         if isinstance(path, Unmapped):
             yield path
@@ -30,7 +32,7 @@ def read(source: Source) -> Iterator[Read]:
             yield from _file(source, path)
 
 
-def _file(source: Source, path: Path) -> Iterator[Read]:
+def _file(source: ImportSource, path: Path) -> Iterator[Read]:
     within = source.place(path) if source.is_folder else ""
     owner = path.parent.name if path.parent.parent.name == "users" else ""
     for found in nodes(source.records(path), within):
@@ -97,3 +99,12 @@ def _knowledge(where: str, item: object, owner: str, of: str) -> Read:
         tags=["assistant"] if of == "assistant_knowledge" else [],
         dropped=left_over(record, ("knowledge", "timestamp", "knowledge_embedding")),
     )
+
+
+IMPORTER = Importer(
+    read,
+    members=frozenset({"sessions", "user_profiles", "knowledge_base", "assistant_knowledge"}),
+    fields=frozenset({"user_input"}),
+    files=re.compile(rf"^(?:{'|'.join(map(re.escape, FILES))})$"),
+    rank=0,
+)

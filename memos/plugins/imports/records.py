@@ -7,7 +7,7 @@ from typing import Any
 
 from memos.plugins.imports.entry import Unmapped
 from memos.plugins.imports.json_stream import Fault, Node
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.source import ImportSource
 
 OWN_WORDS = "the model's own words are no memories"
 
@@ -23,7 +23,7 @@ def nodes(found: Iterable[Node | Fault], within: str = "") -> Iterator[tuple[tup
         yield Unmapped(place(one.path, within), one.why) if isinstance(one, Fault) else (one.path, one.value)
 
 
-def records(source: Source, key: str = "") -> Iterator[tuple[str, dict[str, Any]] | Unmapped]:
+def records(source: ImportSource, key: str = "") -> Iterator[tuple[str, dict[str, Any]] | Unmapped]:
     """The objects of a file that is a list of them, an object with such a list under `key`, or lines of them."""
     for found in nodes(source.records()):
         if isinstance(found, Unmapped):

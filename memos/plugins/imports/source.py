@@ -34,7 +34,7 @@ SQLITE = b"SQLite format 3\0"
 ZIP = b"PK\x03\x04"
 
 
-class Source:
+class ImportSource:
     """A file or a folder. `done` of `total` bytes have been read."""
 
     def __init__(self, path: Path) -> None:

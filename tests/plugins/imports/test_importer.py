@@ -17,28 +17,28 @@ from memos.cube import MemCube
 from memos.errors import EmptyMemory, InputError
 from memos.interface.doors.cli.app import app
 from memos.plugins.imports import entry, json_stream
-from memos.plugins.imports.entry import Entry, Unmapped, time_of
-from memos.plugins.imports.formats import FORMATS, detected
-from memos.plugins.imports.importer import Report, bring_in
-from memos.plugins.imports.source import Source
+from memos.plugins.imports.entry import ForeignEntry, Unmapped, time_of
+from memos.plugins.imports.formats import IMPORTERS, detected
+from memos.plugins.imports.importer import ImportReport, bring_in
+from memos.plugins.imports.source import ImportSource
 from tests.plugins.imports import samples
 
 
-def imported(path: Path, vault: Path, **options: object) -> tuple[Report, list[MemCube]]:
+def imported(path: Path, vault: Path, **options: object) -> tuple[ImportReport, list[MemCube]]:
     with MemOS(vault=vault) as kernel:
         report = bring_in(kernel, path, **options)  # type: ignore[arg-type]
         return report, kernel.cubes(user=options.get("user"))  # type: ignore[arg-type]
 
 
-def read(path: Path, format: str) -> list[Entry | Unmapped]:
-    return list(FORMATS[format](Source(path)))
+def read(path: Path, format: str) -> list[ForeignEntry | Unmapped]:
+    return list(IMPORTERS.get(format).read(ImportSource(path)))
 
 
 @pytest.mark.parametrize("name", samples.ALL)
 def test_a_format_is_found_out_and_gives_its_memories_once(name: str, tmp_path: Path) -> None:
     format, make, texts = samples.ALL[name]
     path, vault = make(tmp_path), tmp_path / "vault"
-    assert detected(Source(path)) == format
+    assert detected(ImportSource(path)) == format
     first, cubes = imported(path, vault)
     assert {cube.text for cube in cubes} == texts and first.memories == len(texts)
     assert all(cube.header.origin.startswith(f"import:{format}:") for cube in cubes)
@@ -184,8 +184,8 @@ def test_encodings_and_line_ends_are_read(encoding: str, end: str, tmp_path: Pat
 def test_bytes_that_are_no_text_spoil_their_own_record_alone(tmp_path: Path) -> None:
     (path := tmp_path / "a.jsonl").write_bytes(b'{"text": "Caf\xe9 au lait"}\n{"text": "Tea"}\n')
     first, second = read(path, "jsonl")
-    assert isinstance(first, Entry) and first.text == "Caf\ufffd au lait" and first.dropped
-    assert isinstance(second, Entry) and second.text == "Tea" and not second.dropped
+    assert isinstance(first, ForeignEntry) and first.text == "Caf\ufffd au lait" and first.dropped
+    assert isinstance(second, ForeignEntry) and second.text == "Tea" and not second.dropped
 
 
 def test_a_huge_line_is_passed_over_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_a_huge_line_is_passed_over_in_little_memory(tmp_path: Path, monkeypatch
     (path := tmp_path / "a.jsonl").write_text(f'{{"text": "{"x" * 3_000_000}"}}\n{{"text": "Tea"}}\n', "utf-8")
     first, second = read(path, "jsonl")
     assert isinstance(first, Unmapped) and "longer than 1,000" in first.why
-    assert isinstance(second, Entry) and second.text == "Tea"
+    assert isinstance(second, ForeignEntry) and second.text == "Tea"
 
 
 def test_links_in_a_folder_are_not_followed_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_circle_in_a_conversation_ends(tmp_path: Path) -> None:
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([{"mapping": tree, "current_node": "a"}, {"mapping": tree}, {"mapping": []}]), "utf-8")
     found = read(path, "chatgpt")
-    assert [type(one).__name__ for one in found] == ["Entry", "Unmapped"] or found[0].place.startswith("0")
+    assert [type(one).__name__ for one in found] == ["ForeignEntry", "Unmapped"] or found[0].place.startswith("0")
 
 
 def test_the_command_reports_as_text_and_as_json(tmp_path: Path) -> None:
@@ -302,4 +302,4 @@ def test_the_command_reports_as_text_and_as_json(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["import", str(path), "--as", "mem0", "--vault", str(vault), "--json"])
     assert json.loads(done.stdout)["known"] == 2
     wrong = CliRunner().invoke(app, ["import", str(path), "--as", "word", "--vault", str(vault)])
-    assert wrong.exit_code == 1 and "the formats are mem0, memoryos" in wrong.stderr
+    assert wrong.exit_code == 1 and "the formats are chatgpt, jsonl" in wrong.stderr

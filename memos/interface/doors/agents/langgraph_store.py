@@ -35,9 +35,9 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from memos.cube import MemCube, State, new_id
 from memos.errors import InputError
+from memos.interface.doors.agents.langgraph_items import item_text
 from memos.interface.doors.api.memory import Memory
 from memos.ops import Add
-from memos.plugins.imports.langgraph import words_of
 
 Path = tuple[str, ...]
 _ROOT = "langgraph"  # before the namespace, in the name of the session
@@ -190,7 +190,7 @@ def _item(cube: MemCube) -> Item | None:
 def _text(value: Mapping[str, Any], fields: list[str] | None) -> str:
     """What an item says: the texts of these fields, or its own words."""
     if fields is None:
-        return words_of(dict(value)) or ""
+        return item_text(value)[0] or ""
     return "; ".join(text for field in fields for text in get_text_at_path(value, tokenize_path(field)))
 
 

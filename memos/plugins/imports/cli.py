@@ -13,7 +13,7 @@ from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
-    from memos.plugins.imports.importer import Report
+    from memos.plugins.imports.importer import ImportReport
 
 imports = typer.Typer()
 
@@ -48,7 +48,7 @@ def import_(
     return Told(vars(report), _lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ImportReport) -> Iterator[str]:
     yield (
         f"{report.format}: {report.records} records, {report.mapped} mapped to {report.memories} memories, "
         f"{report.known} imported before, {report.unmapped.total()} not mapped"
