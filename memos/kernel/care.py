@@ -1,4 +1,4 @@
-"""A vault as a whole, looked after from outside: checked, repaired, backed up, brought back, measured, compacted.
+"""A vault as a whole, looked after from outside: checked, backed up, brought back, measured, compacted.
 
 Takes folders; needs no model and no caller, as whoever can read the folder, and has its key, can read all that is in
 it. key, scratch: of an encrypted vault, url: of one on a server, as config.vault has them. Must not know how any of it
@@ -16,7 +16,6 @@ from memos.config import GovernanceConfig, QuotaConfig
 from memos.errors import VaultError
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check
-from memos.infrastructure.vault.care import repair as vault_repair
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import folder_lock
 from memos.plugins.encryption.vault_key import unlock_there
@@ -26,7 +25,6 @@ from memos.plugins.postgres.vault_server import require_files
 if TYPE_CHECKING:
     from memos.infrastructure.vault.care.backup import Backup, Manifest
     from memos.infrastructure.vault.care.check import Show
-    from memos.infrastructure.vault.care.repair import Repair
 
 
 def _quiet(*_: object) -> None: ...
@@ -53,14 +51,6 @@ def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | 
     if vault_server.is_on_server(folder):
         return vault_check.problems(folder, show, url=url)
     return vault_check.key_problems(folder) or vault_check.problems(folder, show, unlock_there(folder, key))
-
-
-def repair(
-    folder: Path, write: bool, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
-) -> Repair:
-    """What is wrong, and what is done about it, or would be. Raises InputError, VaultError."""
-    require_files(folder, "repair the rows", "bring back a dump of its database with `pg_restore`")
-    return vault_repair.repair(folder, show, key, scratch) if write else vault_repair.plan(folder, show, key)
 
 
 def back_up(

@@ -9,7 +9,6 @@ or which state may follow which.
     blobs/, tmp/  payloads (blob_store.py); swept when nobody else has the vault open
     index/        what an index was when it was last kept (index_store.py)
     work/         of jobs that can be taken up again
-    damaged/      what a repair has set aside, until a text is deleted (vault_repair.py)
     signing.key   that signs the audit log and packs, and signing.key.head, the last checkpoint (signing.py)
     key.json      of an encrypted vault: its key, wrapped (vault_key.py)
     sums.json     what all files are, while the vault is closed (file_sums.py)
@@ -48,6 +47,7 @@ from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.stats import VaultStats
 from memos.infrastructure.vault.care.traces import Searched, search
 from memos.infrastructure.vault.store.database import IN, LATEST, Database, moment, odd_row
+from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, kept, sources, words
 from memos.infrastructure.vault.store.store import Store
@@ -87,7 +87,7 @@ _AT_ONCE = 1 << 25  # bytes of vault.db that are vacuumed while somebody waits: 
 _SOON_S, _PATIENCE_S = 1.0, 30.0  # else: after a deletion; for so long a check waits
 _NAMES = (  # where a user stands beside cubes and snapshots
     *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),
-    *(("group_members", "owner"), ("group_members", "user_id"), ("packs", "user_id"), ("arrivals", "user_id")),
+    *(("group_members", "owner"), ("group_members", "user_id")),
     *(("uses", "user_id"), ("newcomers", "user_id"), ("pipelines", "user_id")),
 )
 _FORGOTTEN = "one that was forgotten"  # in place of a name
@@ -141,7 +141,8 @@ class MemVault:
                 self.audit_log = AuditLog(self._db, path, governance.audit)
                 self._jobs, self._vectors = JobList(self._db), VectorTable(self._db)
                 self._snapshots = SnapshotTable(self._db, self.guard.as_written)
-                self.packs = PackTable(self._db)
+                self.extensions = ExtensionTables(self._db)
+                self.packs = PackTable(self.extensions)
                 self._grants, self._credentials = GrantTable(self._db), CredentialTable(self._db)
                 self.quarantine = QuarantineTable(self._db)
                 self.pipelines = UndoTable(self._db)
@@ -755,7 +756,7 @@ class MemVault:
             self.holds.rename(lambda said: _unnamed(said, user_id))
             counts["rights"] = self._grants.forget(user_id)
             counts["keys"] = self._credentials.forget(user_id)
-            counts["packs"] = self.packs.forget(user_id)
+            counts |= self.extensions.forget(user_id)
             self.quarantine.forget(user_id)
             self.pipelines.forget(user_id, lambda said: _unnamed(said, user_id) != said)
             self._ledger.add("user", [user_id])
@@ -807,6 +808,7 @@ class MemVault:
         names = {o for c in self.cubes() for o in (c.namespace.user_id, c.rights.owner)}
         for table, column in _NAMES:
             names |= {name for (name,) in self._db.rows(f"SELECT DISTINCT {column} FROM {table}")}
+        names |= self.extensions.users()
         spaces = self._db.rows("SELECT DISTINCT namespace FROM snapshots")
         return sorted(names | {Namespace.model_validate_json(space).user_id for (space,) in spaces})
 
@@ -849,7 +851,6 @@ class MemVault:
                     with self._db.transaction():
                         self._vectors.forget_strays()
                     self._index.sweep(alone=True)  # whoever writes one now began before the deletion
-                    self._blobs.drop_damaged()
                 if texts and texts[-1] > self._vacuumed and self._db.vacuum():
                     self._vacuumed = texts[-1]
                 if (not texts or texts[-1] <= self._vacuumed) and self._db.clear_logs():

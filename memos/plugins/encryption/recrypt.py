@@ -18,9 +18,10 @@ from memos.errors import CorruptBlob, KeyUnusable, VaultError
 from memos.infrastructure.vault.blobs.blob_store import BlobStore
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, files_of, remove
 from memos.infrastructure.vault.care import file_sums
-from memos.infrastructure.vault.store.database import READINGS, Database, reading
+from memos.infrastructure.vault.store.database import Database
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.on_disk import fsync
+from memos.infrastructure.vault.store.schema import READINGS, reading
 from memos.infrastructure.vault.store.sqlite_file import literal
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.vault_key import DataKey
@@ -28,8 +29,8 @@ from memos.plugins.postgres.vault_server import require_files
 
 _PART, NEXT = "next.part", "next"
 _FILES, _FOLDERS = ("vault.db", "vectors.db"), ("blobs", "index")
-# jobs begin anew; what a repair set aside, and copies from before an upgrade, would stay as they were encrypted, or not
-_LEFT = ("tmp", "work", "damaged", "vault.schema-*")
+# jobs begin anew; copies from before an upgrade would stay as they were encrypted, or not
+_LEFT = ("tmp", "work", "vault.schema-*")
 
 
 def encrypt(folder: Path, key: str, scratch: Path | None = None) -> None:
@@ -192,7 +193,7 @@ def _copy_databases(folder: Path, old: DataKey | None, part: Path, new: DataKey 
         db.execute("BEGIN")
         for statement in READINGS:
             db.execute(statement.replace("TABLE ", "TABLE next_side.").replace("INDEX ", "INDEX next_side."))
-        layout = reading(new is not None)
+        layout = reading(80 if new else 0)
         db.execute(f"INSERT INTO next_side.readings {layout} SELECT n, vector, tokens FROM side.readings)")
         db.execute("COMMIT")
     except db.DatabaseError as error:

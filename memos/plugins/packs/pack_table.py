@@ -12,9 +12,37 @@ from typing import NamedTuple
 
 from memos.errors import NotFound
 from memos.infrastructure.vault.store.database import IN, moment
+from memos.infrastructure.vault.store.extension_tables import ExtensionTable, ExtensionTables
 from memos.infrastructure.vault.store.store import Store
 from memos.plugins.packs.mip import RegistryEntry, Origin
 
+TABLES = (
+    ExtensionTable(
+        "arrivals",
+        (
+            """CREATE TABLE arrivals (source TEXT NOT NULL, user_id TEXT NOT NULL, original TEXT NOT NULL,
+               id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, here INTEGER NOT NULL, there INTEGER NOT NULL,
+               digest TEXT NOT NULL, own INTEGER NOT NULL, origin TEXT NOT NULL,
+               PRIMARY KEY (source, user_id, original))""",
+            "CREATE INDEX arrivals_id ON arrivals (id)",
+        ),
+        users=("user_id",),
+    ),
+    ExtensionTable(
+        "packs",
+        (
+            """CREATE TABLE packs (user_id TEXT NOT NULL, pack TEXT NOT NULL, registry TEXT NOT NULL,
+               subscribed INTEGER NOT NULL, at TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_id, pack))""",
+        ),
+        users=("user_id",),
+        times=("at",),
+    ),
+    ExtensionTable(
+        "publisher_keys",
+        ("CREATE TABLE publisher_keys (name TEXT PRIMARY KEY, public_key TEXT NOT NULL, at TEXT NOT NULL)",),
+        times=("at",),
+    ),
+)
 _ARRIVAL = "SELECT original, id, here, there, digest, own, origin FROM arrivals WHERE source = ? AND user_id = ?"
 
 
@@ -49,8 +77,12 @@ class Installed(NamedTuple):
 class PackTable:
     """source: the pack, or the key of a dump."""
 
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, tables: ExtensionTables) -> None:
+        self._tables = tables
+
+    @property
+    def _db(self) -> Store:
+        return self._tables.open(*TABLES)
 
     def arrivals(self, source: str, user_id: str) -> list[Arrival]:
         """In the order of their ids here."""
@@ -105,11 +137,6 @@ class PackTable:
             Installed(RegistryEntry.model_validate_json(text), registry, bool(subscribed), moment(at))
             for text, registry, subscribed, at in rows
         ]
-
-    def forget(self, user_id: str) -> int:
-        """Within a transaction: remove what tells which packs a user has taken; how many there were."""
-        self._db.write("DELETE FROM arrivals WHERE user_id = ?", user_id)
-        return self._db.write("DELETE FROM packs WHERE user_id = ?", user_id)
 
     # keys
 

@@ -27,7 +27,9 @@ import numpy.typing as npt
 from memos.cube import new_id
 from memos.errors import VaultError, how_to_install
 from memos.infrastructure.vault.store import database
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION, UPGRADES, Times
+from memos.infrastructure.vault.store.database import Times
+from memos.infrastructure.vault.store.extension_tables import ExtensionTable
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, UPGRADES, require_known
 from memos.infrastructure.vault.store.writer_lock import WriterLock, too_long
 from memos.plugins.postgres.postgres_dialect import READING, defined, table_names, tables, translated
 
@@ -175,11 +177,12 @@ class PostgresDatabase:
             with self._writer.transaction():
                 self._writer.execute(";\n".join(tables()))
         self.id, version = self._writer.execute("SELECT id, schema FROM memos_vault").fetchone()
-        database.require_schema(self.name, version)
+        require_known(self.name, version)
         if version < SCHEMA_VERSION:
             with self._writer.transaction():
-                for statement in (sql for step in UPGRADES[version - 1 :] for sql in step):
-                    self._writer.execute(translated(defined(statement)), ())
+                for step in range(version, SCHEMA_VERSION):
+                    for statement in UPGRADES[step]:
+                        self.define(statement)
                 self._writer.execute("UPDATE memos_vault SET schema = %s", (SCHEMA_VERSION,))
 
     # one at a time
@@ -407,6 +410,10 @@ class PostgresDatabase:
         """Within a transaction; the number of rows written."""
         return int(self._writer.execute(translated(sql), values).rowcount)
 
+    def define(self, statement: str) -> None:
+        """Within a transaction: make a table or an index."""
+        self._writer.execute(translated(defined(statement)), ())
+
     def write_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Within a transaction."""
         with self._writer.cursor() as cursor:
@@ -516,9 +523,10 @@ class PostgresSnapshot:
         gone = table_names() - self._tables() if of == "main" else ()
         return [f"table {name} is gone" for name in sorted(gone)]
 
-    def structure(self) -> Iterator[str]:
+    def structure(self, extensions: Iterable[ExtensionTable]) -> Iterator[str]:
         """What a row refers to is held together by the server."""
-        yield from (f"table {name} is none of memos" for name in sorted(self._tables() - table_names()))
+        known = table_names() | {table.name for table in extensions}
+        yield from (f"table {name} is none of memos" for name in sorted(self._tables() - known))
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self.rows(f"SELECT relname::text FROM pg_class WHERE {_OURS}")}

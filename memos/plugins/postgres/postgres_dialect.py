@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION, blank
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, blank
 
 READING = "(n, vector, tokens) SELECT n, vector, tokens FROM ("  # Store.reading
 _KEYS = {"vectors": "id, embedder", "readings": "n"}  # of the tables that are replaced into

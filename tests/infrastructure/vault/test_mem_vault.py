@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, Usage, new_id
+from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import Conflict, CorruptBlob, InputError, NotFound, VaultError
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.database import SCHEMA, SCHEMA_VERSION
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 
 ROOT = Path(__file__).parents[3]
@@ -704,7 +704,7 @@ def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
     data[page : page + 64] = b"\xff" * 64
     file.write_bytes(data)
     with MemVault(tmp_path) as vault:
-        assert vault.check()[-1] == "vault.db: see `memos vault repair`, or bring back a backup"
+        assert vault.check()[-1] == "vault.db: bring back a backup with `memos vault restore`"
         with pytest.raises(VaultError, match="cannot be read"):
             vault.cubes()
 
@@ -747,34 +747,6 @@ def test_a_count_that_is_none_is_named(tmp_path: Path, column: str, value: objec
     db.close()
     with MemVault(tmp_path) as vault, pytest.raises(VaultError, match="where memos writes nothing of the kind"):
         vault.get(cube.id)
-
-
-@pytest.mark.sqlite
-def test_vectors_that_lie_with_the_texts_move_to_their_file(tmp_path: Path) -> None:
-    with MemVault(tmp_path) as vault:
-        vault.put(cube := note())
-    with sqlite3.connect(tmp_path / "vault.db") as db:
-        db.execute("DROP TABLE indexes")
-        db.execute("DROP TABLE vectors")
-        db.execute(
-            """CREATE TABLE vectors (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, version INTEGER NOT NULL,
-               embedder TEXT NOT NULL, vector BLOB NOT NULL, around TEXT NOT NULL DEFAULT '',
-               tokens BLOB NOT NULL DEFAULT x'', PRIMARY KEY (id, embedder))"""
-        )
-        db.execute("CREATE INDEX vectors_around ON vectors (around) WHERE around != ''")
-        made = (np.full(4, 0.5, "<f4").tobytes(), np.ones((3, 4), "i1").tobytes())
-        db.execute("INSERT INTO vectors VALUES (?, 1, 'mini', ?, 'x:1', ?)", (cube.id, *made))
-        db.execute("ALTER TABLE usage DROP COLUMN utility")  # what came later
-        db.execute("DROP TABLE pipelines")
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 3}")
-    db.close()
-    with MemVault(tmp_path) as vault:
-        version, around, vector = vault.vectors("mini", [cube.id])[cube.id]
-        assert (version, around, vector.tolist()) == (1, "x:1", [0.5] * 4)
-        assert vault.token_vectors("mini", [cube.id])[cube.id].tolist() == [[1] * 4] * 3
-        vault.delete([cube.id])
-        assert vault.check() == []
-        assert made[0] not in bytes_on_disk(vault)
 
 
 @pytest.mark.sqlite
@@ -826,44 +798,6 @@ def test_vectors_that_a_crash_left_alone_go_with_the_next_deletion(vault: MemVau
     assert b"LIMPET" in bytes_on_disk(vault)
     vault.delete([cube.id])
     assert b"LIMPET" not in bytes_on_disk(vault)
-
-
-@pytest.mark.sqlite
-def test_a_vault_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    kept = tmp_path / "vault"
-    kept.mkdir()
-    fact = Fact(subject="Zoë", relation="city", object="Oslo")
-    cube = note().model_copy(update={"payload": Text(text="Zoë lives in Oslo.", facts=(fact,))})
-    shared = cube.model_copy(update={"rights": Rights(owner="ada", readers=("bob",))})
-    content, at = shared.model_dump_json(exclude={"state", "usage"}), cube.header.created.isoformat()
-    with sqlite3.connect(kept / "vault.db") as db:
-        for statement in SCHEMA:
-            db.execute(statement)
-        db.execute("INSERT INTO versions VALUES (?, 1, ?, ?)", (cube.id, content, at))
-        db.execute("INSERT INTO heads VALUES (?, 1, 'generated', 'plaintext', '', 'ada')", (cube.id,))
-        db.execute("INSERT INTO transitions (id, state, at, why) VALUES (?, 'generated', ?, 'created')", (cube.id, at))
-        db.execute("INSERT INTO usage VALUES (?, 1, ?)", (cube.id, DAY.isoformat()))
-        db.execute("INSERT INTO vectors VALUES (?, 1, 'mini', ?)", (cube.id, np.ones(3, np.float32).tobytes()))
-        db.execute("PRAGMA user_version = 1")
-    db.close()
-    with MemVault(kept) as vault:
-        used = cube.model_copy(update={"usage": Usage(recalls=1, last_recalled=DAY)})
-        assert vault.cubes() == [used]
-        assert vault.changed_since(0, State) == ([used], [])  # an index reads it, and makes vectors with tokens
-        assert vault.vectors("mini", [cube.id]) == {}
-        assert [use[1:] for use in vault.uses()] == [(cube.id, DAY)]
-        written = vault.written(cube.id)[0][0]
-        assert vault.idle(State, written - timedelta(seconds=1), (), False) == []
-        assert vault.idle(State, vault.now(), (), False) == [cube.id]  # since when it is as it is was filled in
-        vault.keep_card("a", {})
-        assert vault.card("a") == {}
-        asked = fact.model_copy(update={"subject": "ZOË", "object": "Rome"})
-        assert vault.stating(asked, ["is"], "ada", State) == [used]
-        assert [(grant.on, grant.relation, str(grant.to)) for grant in vault.grants()] == [(cube.id, "reader", "bob")]
-        assert vault.check() == []
-    with sqlite3.connect(kept / "vault.db") as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-    db.close()
 
 
 @pytest.mark.sqlite

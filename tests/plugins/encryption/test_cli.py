@@ -99,7 +99,7 @@ def test_an_encrypted_vault_is_looked_after_with_the_key_of_its_place_or_of_the_
     done(invoke("vault", "encrypt", "--vault", vault, "--key", f"file:{kept}"))
     done(invoke("vault", "backup", backup, "--vault", vault))
     moved = kept.rename(tmp_path / "elsewhere")
-    for args in (("check", vault), ("check", backup), ("repair", vault), ("stats", vault), ("compact", vault)):
+    for args in (("check", vault), ("check", backup), ("stats", vault), ("compact", vault)):
         no(invoke("vault", *args), "cannot be read", "bring it there")
         done(invoke("vault", *args, "--set", f"vault.key=file:{moved}"))
     done(invoke("vault", "restore", backup, tmp_path / "again"))

@@ -38,7 +38,7 @@ from memos.plugins.encryption.recrypt import decrypt, encrypt, rekey
 from memos.plugins.encryption.vault_key import NAME, DataKey, is_encrypted, source, unlock
 from tests.infrastructure.vault import test_mem_vault
 from tests.infrastructure.vault.blobs import test_index_store
-from tests.infrastructure.vault.store.test_database import of_the_first_schema
+from tests.infrastructure.vault.store.test_database import of_the_schema_before
 from tests.infrastructure.vault.test_mem_vault import derived_from, note, stored
 
 pytestmark = pytest.mark.sqlite
@@ -588,7 +588,6 @@ def test_nothing_is_looked_after_with_a_wrong_key(named: str, error: type[Except
     for act in (
         lambda: care.check(kept.path, key=named),
         lambda: care.check(backup, key=named),
-        lambda: care.repair(kept.path, True, key=named),
         lambda: care.back_up(kept.path, tmp_path / "other", key=named),
         lambda: care.stats(kept.path, key=named),
         lambda: care.compact(kept.path, key=named),
@@ -598,31 +597,25 @@ def test_nothing_is_looked_after_with_a_wrong_key(named: str, error: type[Except
     assert kept.digests() == before and not (tmp_path / "other").exists()
 
 
-def test_a_damaged_encrypted_vault_is_repaired_and_stays_encrypted(tmp_path: Path) -> None:
-    """A page that was changed cannot be decrypted, so its rows are lost; those of others are not."""
-    kept, file = Kept(tmp_path / "vault", "env:KEY"), tmp_path / "vault" / "vault.db"
-    sound, there = file.read_bytes(), list[int]()
+def test_damage_of_an_encrypted_vault_is_found_and_a_backup_brings_it_back(tmp_path: Path) -> None:
+    kept, file, backup = Kept(tmp_path / "vault", "env:KEY"), tmp_path / "vault" / "vault.db", tmp_path / "backup"
+    care.back_up(kept.path, backup)
+    sound = file.read_bytes()
     for page in range(2, len(sound) // 4096, 5):
         file.write_bytes(flipped(sound, 8 * 4096 * page + 99))
         assert care.check(kept.path)
-        told = care.repair(kept.path, write=True)
-        assert told.left == () and care.check(kept.path) == [] and shows(kept.path, kept) == []
-        with MemVault(kept.path) as vault:
-            there.append(len(vault.cubes()))
-        shutil.rmtree(kept.path)
-        kept = Kept(tmp_path / "vault", "env:KEY")
-        sound = file.read_bytes()
-    assert max(there) == 22 and min(there) > 0
+    care.restore(backup, tmp_path / "again")
+    assert care.check(tmp_path / "again") == [] and shows(tmp_path / "again", kept) == []
+    with MemVault(tmp_path / "again") as vault:
+        assert len(vault.cubes()) == 22
 
 
-def test_a_damaged_key_is_named_and_nothing_is_repaired(tmp_path: Path) -> None:
+def test_a_damaged_key_is_named(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "vault", "env:KEY")
     (kept.path / NAME).write_bytes(flipped((kept.path / NAME).read_bytes(), 700))
     before = kept.digests()
     [problem] = care.check(kept.path)
     assert "key.json is not what was written" in problem
-    with pytest.raises(VaultError):
-        care.repair(kept.path, write=True)
     assert kept.digests() == before
 
 
@@ -670,22 +663,20 @@ def test_the_copy_before_an_upgrade_is_encrypted_too(tmp_path: Path) -> None:
     path = tmp_path / "vault"
     path.mkdir()
     key = unlock(path, "env:KEY")
-    cube = of_the_first_schema(path, key)
+    cube = of_the_schema_before(path, key)
     with MemVault(path) as vault:
         assert vault.get(cube.id).payload == cube.payload
-    copy = path / "vault.schema-1.db"
+    copy = path / "vault.schema-18.db"
     assert cube.text.encode() not in copy.read_bytes()
     with closing(connect(copy, key, "vault.db")) as db:
         assert db.execute("SELECT id FROM versions").fetchall() == [(cube.id,)]
 
 
-def test_copies_from_before_an_upgrade_and_a_repair_are_not_left_in_the_clear(tmp_path: Path) -> None:
+def test_copies_from_before_an_upgrade_are_not_left_in_the_clear(tmp_path: Path) -> None:
     path = tmp_path / "vault"
-    cube = of_the_first_schema(path)
+    cube = of_the_schema_before(path)
     MemVault(path).close()
-    shutil.copytree(path, tmp_path / "aside")
-    (tmp_path / "aside").rename(path / "damaged")
-    assert cube.text.encode() in (path / "vault.schema-1.db").read_bytes()
+    assert cube.text.encode() in (path / "vault.schema-18.db").read_bytes()
     encrypt(path, "env:KEY")
     assert not any(cube.text.encode() in file.read_bytes() for file in path.rglob("*") if file.is_file())
     assert care.check(path) == []

@@ -220,10 +220,6 @@ class BlobStore:
             if sha256 not in there:
                 self.drop(sha256)
 
-    def drop_damaged(self) -> None:
-        """Remove what a repair has set aside: it may hold a text that is deleted."""
-        remove(self._folder / "damaged")
-
     def sweep(self) -> list[str]:
         """Remove all of tmp/ and the blobs without referrers, unless a payload is being staged; the names removed."""
         with self._lock:

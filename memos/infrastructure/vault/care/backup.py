@@ -34,8 +34,9 @@ from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import checked_json
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION, clock, require_schema
+from memos.infrastructure.vault.store.database import clock
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
 from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, entries
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.vault_key import DataKey
@@ -133,7 +134,7 @@ def problems(folder: Path, show: Show = lambda *_: None, key: str | None = None)
         manifest = read(folder)
     except CorruptBlob as error:
         return [str(error)]
-    require_schema(folder, manifest.schema)
+    require_known(folder, manifest.schema)
     found, named = list[str](), {NAME}
     for i, (name, path, size, told) in enumerate(_listed(folder, manifest)):
         show("files", i, len(manifest.files) + len(manifest.blobs))
@@ -166,7 +167,7 @@ def restore(
     """
     backup, target = backup.absolute(), target.absolute()
     manifest = read(backup)
-    require_schema(backup, manifest.schema)
+    require_known(backup, manifest.schema)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} is not empty; name a new folder, and move it into place afterwards")
     part, ledger = target.with_name(f"{target.name}.memos-part"), _forgotten(manifest, forgotten)
@@ -336,8 +337,8 @@ class _Copy:
             with VaultReader(self._vault, alone=False, key=self._key) as reader:
                 if any(sha256 == still for (still,) in reader.rows(_PAYLOADS)):
                     raise CorruptBlob(
-                        f"payload {sha256} is missing from {self._vault}; "
-                        "see `memos vault check`, and `memos vault repair`"
+                        f"payload {sha256} is missing from {self._vault}; see `memos vault check`, which names the "
+                        "cubes to promote again, or bring back an earlier backup"
                     ) from None
             raise _Gone from None
 
@@ -422,7 +423,7 @@ def _copy_file(path: Path, target: Path, new: Callable[[], Any]) -> tuple[str, i
 
 
 def _damaged(path: Path) -> CorruptBlob:
-    return CorruptBlob(f"{path} does not match its digest; see `memos vault check`, and `memos vault repair`")
+    return CorruptBlob(f"{path} does not match its digest; see `memos vault check`, or bring back an earlier backup")
 
 
 def _size(path: Path) -> int:

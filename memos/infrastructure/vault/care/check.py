@@ -32,8 +32,9 @@ from memos.infrastructure.vault.blobs import index_store
 from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf
 from memos.infrastructure.vault.blobs.vault_files import Kept, PlainFiles, kept_of
 from memos.infrastructure.vault.care import file_sums, wal_file
-from memos.infrastructure.vault.care.reader import CannotRead, VaultReader
+from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
 from memos.infrastructure.vault.store.database import IN
+from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, sources
 from memos.infrastructure.vault.store.store import Rows
 from memos.plugins.encryption import recrypt, vault_key
@@ -53,8 +54,6 @@ _TIMES = {  # of rows that have no checksum of their own
     "snapshots": ("at",),
     "pipelines": ("at",),
     "cards": ("at",),
-    "packs": ("at",),
-    "publisher_keys": ("at",),
     "grants": ("at", "until"),
     "credentials": ("at", "until", "revoked"),
     "quarantine": ("at",),
@@ -158,7 +157,7 @@ def of_content(folder: Path, alone: bool, show: Show = lambda *_: None, key: Dat
     except CannotRead as error:
         return Findings(rows=(str(error),))
     except (TypeError, ValueError, LookupError) as error:  # a bit can turn a text into bytes, or a name into another
-        return Findings(rows=(f"vault.db: a row holds what was never written ({error}); see `memos vault repair`",))
+        return Findings(rows=(f"vault.db: a row holds what was never written ({error}); {WAY_OUT}",))
 
 
 def _of_server(folder: Path, url: str, show: Show) -> Findings:
@@ -188,7 +187,7 @@ class Snapshot(Rows, Protocol):
     def damage(self, of: str) -> list[str]:
         """What is wrong with the structure of "main" or "side", in words."""
 
-    def structure(self) -> Iterator[str]:
+    def structure(self, extensions: Iterable[ExtensionTable]) -> Iterator[str]:
         """How tables, and what their rows refer to, differ from what memos makes."""
 
 
@@ -221,7 +220,7 @@ class _Content:
         return Findings((), {}, rows, vectors, payloads, tuple(index), audit, unused)
 
     def _rows(self) -> Iterator[str]:
-        yield from self._db.structure()
+        yield from self._db.structure(described(self._db))
         yield from self._versions()
         yield from self._heads()
         yield from self._times()
@@ -292,7 +291,8 @@ class _Content:
                 yield f"vectors.db: the vectors of cube {id} are not what was written"
 
     def _times(self) -> Iterator[str]:
-        for table, columns in _TIMES.items():
+        brought = {table.name: table.times for table in described(self._db) if table.times}
+        for table, columns in (_TIMES | brought).items():
             for row in self._db.each(f"SELECT {', '.join(columns)} FROM {table}"):
                 if not all(value is None or _is_time(value) for value in row):
                     yield f"vault.db: a row of {table} has no time: {row!r:.200}"

@@ -21,7 +21,7 @@ from memos.infrastructure.vault.store.on_disk import fsync
 
 log = logging.getLogger("memos")
 NAME = "sums.json"
-ELSEWHERE = ("blobs", "index", "tmp", "damaged")  # folders that are checked by other means, or of no matter
+ELSEWHERE = ("blobs", "index", "tmp")  # folders that are checked by other means, or of no matter
 _EXTENT = 1 << 20  # bytes
 _SETTLED_NS = 2_000_000_000  # a file written later than this before its sum could be written again at the same time
 

@@ -5,8 +5,7 @@ Works beside others who write, after a crash, and on a copy without a lock. Must
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,21 @@ from urllib.parse import quote
 
 from memos.errors import KeyUnusable, VaultError
 from memos.infrastructure.vault.care import wal_file
-from memos.infrastructure.vault.store.database import READINGS, SCHEMA_VERSION, WAIT_S, require_schema, schema
+from memos.infrastructure.vault.store.database import WAIT_S
+from memos.infrastructure.vault.store.extension_tables import ExtensionTable
+from memos.infrastructure.vault.store.schema import (
+    READINGS,
+    SCHEMA_VERSION,
+    in_one_line,
+    in_schema,
+    require_known,
+    schema,
+)
 from memos.infrastructure.vault.store.sqlite_file import attach, connect, damaged, module, why
 from memos.plugins.encryption.vault_key import DataKey, is_encrypted
 
 _BATCH = 4096  # rows
+WAY_OUT = "bring back a backup with `memos vault restore`"
 _PAGES = 1 << 14  # copied at once
 
 
@@ -30,7 +39,7 @@ class VaultReader:
     """One transaction that reads; not thread safe. `side_problem`: why vectors.db cannot be read, or ""."""
 
     padding = ", head, rest"  # columns of `readings` that nothing stands in
-    way_out = "vault.db: see `memos vault repair`, or bring back a backup"
+    way_out = f"vault.db: {WAY_OUT}"
 
     def __init__(self, folder: Path, alone: bool, key: DataKey | None) -> None:
         """alone: nobody is known to have the vault open; one who opens it meanwhile may spoil what is read here.
@@ -52,7 +61,7 @@ class VaultReader:
         try:
             self._db.execute("BEGIN")
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            require_schema(self.file, version)
+            require_known(self.file, version)
             if version < SCHEMA_VERSION:
                 raise VaultError(
                     f"{self.file} has schema {version}, which is older than this memos; open the vault once"
@@ -64,7 +73,9 @@ class VaultReader:
             self._db.execute("SELECT count(*) FROM side.readings WHERE n < 0").fetchone()
         except self._damaged as error:
             self._db.close()
-            raise CannotRead(f"{self.file} cannot be read ({why(error)}); see `memos vault repair`") from error
+            raise CannotRead(
+                f"{self.file} cannot be read ({why(error)}); bring back a backup with `memos vault restore`"
+            ) from error
         except VaultError:
             self._db.close()
             raise
@@ -81,7 +92,7 @@ class VaultReader:
                 self._db.execute("DETACH side")
             self._db.execute("ATTACH ':memory:' AS side" + (" KEY ''" if self._key else ""))
             for statement in READINGS:
-                self._db.execute(re.sub("(TABLE|INDEX) ", r"\1 side.", statement, count=1))
+                self._db.execute(in_schema(statement, "side"))
 
     def close(self) -> None:
         self._db.close()
@@ -103,14 +114,18 @@ class VaultReader:
             while batch := found.fetchmany(_BATCH):
                 yield from batch
         except self._damaged as error:
-            raise CannotRead(f"{self.file} cannot be read ({why(error)}); see `memos vault repair`") from error
+            raise CannotRead(
+                f"{self.file} cannot be read ({why(error)}); bring back a backup with `memos vault restore`"
+            ) from error
 
-    def structure(self) -> Iterator[str]:
+    def structure(self, extensions: Iterable[ExtensionTable]) -> Iterator[str]:
         """How tables, and what their rows refer to, differ from what memos makes. Raises VaultError."""
         for table, _, parent, _ in self.rows("PRAGMA main.foreign_key_check"):
             yield f"vault.db: a row of {table} refers to no {parent}"
-        there = set(self.rows("SELECT name, sql FROM main.sqlite_master WHERE sql IS NOT NULL"))
-        for name, _ in sorted(there ^ schema()):
+        rows = self.rows("SELECT name, sql FROM main.sqlite_master WHERE sql IS NOT NULL")
+        there = {(name, in_one_line(sql)) for name, sql in rows}
+        brought = {made for table in extensions for made in table.made}
+        for name, _ in sorted(there ^ (schema() | brought)):
             yield f"vault.db: {name} is not as this memos makes it"
 
     def damage(self, of: str) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from memos.config import QuotaConfig
 from memos.errors import QuotaExceeded
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.store.store import Store
 
-_FOLDERS = ("blobs", "index", "work", "tmp", "damaged")
+_FOLDERS = ("blobs", "index", "work", "tmp")
 _BLOBS = """SELECT CAST(ifnull(sum(bytes), 0) AS BIGINT) FROM (
             SELECT DISTINCT json_extract(json, '$.payload.sha256') AS sha256,
             CAST(json_extract(json, '$.payload.bytes') AS BIGINT) AS bytes

@@ -10,12 +10,10 @@ lack what the other has, or have more; then vectors are made anew, or go with th
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,254 +24,26 @@ import numpy.typing as npt
 from memos.errors import VaultError
 from memos.infrastructure.vault.store.group_sync import GroupSync
 from memos.infrastructure.vault.store.on_disk import fsync, land
-from memos.infrastructure.vault.store.rows import checksum, words
+from memos.infrastructure.vault.store.schema import (
+    PAGE_BYTES,
+    READINGS,
+    SCHEMA_VERSION,
+    TABLES,
+    UPGRADES,
+    in_schema,
+    reading,
+    require_known,
+)
 from memos.infrastructure.vault.store.sqlite_file import attach, connect, damaged, module, why
 from memos.infrastructure.vault.store.store import Store
 from memos.infrastructure.vault.store.writer_lock import WriterLock, lock_of
 from memos.plugins.encryption.vault_key import DataKey
 
 log = logging.getLogger("memos")
-SCHEMA = (
-    "CREATE TABLE versions (id TEXT, version INTEGER, json TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (id, version))",
-    # finds the cubes that refer to a blob
-    "CREATE INDEX versions_blob ON versions (json_extract(json, '$.payload.sha256'))",
-    """CREATE TABLE heads (id TEXT PRIMARY KEY, version INTEGER NOT NULL, state TEXT NOT NULL, form TEXT NOT NULL,
-       segment TEXT NOT NULL, user_id TEXT NOT NULL, FOREIGN KEY (id, version) REFERENCES versions (id, version))""",
-    """CREATE TABLE transitions (n INTEGER PRIMARY KEY, id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE,
-       state TEXT NOT NULL, at TEXT NOT NULL, why TEXT NOT NULL)""",
-    "CREATE INDEX transitions_id ON transitions (id)",
-    """CREATE TABLE usage (id TEXT PRIMARY KEY REFERENCES heads (id) ON DELETE CASCADE, recalls INTEGER NOT NULL,
-       last TEXT NOT NULL)""",
-    # of current versions only; a source cannot be deleted while a row here names it
-    """CREATE TABLE sources (derived_id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE,
-       source_id TEXT NOT NULL, source_version INTEGER NOT NULL, PRIMARY KEY (derived_id, source_id),
-       FOREIGN KEY (source_id, source_version) REFERENCES versions (id, version))""",
-    "CREATE INDEX sources_source ON sources (source_id, source_version)",
-    """CREATE TABLE vectors (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, version INTEGER NOT NULL,
-       embedder TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (id, embedder))""",
-    """CREATE TABLE jobs (id TEXT PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL, state TEXT NOT NULL,
-       started TEXT NOT NULL, ended TEXT, note TEXT NOT NULL DEFAULT '')""",
-    # AUTOINCREMENT remembers the highest n, so that rows cut off at the end are missed
-    """CREATE TABLE audit (n INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, caller TEXT NOT NULL,
-       action TEXT NOT NULL, target TEXT NOT NULL, allowed INTEGER NOT NULL, why TEXT NOT NULL,
-       prev TEXT NOT NULL, hash TEXT NOT NULL)""",
-    # a row for each deleted blob, or text (NULL), whose bytes may still lie on disk: a debt that survives a crash
-    "CREATE TABLE erasures (n INTEGER PRIMARY KEY AUTOINCREMENT, sha256 TEXT)",
-)
-# What was read for each row of `vectors`. Of a row that is too long for a page, its page keeps 489 bytes, if the rest
-# just fills pages of its own (SQLite's file format, 1.6): `head` is what is kept, and `rest` fills the last page. Where
-# SQLite balances pages, it leaves copies of what they keep.
-_PAGE, _HEAD = 4096, 512
-_PROOF = 80  # bytes of a page of an encrypted file: SQLCipher's IV and HMAC
-READINGS = (
-    "CREATE TABLE readings (n INTEGER PRIMARY KEY, head BLOB, vector BLOB NOT NULL, tokens BLOB NOT NULL, rest BLOB)",
-    "CREATE INDEX readings_n ON readings (n)",  # small, where the table is not
-)
-
-
-def reading(sealed: bool = False) -> str:
-    """How a row of `readings` is laid out, to be followed by what is in it and ")"."""
-    page = _PAGE - (_PROOF if sealed else 0)
-    kept = (page - 12) * 32 // 255 - 23
-    return f"""SELECT n, zeroblob({_HEAD}), vector, tokens,
-    zeroblob({page - 4} - ({_HEAD} - {kept} + 13 + length(vector) + length(tokens)) % {page - 4}) FROM ("""
-
-
-# What each later version adds to the one before it; a vault is brought up to date when it is opened.
-UPGRADES = (
-    # what was measured on a host, by its digest
-    ("CREATE TABLE cards (host TEXT PRIMARY KEY, json TEXT NOT NULL, at TEXT NOT NULL)",),
-    # the order in which cubes last changed, and when one was last deleted: what an index reads to keep up
-    (
-        "CREATE TABLE changes (id TEXT PRIMARY KEY REFERENCES heads (id) ON DELETE CASCADE, n INTEGER NOT NULL)",
-        "CREATE INDEX changes_n ON changes (n)",
-        "INSERT INTO changes SELECT id, 1 FROM heads",
-        "CREATE TABLE clock (n INTEGER NOT NULL, deleted INTEGER NOT NULL)",
-        "INSERT INTO clock VALUES (1, 0)",
-        *(
-            f"""CREATE TRIGGER changes_{event.lower()} AFTER {event} ON heads BEGIN
-                UPDATE clock SET n = n + 1;
-                DELETE FROM changes WHERE id = new.id;
-                INSERT INTO changes SELECT new.id, n FROM clock; END"""
-            for event in ("INSERT", "UPDATE")
-        ),
-        "CREATE TRIGGER changes_delete AFTER DELETE ON heads BEGIN UPDATE clock SET n = n + 1, deleted = n + 1; END",
-        # finds a text that is there already
-        "CREATE INDEX versions_text ON versions (substr(json_extract(json, '$.payload.text'), 1, 64))",
-        "CREATE INDEX heads_segment ON heads (segment)",
-        # what else a vector was made of: "id:version id:version"
-        "ALTER TABLE vectors ADD COLUMN around TEXT NOT NULL DEFAULT ''",
-        "DELETE FROM vectors",  # they are made anew, with those of their tokens
-        # of its tokens, [tokens, width] int8
-        "ALTER TABLE vectors ADD COLUMN tokens BLOB NOT NULL DEFAULT x''",
-        "CREATE INDEX vectors_around ON vectors (around) WHERE around != ''",
-    ),
-    # how often a job that nobody waits for was begun; NULL for one that somebody does
-    ("ALTER TABLE jobs ADD COLUMN tries INTEGER",),
-    # the uses of memories one by one, and by whom: what a policy replays, and prediction learns from; of those before,
-    # the last of each is known
-    (
-        """CREATE TABLE uses (n INTEGER PRIMARY KEY AUTOINCREMENT,
-           id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, at TEXT NOT NULL, user_id TEXT NOT NULL)""",
-        "CREATE INDEX uses_id ON uses (id)",
-        """INSERT INTO uses (id, at, user_id) SELECT u.id, u.last, h.user_id FROM usage u JOIN heads h ON h.id = u.id
-           WHERE h.form = 'plaintext' ORDER BY u.last""",
-    ),
-    # the life of cubes: the latest time written down, until when a cube is in force, since when it is as it is
-    (
-        "ALTER TABLE clock ADD COLUMN at TEXT NOT NULL DEFAULT ''",
-        """UPDATE clock SET at = max(ifnull((SELECT max(at) FROM versions), ''),
-           ifnull((SELECT max(at) FROM transitions), ''), ifnull((SELECT max(at) FROM audit), ''))""",
-        "ALTER TABLE heads ADD COLUMN expires TEXT",
-        "ALTER TABLE heads ADD COLUMN since TEXT NOT NULL DEFAULT ''",
-        """UPDATE heads SET since = max(
-           ifnull((SELECT max(v.at) FROM versions v WHERE v.id = heads.id), ''),
-           ifnull((SELECT max(t.at) FROM transitions t WHERE t.id = heads.id), ''))""",
-        "CREATE INDEX heads_expires ON heads (expires) WHERE expires IS NOT NULL",
-        "CREATE INDEX heads_since ON heads (state, since)",
-    ),
-    # which versions a namespace was made of at some time; `cubes` is how many, as a deletion takes its rows along
-    (
-        """CREATE TABLE snapshots (n INTEGER PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL,
-           at TEXT NOT NULL, cubes INTEGER NOT NULL, UNIQUE (namespace, name))""",
-        """CREATE TABLE snapshot_cubes (snapshot INTEGER NOT NULL REFERENCES snapshots (n) ON DELETE CASCADE,
-           id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, version INTEGER NOT NULL, state TEXT NOT NULL,
-           PRIMARY KEY (snapshot, id)) WITHOUT ROWID""",
-        "CREATE INDEX snapshot_cubes_id ON snapshot_cubes (id)",
-    ),
-    # what statements say, in their current version: finds those that a new one may replace
-    (
-        """CREATE TABLE facts (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, user_id TEXT NOT NULL,
-           subject TEXT NOT NULL, relation TEXT NOT NULL, object TEXT NOT NULL, mode TEXT NOT NULL)""",
-        "CREATE INDEX facts_about ON facts (user_id, subject, relation, mode, object, id)",
-        "CREATE INDEX facts_id ON facts (id)",
-        """INSERT INTO facts SELECT h.id, h.user_id, casefold(json_extract(f.value, '$.subject')),
-           json_extract(f.value, '$.relation'), casefold(json_extract(f.value, '$.object')),
-           ifnull(json_extract(f.value, '$.mode'), 'is')
-           FROM heads h JOIN versions v ON v.id = h.id AND v.version = h.version,
-           json_each(v.json, '$.payload.facts') f""",
-    ),
-    # by what else a memory is found: its words, as a digest, and its tags; how often it was told again, and when; and
-    # which memory has replaced it: from when on it is no longer true, and since when that is known
-    (
-        "ALTER TABLE heads ADD COLUMN words TEXT NOT NULL DEFAULT ''",
-        """UPDATE heads SET words = (SELECT words(json_extract(v.json, '$.payload.text')) FROM versions v
-           WHERE v.id = heads.id AND v.version = heads.version AND json_extract(v.json, '$.payload.text') != '')
-           WHERE form = 'plaintext' AND EXISTS (SELECT 1 FROM versions v WHERE v.id = heads.id
-           AND v.version = heads.version AND json_extract(v.json, '$.payload.text') != '')""",
-        "CREATE INDEX heads_words ON heads (user_id, words)",
-        "DROP INDEX versions_text",
-        "ALTER TABLE heads ADD COLUMN tags TEXT NOT NULL DEFAULT ''",
-        "CREATE INDEX heads_tags ON heads (user_id) WHERE tags != ''",
-        "ALTER TABLE heads ADD COLUMN repeats INTEGER NOT NULL DEFAULT 0",
-        """CREATE TABLE repeats (n INTEGER PRIMARY KEY, id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE,
-           said TEXT, at TEXT NOT NULL, origin TEXT NOT NULL)""",
-        "CREATE INDEX repeats_id ON repeats (id)",
-        """CREATE TABLE superseded (n INTEGER PRIMARY KEY, id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE,
-           by TEXT NOT NULL, since TEXT NOT NULL, at TEXT NOT NULL, undone TEXT)""",
-        "CREATE INDEX superseded_id ON superseded (id)",
-        "CREATE INDEX heads_made ON heads (form, state) WHERE form != 'plaintext'",
-    ),
-    # what rows hold that are written once, as a checksum: finds a bit that has flipped
-    (
-        "ALTER TABLE versions ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
-        "UPDATE versions SET digest = checksum(id, version, json, at)",
-        "ALTER TABLE transitions ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
-        "UPDATE transitions SET digest = checksum(id, state, at, why)",
-    ),
-    # what came in packs and from where, which packs are installed, and whose key stands for which name
-    (
-        """CREATE TABLE arrivals (source TEXT NOT NULL, user_id TEXT NOT NULL, original TEXT NOT NULL,
-           id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, here INTEGER NOT NULL, there INTEGER NOT NULL,
-           digest TEXT NOT NULL, own INTEGER NOT NULL, origin TEXT NOT NULL,
-           PRIMARY KEY (source, user_id, original))""",
-        "CREATE INDEX arrivals_id ON arrivals (id)",
-        """CREATE TABLE packs (user_id TEXT NOT NULL, pack TEXT NOT NULL, registry TEXT NOT NULL,
-           subscribed INTEGER NOT NULL, at TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_id, pack))""",
-        "CREATE TABLE publisher_keys (name TEXT PRIMARY KEY, public_key TEXT NOT NULL, at TEXT NOT NULL)",
-    ),
-    # relations: who has which right to a cube, or to all in a namespace (where `cube` is NULL), and who is in a group;
-    # `to_group`: 1 where user and agent are a group's owner and name. Readers that stood in cubes are among them
-    (
-        """CREATE TABLE grants (n INTEGER PRIMARY KEY AUTOINCREMENT, cube TEXT REFERENCES heads (id) ON DELETE CASCADE,
-           over_user TEXT NOT NULL, over_agent TEXT NOT NULL, over_session TEXT NOT NULL, relation TEXT NOT NULL,
-           to_group INTEGER NOT NULL, to_user TEXT NOT NULL, to_agent TEXT NOT NULL, to_session TEXT NOT NULL,
-           purpose TEXT NOT NULL, until TEXT, by TEXT NOT NULL, at TEXT NOT NULL)""",
-        "CREATE INDEX grants_cube ON grants (cube)",
-        "CREATE INDEX grants_to ON grants (to_group, to_user, over_user)",
-        "CREATE INDEX grants_until ON grants (until) WHERE until IS NOT NULL",
-        """CREATE TABLE group_members (owner TEXT NOT NULL, name TEXT NOT NULL, is_group INTEGER NOT NULL,
-           user_id TEXT NOT NULL, agent_id TEXT NOT NULL, session_id TEXT NOT NULL,
-           PRIMARY KEY (owner, name, is_group, user_id, agent_id, session_id))""",
-        "CREATE INDEX group_members_of ON group_members (is_group, user_id)",
-        "CREATE TABLE rights_clock (n INTEGER NOT NULL)",
-        "INSERT INTO rights_clock VALUES (1)",
-        """INSERT INTO grants (cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent,
-           to_session, purpose, until, by, at)
-           SELECT h.id, '', '', '', 'reader', 0, r.value, '', '', '', NULL, json_extract(v.json, '$.rights.owner'), v.at
-           FROM heads h JOIN versions v ON v.id = h.id AND v.version = h.version,
-           json_each(v.json, '$.rights.readers') r""",
-        """UPDATE versions SET json = json_set(json, '$.rights.readers', json('[]')),
-           digest = checksum(id, version, json_set(json, '$.rights.readers', json('[]')), at)
-           WHERE json_array_length(json, '$.rights.readers') > 0""",
-        """CREATE TABLE credentials (id TEXT PRIMARY KEY, salt TEXT NOT NULL, digest TEXT NOT NULL,
-           user_id TEXT NOT NULL, agent_id TEXT NOT NULL, session_id TEXT NOT NULL, purposes TEXT NOT NULL,
-           at TEXT NOT NULL, until TEXT, revoked TEXT)""",
-    ),
-    # governance: what is signed of the audit log, and which rows of it name nobody any more; what is in quarantine, and
-    # what came from which origin lately; legal holds; who was forgotten
-    (
-        "ALTER TABLE audit ADD COLUMN salt TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE audit ADD COLUMN forgetting INTEGER NOT NULL DEFAULT 0",
-        """CREATE TABLE checkpoints (n INTEGER PRIMARY KEY, hash TEXT NOT NULL, at TEXT NOT NULL, key TEXT NOT NULL,
-           prev TEXT NOT NULL, signature TEXT NOT NULL)""",
-        """CREATE TABLE forgettings (k INTEGER PRIMARY KEY, digest TEXT NOT NULL, at TEXT NOT NULL, key TEXT NOT NULL,
-           signature TEXT NOT NULL)""",
-        """CREATE TABLE quarantine (id TEXT PRIMARY KEY REFERENCES heads (id) ON DELETE CASCADE, why TEXT NOT NULL,
-           at TEXT NOT NULL)""",
-        "CREATE TABLE newcomers (user_id TEXT NOT NULL, origin TEXT NOT NULL, at TEXT NOT NULL)",
-        "CREATE INDEX newcomers_of ON newcomers (user_id, origin, at)",
-        """CREATE TABLE holds (id TEXT PRIMARY KEY REFERENCES heads (id), holder TEXT NOT NULL, why TEXT NOT NULL,
-           at TEXT NOT NULL)""",
-        "CREATE TABLE forgotten (digest TEXT PRIMARY KEY, salt TEXT NOT NULL, what TEXT NOT NULL, at TEXT NOT NULL)",
-    ),
-    # what was let out of quarantine: a digest of its words and of the rules that they were judged by
-    (
-        """CREATE TABLE released (id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, judged TEXT NOT NULL,
-           PRIMARY KEY (id, judged)) WITHOUT ROWID""",
-    ),
-    # how often a cube was not whose it was, beside what is granted: decisions that rest on nothing else stay
-    ("ALTER TABLE rights_clock ADD COLUMN moved INTEGER NOT NULL DEFAULT 0",),
-    # the file that holds what an index was: what it means, and the last change that is in it
-    (
-        """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,
-           change INTEGER NOT NULL, digest TEXT NOT NULL)""",
-        # vectors move to their own file; n is never used again, so that no row there is taken for another's
-        "ALTER TABLE vectors RENAME TO old_vectors",
-        "DROP INDEX vectors_around",
-        """CREATE TABLE vectors (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL REFERENCES heads (id)
-           ON DELETE CASCADE, version INTEGER NOT NULL, embedder TEXT NOT NULL, around TEXT NOT NULL,
-           digest TEXT NOT NULL, UNIQUE (id, embedder))""",
-        "CREATE INDEX vectors_around ON vectors (around) WHERE around != ''",
-        """INSERT INTO vectors (id, version, embedder, around, digest)
-           SELECT id, version, embedder, around, checksum(vector, tokens) FROM old_vectors""",
-        f"""INSERT OR REPLACE INTO readings {reading()}
-            SELECT v.n, o.vector, o.tokens FROM old_vectors o JOIN vectors v USING (id, embedder))""",
-        "DROP TABLE old_vectors",
-    ),
-    # how much a memory has helped
-    ("ALTER TABLE usage ADD COLUMN utility REAL NOT NULL DEFAULT 0",),
-    # what messages have done, and the calls that take it back
-    (
-        """CREATE TABLE pipelines (n INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, user_id TEXT NOT NULL,
-           at TEXT NOT NULL, undo TEXT NOT NULL)""",
-        "CREATE INDEX pipelines_of ON pipelines (user_id, n)",
-    ),
-)
-SCHEMA_VERSION = 1 + len(UPGRADES)
 PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file
 # recursive: a row that is replaced goes as one that is deleted
 PRAGMAS_OF_ALL = ("foreign_keys = ON", "recursive_triggers = ON")
+_PROOF = 80  # bytes of a page of an encrypted file: SQLCipher's IV and HMAC
 IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
 LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of two equal values, `told`, and what is written
 WAIT_S = 10.0  # for another process's write
@@ -330,7 +100,7 @@ class Database:
         self._file, self._key, self._lock = file, key, lock_of(file)
         self._db = _connect(file, key, self._lock)
         self._damaged = damaged(key)
-        self.reading = reading(key is not None)  # how a row of `readings` is laid out
+        self.reading = reading(_PROOF if key else 0)  # how a row of `readings` is laid out
         self._idle: list[Any] = []  # connections that could read
         self._reading, self._pool = 0, threading.Lock()  # how many do
         self._unread = threading.Condition(self._pool)
@@ -520,6 +290,10 @@ class Database:
         """Within a transaction; the number of rows written."""
         return self._db.execute(sql, values).rowcount
 
+    def define(self, statement: str) -> None:
+        """Within a transaction: make a table or an index."""
+        self._db.execute(statement)
+
     def write_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Within a transaction."""
         self._db.executemany(sql, rows)
@@ -594,12 +368,6 @@ def clock() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def require_schema(file: Path | str, version: int) -> None:
-    """Raises VaultError for a newer one than this memos knows."""
-    if version > SCHEMA_VERSION:
-        raise VaultError(f"{file} has schema {version}, this memos reads up to {SCHEMA_VERSION}; upgrade memos")
-
-
 def _connect(file: Path, key: DataKey | None, lock: WriterLock) -> Any:
     """The connection that writes."""
     try:
@@ -633,11 +401,7 @@ def _connect_reader(file: Path, key: DataKey | None) -> Any:
 
 
 def _open(file: Path | str, key: DataKey | None) -> Any:
-    db = connect(file, key, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-    db.create_function("casefold", 1, str.casefold, deterministic=True)
-    db.create_function("words", 1, words, deterministic=True)
-    db.create_function("checksum", -1, checksum, deterministic=True)
-    return db
+    return connect(file, key, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
 
 
 def _side(file: Path) -> Path:
@@ -651,32 +415,13 @@ def _size(file: Path) -> int:
         return 0
 
 
-@cache
-def schema() -> frozenset[tuple[str, str]]:
-    """(name, statement) of all that vault.db is made of, in an empty one."""
-    return frozenset(blank()[0])
-
-
-@cache
-def blank() -> tuple[tuple[tuple[str, str], ...], dict[str, list[tuple[Any, ...]]]]:
-    """(name, statement) of all that an empty vault.db is made of, in order, and the rows that it begins with."""
-    with closing(_open(":memory:", None)) as db:
-        db.execute("ATTACH ':memory:' AS side")
-        for statement in chain(READINGS, SCHEMA, *UPGRADES):
-            side = statement in READINGS
-            db.execute(re.sub("(TABLE|INDEX) ", r"\1 side.", statement, count=1) if side else statement)
-        made = db.execute("SELECT name, sql, type FROM main.sqlite_master WHERE sql IS NOT NULL").fetchall()
-        tables = [name for name, _, kind in made if kind == "table" and not name.startswith("sqlite_")]
-        rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
-        return tuple((name, sql) for name, sql, _ in made), {name: found for name, found in rows.items() if found}
-
-
 def _prepare(db: Any, file: Path, key: DataKey | None, lock: WriterLock) -> None:
     """Make the tables of a new vault; refuse what is no vault before anything is written to it."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    require_schema(file, version)
-    if version == 0 and tables:
+    if version or not tables:
+        require_known(file, version or SCHEMA_VERSION)
+    else:
         raise VaultError(f"{file} is the database of another program; set vault.path to another folder")
     _attach(db, _side(file), key, lock)
     for pragma in (*(f"{of}.{pragma}" for of in ("main", "side") for pragma in PRAGMAS), *PRAGMAS_OF_ALL):
@@ -702,7 +447,8 @@ def _upgrade(db: Any, file: Path, key: DataKey | None) -> None:
     try:
         if 0 < version < SCHEMA_VERSION:
             copies.append(_back_up(file, version, key))
-        for statement in chain.from_iterable((SCHEMA, *UPGRADES)[version:]):
+        steps = (UPGRADES[n] for n in range(version, SCHEMA_VERSION)) if version else (TABLES,)
+        for statement in chain.from_iterable(steps):
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
@@ -736,12 +482,12 @@ def _back_up(file: Path, version: int, key: DataKey | None) -> Path:
 def _attach(db: Any, file: Path, key: DataKey | None, lock: WriterLock) -> None:
     try:
         db.execute(*attach("side", file, key))
-        db.execute(f"PRAGMA side.page_size = {_PAGE}")
+        db.execute(f"PRAGMA side.page_size = {PAGE_BYTES}")
         if not db.execute("SELECT 1 FROM side.sqlite_master").fetchone():
             with lock.held(WAIT_S):
                 db.execute("BEGIN IMMEDIATE")
                 for statement in READINGS:
-                    db.execute(re.sub("(TABLE|INDEX) ", r"\1 IF NOT EXISTS side.", statement, count=1))
+                    db.execute(in_schema(statement, "side"))
                 db.execute("COMMIT")
     except damaged(key) as error:
         raise VaultError(

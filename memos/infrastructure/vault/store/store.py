@@ -58,6 +58,9 @@ class Store(Rows, Protocol):
     def write_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Within a transaction."""
 
+    def define(self, statement: str) -> None:
+        """Within a transaction: make a table or an index, as a statement of SQLite's says."""
+
     def floats(self, vector: npt.NDArray[np.float32]) -> object:
         """A vector as a value to write; it is read as its little-endian bytes."""
 

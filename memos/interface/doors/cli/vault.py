@@ -1,8 +1,8 @@
-"""`memos vault check`, `repair`, `backup`, `restore`, `stats`, `compact`: a vault as a whole. Doors; know no rows."""
+"""`memos vault check`, `backup`, `restore`, `stats`, `compact`: a vault as a whole. Doors; know no rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,32 +32,6 @@ def check(
     with progress_bars() as show:
         found = check(folder, show, settings.key, settings.server)
     return Told({"path": folder, "problems": found}, found, none=f"{folder} is sound", failed=bool(found))
-
-
-@vault.command()
-@telling
-def repair(
-    path: Folder = None,
-    yes: Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")] = False,
-    config: Config = None,
-    set_: Set = None,
-) -> Told:
-    """Make a damaged vault sound: from text what can be made of text, and say what is lost. The old files are kept."""
-    from memos.kernel.care import repair
-
-    folder, settings = _place(path, config, set_)
-    with progress_bars() as show:
-        done = repair(folder, yes, show, settings.key, settings.scratch)
-    changed = "nothing was changed; add --yes to do this" if not yes else f"the damaged files are in {done.aside}"
-    lines = [
-        *_listed("wrong", done.problems),
-        *_listed("done" if yes else "to do", done.steps),
-        *_listed("lost", done.lost),
-        *_listed("to promote again", (f"{id}, made of {', '.join(of)}" for id, of in done.promote)),
-        changed if done.steps else f"{folder}: there is nothing to repair",
-        *_listed("still wrong", done.left),
-    ]
-    return Told(done, lines, failed=bool(done.left or (done.problems and not done.steps)))
 
 
 @vault.command()
@@ -126,11 +100,6 @@ def _place(path: Path | None, config: Path | None, set_: list[str] | None) -> tu
     """The folder that is meant, and how vaults are set."""
     settings = settings_of(config, set_).vault
     return path or settings.path or HERE, settings
-
-
-def _listed(what: str, lines: Iterable[str]) -> list[str]:
-    found = [f"  {line}" for line in lines]
-    return [f"{what}:", *found] if found else []
 
 
 def _figures(name: str, value: Any, indent: str = "") -> Iterator[str]:

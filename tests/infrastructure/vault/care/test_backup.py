@@ -23,7 +23,7 @@ from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import checked_json
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from tests.infrastructure.vault.care.test_check import damages, files, fill, payload, text
 
 pytestmark = pytest.mark.sqlite
@@ -225,7 +225,7 @@ def test_a_damaged_payload_is_not_backed_up(vault: MemVault, tmp_path: Path) -> 
     assert kv.blob
     path = vault.blob_path(kv.blob)
     path.write_bytes(b"another")
-    with pytest.raises(CorruptBlob, match="memos vault repair"):
+    with pytest.raises(CorruptBlob, match="bring back an earlier backup"):
         vault_backup.back_up(vault.path, tmp_path / "backup")
     path.unlink()
     with pytest.raises(CorruptBlob, match="is missing"):

@@ -20,7 +20,7 @@ from memos.errors import VaultError
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums, wal_file
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.database import SCHEMA_VERSION
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from tests.infrastructure.vault.test_mem_vault import stored
 
@@ -329,7 +329,9 @@ def test_a_file_that_is_lost_or_strange_is_named(closed: Path) -> None:
     assert "notes.txt is not a file of this vault" in told and "vectors.db is missing" in told
 
 
-@pytest.mark.parametrize("version, told", [(SCHEMA_VERSION + 1, "upgrade memos"), (1, "open the vault once")])
+@pytest.mark.parametrize(
+    "version, told", [(SCHEMA_VERSION + 1, "upgrade memos"), (18, "open the vault once"), (1, "memos dump")]
+)
 def test_a_vault_of_another_schema_is_not_judged(closed: Path, version: int, told: str) -> None:
     with closing(sqlite3.connect(closed / "vault.db")) as db:
         db.execute(f"PRAGMA user_version = {version}")

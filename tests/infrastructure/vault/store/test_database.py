@@ -24,10 +24,13 @@ from memos.cube import Blob, Form, MemCube, Source, Text
 from memos.errors import VaultError
 from memos.infrastructure.vault.care.traces import search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.database import SCHEMA, SCHEMA_VERSION, Database
+from memos.infrastructure.vault.store.database import Database
 from memos.infrastructure.vault.store.folder_lock import FolderLock
+from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head
+from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
 from memos.infrastructure.vault.store.sqlite_file import connect
 from memos.plugins.encryption.vault_key import DataKey
+from memos.plugins.packs import pack_table
 
 pytestmark = pytest.mark.sqlite
 
@@ -279,19 +282,31 @@ def test_a_folder_that_became_read_only_refuses_every_write_by_name(tmp_path: Pa
 # from one schema to the next
 
 
-def of_the_first_schema(path: Path, key: DataKey | None = None) -> MemCube:
+def of_the_schema_before(path: Path, key: DataKey | None = None) -> MemCube:
+    """A vault with one memory, in which the tables of packs are not described yet."""
     [cube] = cubes(1)
     path.mkdir(exist_ok=True)
-    content, at = cube.model_dump_json(exclude={"state", "usage"}), cube.header.created.isoformat()
+    version = (cube.id, 1, cube.model_dump_json(exclude={"state", "usage"}), cube.header.created.isoformat())
+    move = (cube.id, "generated", cube.header.created.isoformat(), "created")
     with closing(connect(path / "vault.db", key, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        for statement in SCHEMA:
-            db.execute(statement)
-        db.execute("INSERT INTO versions VALUES (?, 1, ?, ?)", (cube.id, content, at))
-        head = (cube.id, cube.namespace.user_id)
-        db.execute("INSERT INTO heads VALUES (?, 1, 'generated', 'plaintext', '', ?)", head)
-        db.execute("INSERT INTO transitions (id, state, at, why) VALUES (?, 'generated', ?, 'created')", (cube.id, at))
-        db.execute("PRAGMA user_version = 1")
+        for statement in TABLES:
+            if "extension_tables" not in statement:
+                db.execute(statement)
+        for table in pack_table.TABLES:
+            for statement in table.statements:
+                db.execute(statement)
+        db.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?)", (*version, checksum(*version)))
+        row = dict(zip(("id", *HEAD, "state", "since"), (cube.id, *head(cube), "generated", version[3]), strict=True))
+        names, places = ", ".join(row), ", ".join("?" * len(row))
+        db.execute(f"INSERT INTO heads ({names}) VALUES ({places})", (*row.values(),))
+        db.execute(
+            "INSERT INTO transitions (id, state, at, why, digest) VALUES (?, ?, ?, ?, ?)", (*move, checksum(*move))
+        )
+        db.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?)", facts(cube))
+        arrival = ("a pack", cube.namespace.user_id, "there", cube.id, 1, 1, "digest", 0, "{}")
+        db.execute("INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", arrival)
+        db.execute("PRAGMA user_version = 18")
     return cube
 
 
@@ -303,14 +318,16 @@ def dump(file: Path) -> list[str]:
 
 def test_an_upgrade_keeps_what_was_there_until_a_text_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "vault"
-    cube = of_the_first_schema(path)
+    cube = of_the_schema_before(path)
     before = dump(path / "vault.db")
     with MemVault(path) as vault:
-        assert vault.get(cube.id).payload == cube.payload
-        assert dump(path / "vault.schema-1.db") == before != dump(path / "vault.db")
+        assert vault.get(cube.id).payload == cube.payload and vault.check() == []
+        assert vault.extensions.users() == {cube.namespace.user_id}
+        assert vault.extensions.open(*pack_table.TABLES).rows("SELECT id FROM arrivals") == [(cube.id,)]
+        assert dump(path / "vault.schema-18.db") == before != dump(path / "vault.db")
         assert not list(path.glob("*.part*"))
     with MemVault(path) as vault:  # no second copy, and the first is left alone
-        assert [copy.name for copy in path.glob("*.schema-*")] == ["vault.schema-1.db"]
+        assert [copy.name for copy in path.glob("*.schema-*")] == ["vault.schema-18.db"]
         vault.delete([cube.id])
         assert not any(cube.text.encode() in file.read_bytes() for file in path.rglob("*") if file.is_file())
 
@@ -318,20 +335,30 @@ def test_an_upgrade_keeps_what_was_there_until_a_text_is_deleted(tmp_path: Path)
 @pytest.mark.parametrize("size", [None, 20_000, 60_000])
 def test_an_upgrade_that_fails_leaves_the_vault_as_it_was(tmp_path: Path, size: int | None) -> None:
     path = tmp_path / "vault"
-    of_the_first_schema(path)
+    of_the_schema_before(path)
     if size is None:
         with closing(sqlite3.connect(path / "vault.db", isolation_level=None)) as db:
-            db.execute("CREATE TABLE facts (mine TEXT)")  # in the way of a step
+            db.execute("CREATE TABLE extension_tables (mine TEXT)")  # in the way of the step
     before = dump(path / "vault.db")
-    with pytest.raises(VaultError, match=f"(from schema 1 to {SCHEMA_VERSION}|cannot be opened) .*as it was"):
+    with pytest.raises(VaultError, match=f"(from schema 18 to {SCHEMA_VERSION}|cannot be opened) .*as it was"):
         with room_for(resource.RLIM_INFINITY if size is None else size):
             MemVault(path)
     assert dump(path / "vault.db") == before
     assert not list(path.glob("*.schema-*"))
     with closing(sqlite3.connect(path / "vault.db", isolation_level=None)) as db:
-        db.execute("DROP TABLE IF EXISTS facts")
+        db.execute("DROP TABLE IF EXISTS extension_tables")
     with MemVault(path) as vault:
         assert len(vault.cubes()) == 1 and vault.check() == []
+
+
+def test_a_vault_of_a_schema_that_cannot_be_brought_up_to_date_is_left_alone(tmp_path: Path) -> None:
+    of_the_schema_before(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "vault.db")) as db:
+        db.execute("PRAGMA user_version = 17")
+    before = dump(tmp_path / "vault.db")
+    with pytest.raises(VaultError, match="has schema 17, which is older .*`memos dump`"):
+        MemVault(tmp_path)
+    assert dump(tmp_path / "vault.db") == before
 
 
 def test_what_is_deleted_from_a_large_vault_does_not_keep_a_caller_waiting(

@@ -47,22 +47,10 @@ def test_the_vault_of_the_config_is_checked_if_none_is_named(folder: Path) -> No
 
 
 def test_a_folder_without_a_vault_is_an_error(tmp_path: Path) -> None:
-    for command in ("check", "repair", "stats", "compact"):
+    for command in ("check", "stats", "compact"):
         assert "holds no vault" in run(command, tmp_path / "none", code=1)
     assert "holds no vault" in run("backup", tmp_path / "b", "--vault", tmp_path / "none", code=1)
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.sqlite
-def test_a_repair_is_shown_before_it_is_done(folder: Path) -> None:
-    spoil(next((folder / "index").iterdir()))
-    assert "nothing was changed; add --yes" in run("repair", folder)
-    planned = json.loads(run("repair", folder, "--json"))
-    assert planned["problems"] and planned["steps"] and planned["aside"] is None
-    run("check", folder, code=1)
-    assert "the damaged files are in" in run("repair", folder, "--yes")
-    assert "is sound" in run("check", folder)
-    assert "there is nothing to repair" in run("repair", folder)
 
 
 @pytest.mark.sqlite
