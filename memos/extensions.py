@@ -7,7 +7,6 @@ packages; must not know what a part does.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,12 +18,11 @@ from memos.errors import InputError, PluginError, meant
 
 DISTRIBUTION = "memos-kernel"  # what memos is called on the package index
 T = TypeVar("T")
-log = logging.getLogger("memos")
 
 
 @dataclass(frozen=True)
 class Extension:
-    """One entry point: what provides which part. problem: why it cannot be used; "" where nothing is known against it."""
+    """One entry point: what provides which part, and why it cannot be used (problem; "" where it can)."""
 
     group: str
     name: str
@@ -114,15 +112,10 @@ def _read(packages: Iterable[Distribution]) -> dict[tuple[str, str], dict[str, t
     """(group, name) -> package -> its entry point."""
     found: dict[tuple[str, str], dict[str, tuple[EntryPoint, Distribution]]] = {}
     for package in packages:
-        try:
-            entries = [entry for entry in package.entry_points if entry.group.startswith("memos.")]
-            name = _name(package) if entries else ""
-        except Exception as error:  # metadata that is no metadata raises anything; it is somebody else's
-            log.warning("the metadata of an installed package cannot be read (%s): its parts are left out", error)
-            continue
-        for entry in entries:
-            # a package that stands on the path twice, as in an editable checkout, is one
-            found.setdefault((entry.group, entry.name), {}).setdefault(name, (entry, package))
+        for entry in package.entry_points:
+            if entry.group.startswith("memos."):
+                # a package that stands on the path twice, as in an editable checkout, is one
+                found.setdefault((entry.group, entry.name), {}).setdefault(_name(package), (entry, package))
     return found
 
 

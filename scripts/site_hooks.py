@@ -1,5 +1,5 @@
 """What the documentation site generates while it is built (mkdocs.yml names this file): the settings from
-memos/config.py and the commands from typer, in place of `<!-- generated: NAME -->`."""
+memos/config/ and the commands from typer, in place of `<!-- generated: NAME -->`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""One frozen tree of settings: YAML in; unknown keys and wrong types are refused by path. Knows no parts."""
+
+from memos.config.distil import DistilConfig, GateConfig
+from memos.config.experiment import AskStep, DemoteStep, ExperimentConfig, IngestStep, PromoteStep, Step, TickStep
+from memos.config.governance import (
+    AuditConfig,
+    CustomPattern,
+    GovernanceConfig,
+    QuarantineConfig,
+    Redact,
+    RedactionConfig,
+    TrustConfig,
+)
+from memos.config.loading import Config, load_config, parse_config, parse_yaml
+from memos.config.models import ActivationConfig, DecodeConfig, EmbedderConfig, FidelityConfig, ModelConfig
+from memos.config.operation import (
+    AgeingConfig,
+    LifecycleConfig,
+    LimitConfig,
+    LimitsConfig,
+    MemoryOSConfig,
+    ReaderConfig,
+    RetrievalConfig,
+    SchedulerConfig,
+)
+from memos.config.section import Section
+from memos.config.serve import KeyLimits, ServeConfig
+from memos.config.storage import QuotaConfig, VaultConfig
+
+__all__ = [
+    "ActivationConfig",
+    "AgeingConfig",
+    "AskStep",
+    "AuditConfig",
+    "Config",
+    "CustomPattern",
+    "DecodeConfig",
+    "DemoteStep",
+    "DistilConfig",
+    "EmbedderConfig",
+    "ExperimentConfig",
+    "FidelityConfig",
+    "GateConfig",
+    "GovernanceConfig",
+    "IngestStep",
+    "KeyLimits",
+    "LifecycleConfig",
+    "LimitConfig",
+    "LimitsConfig",
+    "MemoryOSConfig",
+    "ModelConfig",
+    "PromoteStep",
+    "QuarantineConfig",
+    "QuotaConfig",
+    "ReaderConfig",
+    "Redact",
+    "RedactionConfig",
+    "RetrievalConfig",
+    "SchedulerConfig",
+    "Section",
+    "ServeConfig",
+    "Step",
+    "TickStep",
+    "TrustConfig",
+    "VaultConfig",
+    "load_config",
+    "parse_config",
+    "parse_yaml",
+]

@@ -1,0 +1,46 @@
+"""Settings of the vault: where it lies, what it may hold, how it is encrypted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from memos.config.section import Section
+
+
+class QuotaConfig(Section):
+    """What a vault may hold; unset: as much as the disk. A write beyond is refused before anything is written."""
+
+    bytes: int | None = Field(None, ge=0, description="of all that it keeps: databases, payloads and the kept index")
+    blob_bytes: int | None = Field(None, ge=0, description="of payloads: KV files and adapters")
+    cubes_per_user: int | None = Field(None, ge=0, description="memories, KV and adapters, in every state")
+
+
+class VaultConfig(Section):
+    path: Path | None = Field(
+        None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
+    )
+    url: SecretStr | None = Field(
+        None,
+        description="postgresql://USER@HOST/NAME: the PostgreSQL server (14 or later, with pgvector) that the vault is "
+        "on, shared by all machines that name it; vault.path then holds what is this machine's own. The password may "
+        "stand in it, in PGPASSWORD or in ~/.pgpass; unset: as server.json of the folder says, or a vault in files",
+    )
+    quota: QuotaConfig = Field(QuotaConfig(), description="what the vault may hold")
+    key: str | None = Field(
+        None,
+        description="file:PATH, env:NAME or keyring:SERVICE/NAME: where the key of an encrypted vault is, a passphrase "
+        "or 32 bytes in hex or base64; a new vault is encrypted with it; unset: where key.json of the vault says that "
+        "it was, or a vault that is not encrypted",
+    )
+    scratch: Path | None = Field(
+        None,
+        description="where an encrypted vault keeps payloads in the clear while it is open; unset: /dev/shm. It must "
+        "be on a file system in memory",
+    )
+
+    @property
+    def server(self) -> str | None:
+        """`url`, with its password."""
+        return self.url.get_secret_value() if self.url else None
