@@ -28,7 +28,7 @@ def bench_compose(
 ) -> None:
     """N cubes in front of a question at each fidelity level, against the full prompt."""
     from memos.bench.compose import bench_compose as measure
-    from memos.interface.doors.experiment.report import levels_table
+    from memos.bench.tables import levels_table
 
     report = _of_model("compose", json, model, seed, lambda host, show: measure(host, questions, seed, show))
     _print(levels_table(report))
@@ -44,9 +44,9 @@ def bench_ttft(
     seed: Seed = 0,
 ) -> None:
     """Time to the first token over a memory: read as text, reused by transformers, kept by memos."""
+    from memos.bench.tables import ttft_table
     from memos.bench.ttft import CONTEXTS, QUERIES
     from memos.bench.ttft import bench_ttft as measure
-    from memos.interface.doors.experiment.report import ttft_table
 
     report = _of_model(
         *("ttft", json, model, seed),
@@ -64,7 +64,7 @@ def bench_kv_io(
 ) -> None:
     """Fork, save and load of a KV cache, as a share of a raw read of the same file in the same run."""
     from memos.bench.kv_io import bench_kv_io as measure
-    from memos.interface.doors.experiment.report import kv_io_table
+    from memos.bench.tables import kv_io_table
 
     report = _of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
     _print(kv_io_table(report))
@@ -80,7 +80,7 @@ def bench_choice(
 ) -> None:
     """The scheduler's choice between text, KV from a tier and recompute, against the measured best."""
     from memos.bench.choice import bench_choice as measure
-    from memos.interface.doors.experiment.report import choice_table
+    from memos.bench.tables import choice_table
 
     report = _of_model("choice", json, model, seed, lambda host, show: measure(host, cases, repeats, seed, show))
     _print(choice_table(report))
@@ -97,7 +97,7 @@ def bench_adapters(
     """Many adapters in one batch of 8 requests, against the same batch of the base model."""
     from memos.bench.adapters import KNOWN
     from memos.bench.adapters import bench_adapters as measure
-    from memos.interface.doors.experiment.report import adapters_table
+    from memos.bench.tables import adapters_table
 
     report = _of_model(
         "adapters", json, model, seed, lambda host, show: measure(host, known or KNOWN, repeats, seed, show)
@@ -118,7 +118,7 @@ def bench_promote(
     """Adapters by objective and number of facts: recall, what was kept, seconds, bytes, and whether the gate passes."""
     from memos.bench.promote import FACTS, OBJECTIVES, PEOPLE
     from memos.bench.promote import bench_promote as measure
-    from memos.interface.doors.experiment.report import scores_table
+    from memos.bench.tables import scores_table
 
     if wrong := set(objective or ()) - set(OBJECTIVES):
         raise InputError(f"no objective {', '.join(sorted(wrong))}; there are {', '.join(OBJECTIVES)}")
@@ -140,7 +140,7 @@ def bench_stack(
     """Several adapters at once, by how they are put together."""
     from memos.bench.stack import SIZES
     from memos.bench.stack import bench_stack as measure
-    from memos.interface.doors.experiment.report import scores_table
+    from memos.bench.tables import scores_table
 
     report = _of_model("stack", json, model, seed, lambda host, show: measure(host, n or SIZES, facts, seed, show))
     _print(scores_table(report, "method", "n"))
@@ -154,7 +154,7 @@ def bench_locomo(
 ) -> None:
     """Which turns of long dialogues search finds for a question, by policy."""
     from memos.bench.locomo import bench_locomo as measure
-    from memos.interface.doors.experiment.report import locomo_table
+    from memos.bench.tables import locomo_table
     from memos.operation.policies.table import POLICIES
 
     report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
@@ -170,7 +170,7 @@ def bench_search(
 ) -> None:
     """How long a search takes beside the embedding of its query, and how exact it is, by the number of memories."""
     from memos.bench.search import bench_search as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     report = _of_cpu("search", json, seed, lambda show: measure(cubes or [100_000], queries, seed, show))
     _print(rows_table(report))
@@ -186,7 +186,7 @@ def bench_scheduler(
 ) -> None:
     """How long it takes to decide what a request sees, by the number of memories."""
     from memos.bench.scheduler import bench_scheduler as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     report = _of_cpu("scheduler", json, seed, lambda show: measure(cubes or [100_000], model, requests, seed, show))
     _print(rows_table(report))
@@ -202,9 +202,9 @@ def bench_updates(
     seed: Seed = 0,
 ) -> None:
     """What the model answers after facts have changed many times, against keeping everything that was said."""
+    from memos.bench.tables import rows_table
     from memos.bench.updates import bench_updates as measure
     from memos.config import Config, ModelConfig
-    from memos.interface.doors.experiment.report import rows_table
 
     config = Config(model=ModelConfig(path=model))
     report = _of_cpu("updates", json, seed, lambda show: measure(config, facts, updates, small_talk, seed, show))
@@ -215,7 +215,7 @@ def bench_updates(
 def bench_supersession(json: Json = None) -> None:
     """Which memories a new one puts out of force, against what a person says of it. No answer of a model."""
     from memos.bench.supersession import bench_supersession as measure
-    from memos.interface.doors.experiment.report import failures_table, rows_table
+    from memos.bench.tables import failures_table, rows_table
 
     report = _of_cpu("supersession", json, 0, measure)
     _print(rows_table(report))
@@ -232,8 +232,8 @@ def bench_vault(
     seed: Seed = 0,
 ) -> None:
     """Durable adds and reads through the vault, beside bare sqlite3 with the same rows and the same durability."""
+    from memos.bench.tables import rows_table
     from memos.bench.vault import bench_vault as measure
-    from memos.interface.doors.experiment.report import rows_table
 
     report = _of_cpu("vault", json, seed, lambda show: measure(cubes, rounds, reads, seed, show))
     _print(rows_table(report))
@@ -250,7 +250,7 @@ def bench_crash(
     """Kill a process that writes, again and again, and look whether what it acknowledged is there."""
     from memos.bench import write_report
     from memos.bench.crash import bench_crash as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     with progress_bars() as show:
         figures = measure(kills, cubes, seed, show)
@@ -270,7 +270,7 @@ def bench_serve(
     """A server under clients that add, search and chat; what the door costs; whether what it acknowledged is kept."""
     from memos.bench import write_report
     from memos.bench.serve import bench_serve as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     with progress_bars() as show:
         report = write_report("serve", seed, "cpu", measure(clients, seconds, seed, show), json)
@@ -286,7 +286,7 @@ def bench_serve(
 def bench_redaction(json: Json = None) -> None:
     """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""
     from memos.bench.redaction import bench_redaction as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     report = _of_cpu("redaction", json, 0, measure)
     _print(rows_table(report))
@@ -304,7 +304,7 @@ def bench_reader(
     """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
     from memos.bench import write_report
     from memos.bench.reader import bench_reader as measure
-    from memos.interface.doors.experiment.report import rows_table
+    from memos.bench.tables import rows_table
 
     with progress_bars() as show:
         figures = measure(show, cases, extracted)
@@ -324,7 +324,7 @@ def calibrate(
     """Measure the fidelity levels on this model; `fidelity.level: auto` goes by the card from then on."""
     from memos.bench import write_report
     from memos.bench.calibrate import calibrate as measure
-    from memos.interface.doors.experiment.report import levels_table
+    from memos.bench.tables import levels_table
 
     with made(vault, config, set_) as kernel, progress_bars() as show:
         card = measure(kernel, questions, seed, show)
@@ -343,7 +343,7 @@ def doctor(
     """Say what the model's KV can be used for, tried on its logits."""
     from memos.bench import measured, write_report
     from memos.bench.doctor import examine_architectures, examine_model
-    from memos.interface.doors.experiment.report import verdicts_table
+    from memos.bench.tables import verdicts_table
 
     with progress_bars() as show:
         if architectures:
@@ -378,8 +378,8 @@ def simulate(
     from memos.bench import write_report
     from memos.bench.simulate import POLICIES
     from memos.bench.simulate import simulate as replay
+    from memos.bench.tables import plot_simulation, simulation_table
     from memos.bench.traces import GENERATED
-    from memos.interface.doors.experiment.report import plot_simulation, simulation_table
 
     names = traces or list(GENERATED)
     with progress_bars() as show:

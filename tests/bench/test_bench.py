@@ -19,14 +19,7 @@ from memos.bench.kv_io import bench_kv_io
 from memos.bench.locomo import bench_locomo
 from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
-from memos.bench.ttft import bench_ttft
-from memos.bench.updates import bench_updates, conversation
-from memos.config import Config, ModelConfig
-from memos.errors import InputError
-from memos.infrastructure.host.adapters.teach import least_share
-from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.codec import CODECS
-from memos.interface.doors.experiment.report import (
+from memos.bench.tables import (
     adapters_table,
     choice_table,
     kv_io_table,
@@ -36,6 +29,13 @@ from memos.interface.doors.experiment.report import (
     scores_table,
     ttft_table,
 )
+from memos.bench.ttft import bench_ttft
+from memos.bench.updates import bench_updates, conversation
+from memos.config import Config, ModelConfig
+from memos.errors import InputError
+from memos.infrastructure.host.adapters.teach import least_share
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv.codec import CODECS
 from memos.interface.reading.mem_reader import MemReader
 from tests.doubles import BRIEF, BriefReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from memos.bench.supersession import Case, bench_supersession, cases
-from memos.interface.doors.experiment.report import failures_table, rows_table
+from memos.bench.tables import failures_table, rows_table
 
 
 class Shown:

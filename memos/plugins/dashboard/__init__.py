@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.routing import BaseRoute
 
 STATIC = Path(__file__).parent / "static"
 # nothing but files of this folder runs, is shown or is asked: neither another host nor a text of a memory can add any
@@ -22,9 +22,11 @@ HEADERS = {
 }
 
 
-def mount(app: FastAPI) -> None:
-    """Serve the dashboard at /dashboard/, and lead there from /. It needs no key; what it asks for does."""
+def routes() -> list[BaseRoute]:
+    """The dashboard at /dashboard/, and the way there from /. It needs no key; what it asks for does."""
+    from starlette.requests import Request
     from starlette.responses import RedirectResponse, Response
+    from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
     from starlette.types import Scope
 
@@ -34,8 +36,7 @@ def mount(app: FastAPI) -> None:
             response.headers.update(HEADERS)
             return response
 
-    @app.get("/", include_in_schema=False)
-    def front() -> RedirectResponse:
+    async def front(_: Request) -> Response:
         return RedirectResponse("dashboard/")
 
-    app.mount("/dashboard", Pages(directory=STATIC, html=True), name="dashboard")
+    return [Route("/", front), Mount("/dashboard", Pages(directory=STATIC, html=True), name="dashboard")]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute
 
 import memos
 from memos.config import ServeConfig
-from memos.errors import MemosError
+from memos.errors import MemosError, PluginError
+from memos.extensions import Registry
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.server.calls import Calls
 from memos.interface.doors.server.edge import failures
@@ -21,7 +24,10 @@ from memos.interface.doors.server.edge.telemetry import Telemetry
 from memos.interface.doors.server.heap import given_back
 from memos.interface.doors.server.memory_routes import memory_router
 from memos.interface.doors.server.openai.routes import openai_router
-from memos.plugins import dashboard
+
+log = logging.getLogger("memos")
+# what packages serve beside memos, as Starlette's routes: without a key, unless it lies under /v1/
+ROUTES: Registry[Callable[[], list[BaseRoute]]] = Registry("memos.routes", "set of routes")
 
 
 def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAPI:
@@ -74,7 +80,7 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         """For Prometheus."""
         return PlainTextResponse(telemetry.exposed(), media_type="text/plain; version=0.0.4")
 
-    dashboard.mount(app)
+    app.router.routes += provided_routes()
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
@@ -89,3 +95,14 @@ def _with_mcp(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], A
             raise
         return nullcontext
     return mcp_route.mount(app, calls, config)
+
+
+def provided_routes() -> list[BaseRoute]:
+    """What packages serve beside memos; one that fails is named in the log."""
+    routes = []
+    for name in ROUTES.names():
+        try:
+            routes += ROUTES.get(name)()
+        except PluginError as error:
+            log.warning("left out: %s", error)
+    return routes

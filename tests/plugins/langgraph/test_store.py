@@ -15,7 +15,7 @@ from memos.errors import InputError
 base = pytest.importorskip("langgraph.store.base")
 from langgraph.store.memory import InMemoryStore  # noqa: E402
 
-from memos.interface.doors.agents.langgraph_store import MemosStore  # noqa: E402
+from memos.plugins.langgraph.store import MemosStore  # noqa: E402
 
 VALUES: list[dict[str, Any]] = [
     {"content": "Mira lives in Lisbon."},

@@ -1,0 +1,189 @@
+"""Reports of benchmarks as tables and pictures. Knows the shape of each report; knows nothing of what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from memos.interface.doors.experiment.report import size, table_of
+
+
+def levels_table(report: dict[str, Any]) -> Table:
+    """How faithful each level is to the full prompt, and what it costs."""
+    columns = ("cubes", "level", "recomputed", "work", "KL", "top-1", "same answer", "right", "TTFT p50")
+    table = table_of(f"composed KV of {report['model']['path']} on {report['device']}", *columns)
+    for r in [*report["levels"], *({"level": "naive", **row} for row in report["naive"])]:
+        table.add_row(
+            str(r["n_cubes"]), r["level"], f"{r['recompute']:.2f}", f"{r['operations']:.2f}", f"{r['kl']:.4f}",
+            f"{r['top1_agreement']:.2f}", f"{r['decision_agreement']:.2f}", f"{r['accuracy']:.2f}",
+            f"{r['ttft_ms']:.1f} ms",
+        )  # fmt: skip
+    return table
+
+
+def ttft_table(report: dict[str, Any]) -> Table:
+    """Time to the first token, in ms."""
+    columns = ("context", "query", "tier", "full", "reuse", "ours", "floor", "saved", "pays after")
+    table = table_of(f"TTFT in ms of {report['model']['path']} on {report['device']}", *columns)
+    for r in report["rows"]:
+        times = (f"{r[name]:.0f}" for name in ("full_ms", "reuse_ms", "ours_ms", "floor_ms"))
+        table.add_row(
+            str(r["context"]), str(r["query"]), r["tier"], *times, f"{r['saved']:.1%}", f"{r['break_even']:.1f} uses"
+        )
+    return table
+
+
+def kv_io_table(report: dict[str, Any]) -> Table:
+    """Rates of each tier and codec."""
+    title = f"KV of {report['tokens']} tokens, {size(report['bytes'])}; fork {report['fork_ms']:.3f} ms"
+    table = table_of(title, "tier", "codec", "load", "of a raw read", "save", "KL")
+    for r in report["rows"]:
+        table.add_row(
+            r["tier"], r["codec"], f"{r['mb_s']:.0f} MB/s", f"{r['share_of_raw']:.2f}", f"{r['save_mb_s']:.0f} MB/s",
+            f"{r['fidelity_kl']:.2g}",
+        )  # fmt: skip
+    return table
+
+
+def verdicts_table(report: dict[str, Any]) -> Table:
+    """What the KV of each model can be used for."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("model", "verdict", "differences of logits"):
+        table.add_column(name, overflow="fold")
+    for r in report["models"]:
+        table.add_row(r["name"], r["verdict"], ", ".join(f"{k} {v:.1e}" for k, v in r["differences"].items()))
+    return table
+
+
+def choice_table(report: dict[str, Any]) -> Table:
+    """What was chosen, and how often that was right."""
+    columns = ("place", "codec", "memory", "question", "chosen", "best", "chosen ms", "best ms", "full ms")
+    title = (
+        f"choice on {report['model']['path']}, {report['device']}: right in {report['right']:.1%} of {report['cases']} "
+        f"cases; at most {report['slower_than_full']:.1%} slower than the full prompt"
+    )
+    table = table_of(title, *columns)
+    for r in report["rows"]:
+        times = (f"{r[name]:.1f}" for name in ("chosen_ms", "best_ms", "full_ms"))
+        table.add_row(r["place"], r["codec"], str(r["memory"]), str(r["question"]), r["chosen"], r["best"], *times)
+    return table
+
+
+def adapters_table(report: dict[str, Any]) -> Table:
+    """What different adapters in one batch cost."""
+    title = (
+        f"{report['batch']} requests in a batch on {report['model']['path']}, {report['device']}; another adapter is "
+        f"active in {report['switch_ms']:.1f} ms from its files, {report['switch_in_memory_ms']:.2f} ms from memory"
+    )
+    table = table_of(title, "known", "distinct", "ms", "new mix ms", "base ms", "times")
+    for r in report["rows"]:
+        times = (*(f"{r[name]:.1f}" for name in ("ms", "new_mix_ms", "base_ms")), f"{r['ms'] / r['base_ms']:.2f}")
+        table.add_row(str(r["known"]), str(r["distinct_in_batch"]), *times)
+    return table
+
+
+def scores_table(report: dict[str, Any], *keys: str) -> Table:
+    """Scores of adapters by what they were made with."""
+    names = (
+        "reliability",
+        "generality",
+        "locality",
+        "in_context",
+        "routed_top1",
+        "none_right",
+        "seconds",
+        "accepted_rate",
+    )
+    shown = [name for name in names if any(name in row for row in report["rows"])]
+    table = table_of(f"{report['bench']} on {report['model']['path']}, {report['device']}", *keys, *shown)
+    for row in report["rows"]:
+        cells = (
+            f"{row[name]:.1f}" if name == "seconds" else f"{row[name]:.3f}" if name in row else "" for name in shown
+        )
+        table.add_row(*(str(row[key]) for key in keys), *cells)
+    return table
+
+
+def locomo_table(report: dict[str, Any]) -> Table:
+    """How much of the evidence is found, by policy."""
+    figures = ("recall@1", "recall@5", "recall@10", "recall@20", "ndcg@10")
+    title = f"{report['rows'][0]['questions']} questions about {report['turns']} turns of {report['data']}"
+    table = table_of(title, "policy", *figures, "multi-hop", "ms")
+    for row in report["rows"]:
+        several = row["by_category"].get("multi-hop", {}).get("recall@10")
+        cells = (f"{row[name]:.3f}" for name in figures)
+        table.add_row(row["policy"], *cells, f"{several:.3f}" if several else "", f"{row['ms_per_query']:.1f}")
+    return table
+
+
+def rows_table(report: dict[str, Any]) -> Table:
+    """The rows of a benchmark as they are."""
+    shown = [name for name, value in report["rows"][0].items() if isinstance(value, (int, float, str))]
+    table = table_of(f"{report['bench']} on {report['device']}", *shown)
+    for row in report["rows"]:
+        table.add_row(*(_cell(row[name]) for name in shown))
+    return table
+
+
+def failures_table(report: dict[str, Any]) -> Table:
+    """The cases of a benchmark that came out otherwise than they should."""
+    table = table_of("cases that came out otherwise", "language", "kind", "said", "then", "wanted", "out")
+    for case in report["failures"]:
+        listed = (", ".join(map(str, case[name])) or "none" for name in ("wanted", "out"))
+        table.add_row(case["language"], case["kind"], " ".join(case["said"]), case["then"], *listed)
+    return table
+
+
+def _cell(value: float | str) -> str:
+    match value:
+        case float():
+            return f"{value:,.3f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return value
+
+
+def simulation_table(report: dict[str, Any]) -> Table:
+    """What each policy comes to on each trace, beside Belady's optimum."""
+    title = (
+        "hits: share of tokens whose KV was in memory; TTFT: how much of it that saved;\n"
+        "fetched: KV brought ahead, and the share of it that was used"
+    )
+    table = table_of(title, "trace", "room", "policy", "hits", "of Belady", "TTFT", "moved", "fetched", "used")
+    for r in report["rows"]:
+        fetched = (f"{r['prefetched']:,}", f"{r['prefetch_hit_rate']:.0%}") if r["prefetched"] else ("", "")
+        table.add_row(
+            r["trace"], f"{r['share']:.0%}", r["policy"], f"{r['hit_rate']:.3f}", f"{r['of_belady']:.3f}",
+            f"{r['ttft_saved']:.1%}", size(r["bytes_moved"]), *fetched,
+        )  # fmt: skip
+    return table
+
+
+def plot_simulation(report: dict[str, Any], path: Path) -> None:
+    """Hit rates of the policies, a panel for each trace and share, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # no screen needed
+    from matplotlib import pyplot
+
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for row in report["rows"]:
+        panels.setdefault(f"{row['trace']}, room for {row['share']:.0%}", []).append(row)
+    most = max(len(rows) for rows in panels.values())
+    figure, grid = pyplot.subplots(
+        1, len(panels), figsize=(3.2 * len(panels), 0.4 * most + 1.4), sharey=True, squeeze=False
+    )
+    for axis, (title, rows) in zip(grid[0], panels.items(), strict=True):
+        axis.barh([r["policy"] for r in rows], [r["hit_rate"] for r in rows], color="#3b6ea5")
+        bound = rows[0]["hit_rate"] / rows[0]["of_belady"] if rows[0]["of_belady"] else 0.0
+        axis.axvline(bound, color="#b5542b", linestyle="--", linewidth=1)
+        axis.set(title=title, xlabel="hit rate; dashed: Belady", xlim=(0, 1))
+        axis.spines[["top", "right"]].set_visible(False)
+    grid[0][0].invert_yaxis()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,1 @@
+"""LangGraph: memories as the store of a graph."""
