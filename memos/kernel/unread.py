@@ -27,7 +27,7 @@ from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.once import once
 from memos.operation.choosing.upkeep import Upkeep
-from memos.operation.finding.words import asks, terms
+from memos.operation.policies.words import asks, terms
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.ops import Add

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from memos.cube import MemCube, Namespace, Rights
 from memos.operation.finding.column import Column
 from memos.operation.finding.packing import Parts, at, beneath, pack, split, unpack
-from memos.operation.finding.words import asks
+from memos.operation.policies.words import asks
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -38,9 +38,9 @@ from memos.operation.finding.keyword_index import KeywordIndex, Matches
 from memos.operation.finding.packing import Parts, at, beneath, pack, unpack
 from memos.operation.finding.token_index import TokenIndex
 from memos.operation.finding.vector_index import VectorIndex
-from memos.operation.finding.words import terms
 from memos.operation.policies.baselines import PLAIN_RAG
 from memos.operation.policies.policy import Floats, Score, Signals
+from memos.operation.policies.words import terms
 
 log = logging.getLogger("memos")
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1

@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from memos.cube import Fact, Frozen, MemCube, Text
 from memos.infrastructure.host.adapters.teach import lessons_of
 from memos.infrastructure.host.host import Host
-from memos.interface.reading.mem_reader import MemReader
 
 _FIRST = 3  # forms of a question that show whether an adapter has something to say
+
+
+class PhraseReader(Protocol):
+    """What is asked of language here: questions about a relation, and statements of it."""
+
+    @property
+    def relations(self) -> tuple[str, ...]: ...
+
+    def asks(self, subject: str, relation: str) -> list[str]:
+        """All forms of asking for a relation of a subject."""
+        ...
+
+    def say(self, fact: Fact) -> str: ...
+
+    def facts(self, text: str) -> tuple[Fact, ...]: ...
 
 
 class Evidence(Frozen):
@@ -38,7 +53,7 @@ class Statement(Frozen):
 
 
 def externalize(
-    host: Host, reader: MemReader, folder: Path, about: Iterable[str], memories: Sequence[MemCube]
+    host: Host, reader: PhraseReader, folder: Path, about: Iterable[str], memories: Sequence[MemCube]
 ) -> list[Statement]:
     """Candidate statements of an adapter, those with most support first.
 
@@ -91,7 +106,7 @@ def externalize_kv(host: Host, path: Path) -> list[str]:
 
 
 def _backed(
-    host: Host, reader: MemReader, folder: Path, memories: Sequence[MemCube]
+    host: Host, reader: PhraseReader, folder: Path, memories: Sequence[MemCube]
 ) -> dict[tuple[str, str], dict[str, str]]:
     """By (subject, relation): what is said of it, and by which memory."""
     said = [("card", text) for text in dict.fromkeys(t for x in lessons_of(host, folder) for t in x.memories)]

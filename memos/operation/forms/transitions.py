@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from memos.config import ActivationConfig, DistilConfig, GateConfig
-from memos.cube import Blob, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.cube import Blob, Contrast, Fact, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.adapters.apart import craft_apart
 from memos.infrastructure.host.adapters.self_study import study
 from memos.infrastructure.host.adapters.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
 from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
@@ -36,6 +35,24 @@ _SELF_STUDY, _FORMS = 6, 5  # questions about a memory, and other forms of each
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
 
 
+class LessonReader(Protocol):
+    """What is asked of language here: the questions that teach memories and prove that they were learnt."""
+
+    def facts(self, text: str) -> tuple[Fact, ...]: ...
+
+    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
+        """Those that a question has for its answer."""
+        ...
+
+    def probes(self, facts: Iterable[Fact]) -> list[Probe]: ...
+
+    def lessons(self, memories: Sequence[Text]) -> list[Lesson]: ...
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        """Prompts whose answers an adapter of these facts must not change."""
+        ...
+
+
 class Transitions:
     """Builds derived cubes on one host and publishes them."""
 
@@ -43,7 +60,7 @@ class Transitions:
         self,
         vault: MemVault,
         lifecycle: MemLifecycle,
-        reader: MemReader,
+        reader: LessonReader,
         host: Host,
         require_disk: Callable[[int], None],
         config: DistilConfig,
@@ -351,7 +368,7 @@ def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
     ]
 
 
-def _require_agreement(reader: MemReader, sources: Sequence[MemCube]) -> None:
+def _require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
     """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
     said: dict[tuple[str, str], tuple[str, MemCube]] = {}
     for cube in sources:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from memos.config import LimitsConfig
 from memos.cube import (
@@ -30,7 +31,6 @@ from memos.cube import (
 )
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
 from memos.operation.life.currency import (
     HELD,
     contradicts,
@@ -42,6 +42,18 @@ from memos.operation.life.currency import (
 )
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
 from memos.ops import Add, Correct
+
+
+class StatementReader(Protocol):
+    """What is asked of language here: what a text states, and of which sentences it consists."""
+
+    def statement(self, text: str, speaker: str = "") -> Add | Correct: ...
+
+    def says_no_more(self, text: str, speaker: str = "") -> bool:
+        """True if a text says nothing beside facts that can be read in it."""
+        ...
+
+    def sentences(self, text: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class MemoryAudit:
 class Knowledge:
     """Works on the memories of one caller, who may see and change them."""
 
-    def __init__(self, vault: MemVault, lifecycle: MemLifecycle, reader: MemReader, limits: LimitsConfig) -> None:
+    def __init__(self, vault: MemVault, lifecycle: MemLifecycle, reader: StatementReader, limits: LimitsConfig) -> None:
         self._vault, self._lifecycle, self._reader, self._limits = vault, lifecycle, reader, limits
 
     # -- told ----------------------------------------------------------------------------------------------
