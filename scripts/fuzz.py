@@ -461,7 +461,7 @@ def change_adapter(data: bytes, draw: random.Random) -> bytes:
 
 
 def run_adapter(data: bytes, folder: Path) -> None:
-    from memos.infrastructure.host.adapters.adapters import read_adapter
+    from memos.infrastructure.host.adapters.serving import read_adapter
 
     path = folder / "adapter"
     path.mkdir()

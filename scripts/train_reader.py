@@ -1,8 +1,9 @@
 """Train the reader of requests: `python scripts/train_reader.py --out FOLDER`, about an hour on two cores.
 
 Reads scripts/reader/*.txt, marked messages as scripts/reader/README.md describes them; the sets that the reader is
-measured by are not among them. Writes what `memos.infrastructure.host.encoders.tagger.Tagger` loads: a change of low rank of the
-default encoder's layers, an embedding for each Chinese character of the messages that the encoder lacks, and the heads.
+measured by are not among them. Writes what `memos.infrastructure.host.encoders.tagger.RequestTagger` loads: a change of
+low rank of the default encoder's layers, an embedding for each Chinese character of the messages that the encoder
+lacks, and the heads.
 With --validate N each N-th message is held back and judged after each epoch. A run that was cut off goes on where the
 last epoch ended.
 """
@@ -25,8 +26,15 @@ from tokenizers import BertWordPieceTokenizer
 from torch import nn
 from torch.nn import functional
 
-from memos.infrastructure.host.encoders.embedder import DEFAULT, encoder, encoder_folder
-from memos.infrastructure.host.encoders.tagger import BEFORE, HEADS, Span, Tagger, bio, changed
+from memos.infrastructure.host.encoders.tagger import (
+    CONTEXT_CHARACTERS,
+    HEADS,
+    LabelledSpan,
+    RequestTagger,
+    bio,
+    changed,
+)
+from memos.infrastructure.host.encoders.weights import DEFAULT, encoder, encoder_folder
 
 DATA = Path(__file__).parent / "reader"
 KINDS = ("plain", "time", "context", "several", "ambiguous", "nearmiss")
@@ -92,7 +100,8 @@ def parse(line: str) -> Message:
     language, kind, day, turns, marked = (field.strip() for field in re.split(r"\s*\|\s?", line.strip(), maxsplit=4))
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is no kind")
-    before = " ".join(re.sub(r"^(?:user|assistant):\s*", "", turn.strip()) for turn in turns.split("##"))[-BEFORE:]
+    before = " ".join(re.sub(r"^(?:user|assistant):\s*", "", turn.strip()) for turn in turns.split("##"))
+    before = before[-CONTEXT_CHARACTERS:]
     text, at = "", 0
     parts, slots, free, meant = list[Place](), list[Place](), set[Place](), list[tuple[str, str]]()
     stack: list[tuple[str, dict[str, str], int]] = []
@@ -233,7 +242,7 @@ def _joined(message: Message, other: Message) -> Message:
 
 
 class Network(nn.Module):
-    """The encoder of `Tagger` with what is trained on it."""
+    """The encoder of `RequestTagger` with what is trained on it."""
 
     def __init__(self, characters: list[str]) -> None:
         super().__init__()
@@ -296,7 +305,7 @@ class Network(nn.Module):
                 self.heads[head].get_parameter("bias").copy_(own[f"{head}.bias"])
 
     def saved(self, folder: Path, characters: list[str]) -> None:
-        """In the form that `Tagger` loads: of each matrix its change, at a rank of 48, in half precision."""
+        """In the form that `RequestTagger` loads: of each matrix its change, at a rank of 48, in half precision."""
         folder.mkdir(parents=True, exist_ok=True)
         out: dict[str, torch.Tensor] = {}
         for name, tensor in self.encoder.state_dict().items():
@@ -347,10 +356,10 @@ def batches(network: Network, told: list[Message], pools: dict[tuple[str, str], 
         ] + [torch.tensor([[1] * len(row[0]) + [0] * (longest - len(row[0])) for row in group])]
 
 
-def judged(tagger: Tagger, held: list[Message]) -> tuple[float, float]:
+def judged(tagger: RequestTagger, held: list[Message]) -> tuple[float, float]:
     """(share of messages with all parts right, share of slots found at their place)."""
 
-    def places(spans: tuple[Span, ...]) -> set[Place]:
+    def places(spans: tuple[LabelledSpan, ...]) -> set[Place]:
         return {(span.begin, span.end, span.label) for span in spans}
 
     right = found = wanted = 0
@@ -422,7 +431,7 @@ def main() -> None:
         network.eval()
         network.saved(given.out, characters)
         save_file(network.state_dict() | {"epoch": torch.tensor(epoch + 1)}, begun)
-        right, found = judged(Tagger(given.out), held) if held else (0.0, 0.0)
+        right, found = judged(RequestTagger(given.out), held) if held else (0.0, 0.0)
         print(
             f"epoch {epoch + 1}: loss {total / count:.3f}"
             + (f", parts {right:.3f}, slots {found:.3f}" if held else ""),

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memos.bench.baselines import random_adapters
 from memos.config import DecodeConfig, DistilConfig
-from memos.infrastructure.host.adapters.lora import random_adapters
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.progress import Show
 

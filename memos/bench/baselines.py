@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import PeftModel
+from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
 from memos.cube import Lesson
-from memos.infrastructure.host.adapters.distil import Example, Training, certain
 from memos.infrastructure.host.adapters.lora import fresh_adapter, recipe, save_adapter, twin, write_card
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training.distil import Example, Training, certain
 
 
 def train_on_answers(host: Host, lessons: Sequence[Lesson], config: DistilConfig, folder: Path) -> int:
@@ -54,3 +56,21 @@ def merged(host: Host, folders: Sequence[Path], how: str, folder: Path) -> Path:
     inner.parent.rmdir()
     write_card(folder, {"fingerprint": host.fingerprint})
     return folder
+
+
+def random_adapters(
+    model: PreTrainedModel, config: DistilConfig, count: int, folder: Path, fingerprint: dict[str, str]
+) -> list[Path]:
+    """Folders of adapters that have learnt nothing, and so weak that answers stay what they are: enough to measure time
+    and bytes, with as many tokens as the base model needs."""
+    student = fresh_adapter(twin(model), config)
+    draw = torch.Generator().manual_seed(config.seed)
+    out = []
+    for n in range(count):
+        with torch.no_grad():
+            for name, parameter in student.named_parameters():
+                if "lora_" in name:
+                    parameter.copy_(1e-3 * torch.randn(parameter.shape, generator=draw))
+        out.append(folder / f"random{n}")
+        save_adapter(student, out[-1], {"fingerprint": fingerprint})
+    return out

@@ -16,10 +16,9 @@ from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.codec import Codec
-from memos.infrastructure.host.kv.kv import Activation
-from memos.infrastructure.host.model.alternatives import forget
-from memos.infrastructure.host.model.measure import PAUSE_S
+from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.codecs import Codec
+from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Situation
@@ -166,7 +165,7 @@ def _first_token_s(host: Host, case: Case, kept: list[Activation], paths: list[P
     host.release()  # so that L0 begins with what is encoded
     if case.place == "disk":
         for path in paths:
-            forget(path)
+            drop_from_page_cache(path)
     time.sleep(PAUSE_S)  # as requests come
     began = time.perf_counter()
     pasts = tuple(kept[:n]) if case.place == "host" else tuple(host.load_kv(path) for path in paths[:n])

@@ -12,11 +12,11 @@ from memos.bench.scenes import Scene, scene
 from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
 from memos.errors import Unsupported
-from memos.infrastructure.host.adapters.teach import least_share
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.compose import compose
 from memos.infrastructure.host.kv.rope import Motion
-from memos.infrastructure.host.model.decode import Completion
+from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.training.teach import least_share
 from memos.interface.doors.progress import Show
 
 log = logging.getLogger("memos")
@@ -131,7 +131,7 @@ def _naive(host: Host, ask: Request) -> Request:
     return replace(ask, pasts=(compose(ask.pasts, len(host.head), still),))
 
 
-def _note(host: Host, ask: Request, full: Completion, probe: Probe, two: bool, tally: Tally) -> None:
+def _note(host: Host, ask: Request, full: ModelAnswer, probe: Probe, two: bool, tally: Tally) -> None:
     done = host.answer(ask, DECODE)
     kl, top = host.divergence(ask)
     memory = sum(len(past.ids) for past in ask.pasts) - (len(ask.pasts) - 1) * len(host.head)

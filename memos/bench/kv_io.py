@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.codec import CODECS
-from memos.infrastructure.host.kv.kv import encode
-from memos.infrastructure.host.model.alternatives import forget, raw_read
-from memos.infrastructure.host.model.decode import Row
+from memos.infrastructure.host.kv.cache import encode
+from memos.infrastructure.host.kv.codecs import CODECS
+from memos.infrastructure.host.model.decode import DecodeRow
+from memos.infrastructure.host.model.measure import drop_from_page_cache
 from memos.interface.doors.progress import Show
 
 _TIMES = 5
@@ -37,14 +37,14 @@ def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any
         for n, codec in enumerate(CODECS):
             path = Path(folder) / f"{codec}.safetensors"
             save = statistics.median(_seconds(partial(host.save_kv, kept, path, codec)) for _ in range(3))
-            size, stored = path.stat().st_size, Row(query, host.load_kv(path))
-            kl = host.decoder.kl(host.model, Row(query, kept), stored)
+            size, stored = path.stat().st_size, DecodeRow(query, host.load_kv(path))
+            kl = host.decoder.kl(host.model, DecodeRow(query, kept), stored)
             for m, tier in enumerate(("disk", "host")):
                 loads, raws = [], []
                 for _ in range(_TIMES):  # in turn, so that both meet the same disk
                     raws.append(raw_read(path, cold=tier == "disk"))
                     if tier == "disk":
-                        forget(path)
+                        drop_from_page_cache(path)
                     loads.append(_seconds(partial(_load, host, path)))
                 load, raw = statistics.median(loads), statistics.median(raws)
                 rows.append(
@@ -71,4 +71,14 @@ def _load(host: Host, path: Path) -> None:
 def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
+    return time.perf_counter() - began
+
+
+def raw_read(path: Path, cold: bool) -> float:
+    """Seconds to read the file into new memory, in one call; `cold`: not from the page cache."""
+    if cold:
+        drop_from_page_cache(path)
+    began = time.perf_counter()
+    with path.open("rb", buffering=0) as f:
+        f.read()
     return time.perf_counter() - began

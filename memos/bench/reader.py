@@ -23,7 +23,7 @@ import yaml
 from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
-from memos.infrastructure.host.encoders.tagger import Tagger
+from memos.infrastructure.host.encoders.tagger import RequestTagger
 from memos.interface.doors.progress import Show
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
@@ -132,7 +132,7 @@ def _tokens(text: str) -> list[str]:
 
 def judge(told: Sequence[Case], show: Show) -> list[Outcome]:
     """Read them all."""
-    reader, out = MemReader(Tagger()), list[Outcome]()
+    reader, out = MemReader(RequestTagger()), list[Outcome]()
     for n, case in enumerate(told, start=1):
         out.append(Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))))
         show("requests", n, len(told))

@@ -16,8 +16,8 @@ from memos.bench.promote import Matter, matter
 from memos.config import DistilConfig, SchedulerConfig
 from memos.cube import Contrast, Probe
 from memos.errors import InputError
-from memos.infrastructure.host.adapters.teach import Task, agreed, as_answered, judge, share, teach
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training.teach import Task, agreed, as_answered, judge, share, teach
 from memos.interface.doors.progress import Show
 from memos.interface.reading.contrasts import NAMES
 from memos.interface.reading.mem_reader import MemReader

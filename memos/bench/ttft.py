@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import statistics
 import tempfile
@@ -11,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import PreTrainedModel
+
 from memos.config import DecodeConfig
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.kv import Activation, encode
-from memos.infrastructure.host.model.alternatives import forward_over, reuse_by_transformers
-from memos.infrastructure.host.model.decode import Row
+from memos.infrastructure.host.kv.cache import Activation, encode
+from memos.infrastructure.host.model.decode import DecodeRow, now
 from memos.interface.doors.progress import Show
 
 CONTEXTS, QUERIES = (583, 2773, 6064), (953, 303, 167)  # tokens, as MemOS's table has them (2507.03724)
@@ -58,7 +61,7 @@ def _rows(
     def first_token(past: Callable[[], Activation | None]) -> float:
         began = time.perf_counter()
         held = past()
-        row = Row(ids, held) if held else Row(kept.ids + ids)
+        row = DecodeRow(ids, held) if held else DecodeRow(kept.ids + ids)
         return host.decoder.complete(host.model, [row], _ONE, began)[0].ttft_s
 
     def median(seconds: Callable[[], float]) -> float:
@@ -95,3 +98,31 @@ def _rows(
             }
         )
     return out
+
+
+@torch.inference_mode()
+def reuse_by_transformers(model: PreTrainedModel, kept: Activation, ids: Sequence[int]) -> float:
+    """Seconds to the first token as transformers' documentation reuses a prefix: copy the cache, then generate."""
+    began, cache = time.perf_counter(), kept.fork()
+    row = torch.tensor([[*kept.ids, *ids]], device=model.device)
+    generate: Any = model.generate
+    generate(
+        row,
+        attention_mask=torch.ones_like(row),
+        past_key_values=copy.deepcopy(cache),
+        max_new_tokens=1,
+        do_sample=False,
+        pad_token_id=0,
+    )
+    return now(model) - began
+
+
+@torch.inference_mode()
+def forward_over(model: PreTrainedModel, kept: Activation, ids: Sequence[int]) -> float:
+    """Seconds of one forward of `ids` over a cache that is there: what no reuse can be faster than."""
+    cache, n = kept.fork(), len(kept.ids)
+    row = torch.tensor([list(ids)], device=model.device)
+    positions = torch.arange(n, n + len(ids), device=model.device)[None]
+    began = now(model)
+    model(input_ids=row, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    return now(model) - began

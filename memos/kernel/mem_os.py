@@ -38,7 +38,7 @@ from memos.operation.policies.policy import Policy
 from memos.ops import Asked, Forget, Recall
 
 if TYPE_CHECKING:
-    from memos.infrastructure.host.model.decode import Completion
+    from memos.infrastructure.host.model.decode import ModelAnswer
     from memos.operation.forms.insight import Explanation
 
 _ALONE = frozenset(("forget", "recall", "talk"))  # there is nothing to undo
@@ -229,7 +229,7 @@ class MemOS(Calls):
         via: Via,
         on_text: Callable[[str], None] | None,
         decode: DecodeConfig | None = None,
-    ) -> tuple[Admission, Completion]:
+    ) -> tuple[Admission, ModelAnswer]:
         """The answer, and what of the admission it was given from."""
         try:
             if talk.earlier:
@@ -383,7 +383,7 @@ class MemOS(Calls):
             )
 
 
-def _drain(pieces: Generator[str, None, Completion], on_text: Callable[[str], None] | None) -> Completion:
+def _drain(pieces: Generator[str, None, ModelAnswer], on_text: Callable[[str], None] | None) -> ModelAnswer:
     """Hand each piece of an answer on; the answer with its costs."""
     with closing(pieces):  # whoever listens may fail: the model must not stay taken
         while True:

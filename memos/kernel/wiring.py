@@ -17,8 +17,8 @@ from memos.config import Config, load_config
 from memos.cube import Blob, Form, MemCube, Namespace, Text
 from memos.errors import Denied, HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.host.encoders.alone import loading
-from memos.infrastructure.host.encoders.tagger import Tagger
+from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.loading import loading
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.identity import AsRead, handed
@@ -86,7 +86,7 @@ class Parts:
         self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
         self._replays: dict[str, Replay | None] = {}
-        self.reader = MemReader(Tagger())
+        self.reader = MemReader(RequestTagger())
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self._tokens = lru_cache(maxsize=65_536)(lambda text: self.host.tokens(text))
 

@@ -33,9 +33,9 @@ from memos.bench.ttft import bench_ttft
 from memos.bench.updates import bench_updates, conversation
 from memos.config import Config, ModelConfig
 from memos.errors import InputError
-from memos.infrastructure.host.adapters.teach import least_share
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.codec import CODECS
+from memos.infrastructure.host.kv.codecs import CODECS
+from memos.infrastructure.host.training.teach import least_share
 from memos.interface.reading.mem_reader import MemReader
 from tests.doubles import BRIEF, BriefReader
 

@@ -613,7 +613,7 @@ def test_memory_that_runs_out_on_the_way_is_answered_from_text(
     with opened(tmp_path / "vault", memos) as kernel:
         kernel.promote(talk(kernel, ada), "activation", user=ada)
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-            patch.setattr("memos.infrastructure.host.kv.kv_file.unpack", lambda *_: torch.empty(1 << 60))
+            patch.setattr("memos.infrastructure.host.kv.files.unpack", lambda *_: torch.empty(1 << 60))
             reply = kernel.ask(ASKED, user=ada)
         assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
         assert "answering from text: there is no memory left for a KV cache" in caplog.text

@@ -28,15 +28,16 @@ from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, FingerprintMismatch, HostError, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.adapters import Adapted, Adapters, Stack
-from memos.infrastructure.host.kv.codec import Codec
+from memos.infrastructure.host.adapters.serving import Adapted, Adapters, Stack
+from memos.infrastructure.host.fingerprint import fingerprint_parts
+from memos.infrastructure.host.kv.cache import Activation, alike, encode, room_for
+from memos.infrastructure.host.kv.codecs import Codec
 from memos.infrastructure.host.kv.compose import PrefixTree, asked_for, compose, extend, heads_of
-from memos.infrastructure.host.kv.kv import Activation, alike, encode, room_for
-from memos.infrastructure.host.kv.kv_file import load_activation, save_activation
+from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.model.capability import Capability, examine, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, longest
-from memos.infrastructure.host.model.decode import Completion, Decoder, Row, drained, prefill_inputs
-from memos.infrastructure.host.model.load import fingerprint_parts, load_model, model_path
+from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, drained, prefill_inputs
+from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
 from memos.infrastructure.host.model.prompt import Message, Prompt, PromptFormat
 from memos.once import once
@@ -144,7 +145,7 @@ class Host:
 
     # -- answering -----------------------------------------------------------------------------------------
 
-    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
+    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> ModelAnswer:
         return drained(self.stream(request, decode))
 
     def extract(self, prompts: Sequence[Sequence[Message]], schema: Schema, batch: int = 8) -> list[str]:
@@ -155,7 +156,7 @@ class Host:
         for start in range(0, len(fits), batch):
             some = fits[start : start + batch]
             built = [self.prompts.build((), prompts[n]) for n in some]
-            rows = [Row(p.prefix + p.tail, constraint=self._grammars.constraint(schema)) for p in built]
+            rows = [DecodeRow(p.prefix + p.tail, constraint=self._grammars.constraint(schema)) for p in built]
             with self._machine():
                 done = self.decoder.complete(self.model, rows, decode)
             for n, completion in zip(some, done, strict=True):
@@ -166,9 +167,9 @@ class Host:
     def _grammars(self) -> Grammars:
         return Grammars(self.tokenizer, self.model.get_output_embeddings().weight.shape[0], self.decoder.ends)
 
-    def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[Completion]:
+    def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[ModelAnswer]:
         """Answers of a batch in its order, each as if asked alone, whatever adapters the requests name."""
-        out: dict[int, Completion] = {}
+        out: dict[int, ModelAnswer] = {}
         began = time.perf_counter()
         with self._machine():
             rows = {n: self._held(self._row(request, decode), decode) for n, request in enumerate(requests)}
@@ -178,7 +179,9 @@ class Host:
                 out |= zip(batch, done, strict=True)
         return [out[n] for n in range(len(requests))]
 
-    def _batches(self, rows: dict[int, Row], adapters: Sequence[Stack], decode: DecodeConfig) -> Iterable[list[int]]:
+    def _batches(
+        self, rows: dict[int, DecodeRow], adapters: Sequence[Stack], decode: DecodeConfig
+    ) -> Iterable[list[int]]:
         """Rows that can share a forward without changing one another's answers."""
         # beams come and go as rows of their own; experts see tokens, not rows
         apart = decode.beams > 1 or self._experts
@@ -192,7 +195,7 @@ class Host:
             out.setdefault(key, []).append(n)
         return out.values()
 
-    def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, Completion]:
+    def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, ModelAnswer]:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
         with self._machine():
@@ -203,7 +206,7 @@ class Host:
                 try:
                     yield next(pieces)[1]
                 except StopIteration as ended:
-                    done: Completion = ended.value[0]
+                    done: ModelAnswer = ended.value[0]
                     break
             if done.kv and request.adapters:
                 done = replace(done, kv=replace(done.kv, under=_names(request.adapters)))
@@ -230,7 +233,7 @@ class Host:
         config = self.model.config.get_text_config()
         return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
 
-    def _row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> Row:
+    def _row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> DecodeRow:
         """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow.
 
         alone: an exact prefix that is not there yet is read with the question, and kept then; else it is made here.
@@ -249,19 +252,19 @@ class Host:
         if keep and request.talk and request.talk.under == active:
             heard = min(alike(ids, request.talk.ids), len(ids) - 1)  # what is asked is always read
         if request.talk and heard > sum(len(past.ids) for past in request.pasts):
-            return Row(ids[heard:], request.talk.upto(heard), keep=True)
+            return DecodeRow(ids[heard:], request.talk.upto(heard), keep=True)
         if not request.pasts or request.fidelity.level == "L4":
-            return Row(ids, keep=keep)
+            return DecodeRow(ids, keep=keep)
         self._require_kv(prompt, request)
         if active:  # what follows the first is read under the adapters: exact at any level
             rest = ids[len(request.pasts[0].ids) :]
-            return Row(rest, request.pasts[0], keep=keep)
+            return DecodeRow(rest, request.pasts[0], keep=keep)
         exact = request.fidelity.level == "L0" and len(request.pasts) > 1
         held = self._exact(request.pasts, request.fidelity, alone) if exact else self._together(request)
         rest = prompt.prefix[len(held.ids) :] + prompt.tail
-        return Row(rest, held, self._renewed(request, held, rest), keep=keep or (exact and alone))
+        return DecodeRow(rest, held, self._renewed(request, held, rest), keep=keep or (exact and alone))
 
-    def _held(self, row: Row, decode: DecodeConfig) -> Row:
+    def _held(self, row: DecodeRow, decode: DecodeConfig) -> DecodeRow:
         """The row, its answer held to the schema where there is one. Raises InputError, Unsupported."""
         schema = decode.json_schema
         return row if schema is None else replace(row, constraint=self._grammars.constraint(schema))
@@ -522,7 +525,7 @@ class Host:
         size = _GREEDY_BATCH if past is None or self.capability.batches else 1
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            rows = [Row(prompts[n], past) for n in batch]
+            rows = [DecodeRow(prompts[n], past) for n in batch]
             done = self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24))
             out |= {n: (*c.ids, end) for n, c in zip(batch, done, strict=True)}
         return [out[n] for n in range(len(prompts))]
@@ -534,7 +537,7 @@ class Host:
         What an adapter has not learnt it answers as the base does, so the one that knows stands out.
         """
         prompt = self.prompts.build((), messages)
-        row, out = Row(prompt.prefix + prompt.tail), list[torch.Tensor]()
+        row, out = DecodeRow(prompt.prefix + prompt.tail), list[torch.Tensor]()
         rows: list[Stack] = [(), *stacks]
         batches = [[stack] for stack in rows] if self._experts else [rows]
         with self._machine():

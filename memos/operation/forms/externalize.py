@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from memos.cube import Fact, Frozen, MemCube, Text
-from memos.infrastructure.host.adapters.teach import lessons_of
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training.teach import lessons_of
 
 _FIRST = 3  # forms of a question that show whether an adapter has something to say
 

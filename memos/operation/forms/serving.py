@@ -18,8 +18,8 @@ from memos.config import Config, FidelityConfig
 from memos.cube import Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import Activation
-from memos.infrastructure.host.kv.tiers import Tier, Tiers
+from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.once import once
@@ -43,7 +43,7 @@ class Serving:
         self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
         self.prefetched, self.prefetch_hits = 0, 0  # KV caches
         self.answered = False  # anything yet
-        self._tiers = Tiers(host.model.device)
+        self._tiers = KVTiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
         self._unmeasurable = self._waiting = False
 

@@ -17,7 +17,7 @@ from memos.cube import MOMENT, Blob, Form, Header, MemCube, Namespace, Rights, S
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import Activation, alike, join
+from memos.infrastructure.host.kv.cache import Activation, alike, join
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Admission, Talk
 from memos.operation.forms.serving import Serving

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Fact, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
-from memos.infrastructure.host.adapters.apart import craft_apart
-from memos.infrastructure.host.adapters.self_study import study
-from memos.infrastructure.host.adapters.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.training.self_study import study
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
+from memos.infrastructure.host.training.worker import craft_apart
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.mem_lifecycle import MemLifecycle
 

@@ -34,7 +34,7 @@ from memos.errors import (
     NotFound,
 )
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.teach import ADAPTER, CHECKPOINT
+from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
 from tests.doubles import BRIEF, OPEN, BriefReader
 from tests.killed import FORKED
 from tests.killed import promote as promoting
@@ -567,7 +567,7 @@ def test_the_gate_takes_the_honest_adapter_and_no_other(
     """The negative controls: no regulariser, an adapter of something else, and answers that belong to other facts."""
     from memos.bench.promote import matter
     from memos.cube import Lesson
-    from memos.infrastructure.host.adapters.teach import Task, judge, teach
+    from memos.infrastructure.host.training.teach import Task, judge, teach
     from memos.operation.forms.transitions import short_of
 
     lessons, keep = sixteen.lessons, sixteen.keep

@@ -19,8 +19,8 @@ from memos.config import ActivationConfig, Config, DecodeConfig
 from memos.cube import Form, MemCube, State, Turn
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.kv import Activation, encode
-from memos.infrastructure.host.model.decode import Row, prefill_inputs
+from memos.infrastructure.host.kv.cache import Activation, encode
+from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 from memos.operation.choosing.mem_scheduler import Admission
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,7 @@ def kv_cubes(kernel: MemOS, *states: State) -> list[MemCube]:
     return [c for c in found if c.header.kind == "turn" and c.state in (states or (State.ACTIVATED,))]
 
 
-def next_logits(host: Host, row: Row) -> torch.Tensor:
+def next_logits(host: Host, row: DecodeRow) -> torch.Tensor:
     with torch.inference_mode():
         return host.model(**prefill_inputs(host.model, [row], 0)[0], use_cache=True, logits_to_keep=1).logits[0, -1]
 
@@ -70,7 +70,7 @@ def next_logits(host: Host, row: Row) -> torch.Tensor:
 def require_exact(kernel: MemOS, kept: Activation) -> None:
     """What is kept is the KV of its ids, as a plain forward makes it."""
     host, question = kernel.host, tuple(kernel.host.prompts.ids("User: Where does Tom live?\nAssistant:"))
-    over, full = next_logits(host, Row(question, kept)), next_logits(host, Row(kept.ids + question))
+    over, full = next_logits(host, DecodeRow(question, kept)), next_logits(host, DecodeRow(kept.ids + question))
     assert_close(over, full, atol=1e-4, rtol=0)
     for (k, v), (k2, v2) in zip(kept.layers, encode(host.model, kept.ids).layers, strict=True):
         assert_close(k, k2, atol=1e-4, rtol=1e-4)

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from memos.errors import InputError, Unsupported
-from memos.infrastructure.host.adapters.adapters import joined, read_adapter
 from memos.infrastructure.host.adapters.lora import read_card, write_adapter
+from memos.infrastructure.host.adapters.serving import joined, read_adapter
 from memos.infrastructure.host.host import Host
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM takes

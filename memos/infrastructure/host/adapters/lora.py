@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.config import DistilConfig
 from memos.errors import CorruptBlob, Unsupported
-from memos.infrastructure.host.kv.kv_file import require_same_host
+from memos.infrastructure.host.fingerprint import require_same_host
 
 CARD, WEIGHTS = "card.json", "adapter_model.safetensors"
 _MADE_BY = "memos_fingerprint"  # in the metadata of the weights
@@ -156,21 +156,3 @@ def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
             f"adapter {folder.name} has no readable {CARD} ({error}); demote its cube, or promote its sources again"
         ) from error
     return dict(card)
-
-
-def random_adapters(
-    model: PreTrainedModel, config: DistilConfig, count: int, folder: Path, fingerprint: dict[str, str]
-) -> list[Path]:
-    """Folders of adapters that have learnt nothing, and so weak that answers stay what they are: enough to measure time
-    and bytes, with as many tokens as the base model needs."""
-    student = fresh_adapter(twin(model), config)
-    draw = torch.Generator().manual_seed(config.seed)
-    out = []
-    for n in range(count):
-        with torch.no_grad():
-            for name, parameter in student.named_parameters():
-                if "lora_" in name:
-                    parameter.copy_(1e-3 * torch.randn(parameter.shape, generator=draw))
-        out.append(folder / f"random{n}")
-        save_adapter(student, out[-1], {"fingerprint": fingerprint})
-    return out

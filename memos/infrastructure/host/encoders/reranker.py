@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memos.errors import ModelNotFound
-from memos.infrastructure.host.encoders.alone import loading, reading
-from memos.once import once
+from memos.infrastructure.host.encoders.embedder import on_encoder_thread
+from memos.infrastructure.host.loading import loading
+from memos.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _BATCH = 16  # pairs in one forward
 _MAX_TOKENS = 512
@@ -28,6 +33,7 @@ class Reranker:
         self._folder = Path(path).expanduser()
         if not (self._folder / "config.json").is_file():
             raise ModelNotFound(f"retrieval.reranker {path!r} has no config.json; {_WAY_OUT}")
+        self._model = Lazy(self._load)
 
     def score(self, query: str, texts: Sequence[str]) -> np.ndarray:
         """[len(texts)] float32, from 0 to 1. Raises ModelNotFound."""
@@ -37,21 +43,21 @@ class Reranker:
     def _forward(self, query: str, texts: Sequence[str]) -> np.ndarray:
         import torch  # heavy: with the first text only
 
-        tokenizer, model = self._loaded
+        tokenizer, model = self._model()
         pairs = ([query] * len(texts), list(texts))
         batch = tokenizer(*pairs, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
 
-        def forward() -> Any:
+        def forward() -> torch.Tensor:
             with torch.inference_mode():
-                return model(**batch).logits.float()  # [texts, labels]
+                logits: torch.Tensor = model(**batch).logits
+                return logits.float()  # [texts, labels]
 
-        logits = reading(forward)
+        logits = on_encoder_thread(forward)
         yes = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
         scores: np.ndarray = yes.numpy()
         return scores
 
-    @once
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load(self) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         """Tokenizer and model (float32, evaluation mode)."""
         with loading():
             import torch

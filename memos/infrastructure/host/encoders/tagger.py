@@ -19,20 +19,24 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from memos.errors import HostError
-from memos.infrastructure.host.encoders.alone import reading
-from memos.infrastructure.host.encoders.embedder import DEFAULT, encoder_folder, shared_encoder
+from memos.infrastructure.host.encoders.embedder import on_encoder_thread
+from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 _MODEL = "reader_model"  # the folder with our weights, beside this file
-_MOST = 200  # tokens of a message that are read; what is longer is a text, not a request
+MAX_MESSAGE_TOKENS = 200  # of a message that are read; what is longer is a text, not a request
 HEADS = ("parts", "slots", "refs", "marks")
-BEFORE = 400  # characters of what was said before
+CONTEXT_CHARACTERS = 400  # of what was said before a message
 
 
 @dataclass(frozen=True)
-class Span:
+class LabelledSpan:
     """A run of characters [begin, end) with its label. sure: the probability of its labels, the mean over tokens."""
 
     label: str
@@ -42,34 +46,38 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedRequest:
     """parts: what asks for something, in order. slots: words within the message. pointed: words within what was said
     before it, at their place in there."""
 
-    parts: tuple[Span, ...]
-    slots: tuple[Span, ...]
-    pointed: tuple[Span, ...]
+    parts: tuple[LabelledSpan, ...]
+    slots: tuple[LabelledSpan, ...]
+    pointed: tuple[LabelledSpan, ...]
 
 
-class Tagger:
+class RequestTagger:
     """The weights are read with the first message."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """folder: that of the weights; by default those of the package."""
         self._folder = folder or Path(str(files("memos.infrastructure.host.encoders").joinpath(_MODEL)))
 
-    def tag(self, text: str, before: str = "") -> Tagged:
+    def tag(self, text: str, before: str = "") -> TaggedRequest:
         """Read a message in the light of what was said before it. Raises HostError, ModelNotFound."""
         network = _network(self._folder, _written(self._folder))
-        early = max(0, len(before) - BEFORE)
-        said, asked = network.tokens(before[early:]), network.tokens(text)[:_MOST]
-        if not asked:
-            return Tagged((), (), ())
-        scores = reading(partial(network, said, asked))
-        of_asked, of_said = slice(-1 - len(asked), -1), slice(1, 1 + len(said))
-        parts, *within = (_spans(scores[head][of_asked], labels, asked, 0) for head, labels in network.heads.items())
-        pointed = (_spans(scores[head][of_said], network.heads[head], said, early) for head in ("slots", "refs"))
-        return Tagged(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
+        skipped = max(0, len(before) - CONTEXT_CHARACTERS)
+        context, message = network.tokens(before[skipped:]), network.tokens(text)[:MAX_MESSAGE_TOKENS]
+        if not message:
+            return TaggedRequest((), (), ())
+        scores = on_encoder_thread(partial(network, context, message))
+        of_message, of_context = slice(-1 - len(message), -1), slice(1, 1 + len(context))
+        parts, *within = (
+            _spans(scores[head][of_message], labels, message, 0) for head, labels in network.heads.items()
+        )
+        pointed = (
+            _spans(scores[head][of_context], network.heads[head], context, skipped) for head in ("slots", "refs")
+        )
+        return TaggedRequest(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
 
 
 Token = tuple[int, int, int, bool]  # id, the characters [begin, end), and whether it goes on with a word
@@ -89,7 +97,7 @@ class _Network:
         self._special = words.index("[CLS]"), words.index("[SEP]")
         self.heads = {head: bio(heads[head]) for head in HEADS}
         shared = shared_encoder()
-        self._table, self._characters = shared.get_input_embeddings().weight, own["characters"]
+        self._table, self._characters = input_embeddings(shared), own["characters"]
         self._model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
         changed(self._model, own)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
@@ -97,17 +105,17 @@ class _Network:
     def tokens(self, text: str) -> list[Token]:
         if not text:
             return []
-        read = self._tokenizer.encode(text, add_special_tokens=False)
-        whole = zip(read.ids, read.offsets, read.tokens, strict=True)
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        whole = zip(encoded.ids, encoded.offsets, encoded.tokens, strict=True)
         return [(id, *place, piece.startswith("##")) for id, place, piece in whole]
 
-    def __call__(self, said: Sequence[Token], asked: Sequence[Token]) -> dict[str, Any]:
+    def __call__(self, context: Sequence[Token], message: Sequence[Token]) -> dict[str, torch.Tensor]:
         """Of each head [tokens, labels] log probabilities, special tokens among the tokens."""
         import torch
 
         cls, sep = self._special
-        first = [cls, *(token[0] for token in said), *([sep] if said else [])]
-        second = [*(token[0] for token in asked), sep]
+        first = [cls, *(token[0] for token in context), *([sep] if context else [])]
+        second = [*(token[0] for token in message), sep]
         ids, known = torch.tensor([[*first, *second]]), len(self._table)
         types = torch.tensor([[0] * len(first) + [1] * len(second)])
         with torch.inference_mode():
@@ -117,19 +125,19 @@ class _Network:
             return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
 
 
-def changed(model: Any, own: Mapping[str, Any]) -> None:
+def changed(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:
     """Put trained tensors on an encoder, in place: of a matrix the change NAME.up @ NAME.down, all else as it is."""
     import torch
 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if f"{name}.up" in own:
-                parameter += own[f"{name}.up"] @ own[f"{name}.down"]
+                parameter.add_(own[f"{name}.up"] @ own[f"{name}.down"])
             elif name in own:
                 parameter.copy_(own[name])
 
 
-def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, Any], list[str]]:
+def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, torch.Tensor], list[str]]:
     """(the labels of each head, the tensors, the characters) of a folder. Raises HostError where a file is not there or
     not the one that was written."""
     from safetensors import SafetensorError
@@ -164,8 +172,9 @@ def bio(labels: Sequence[str]) -> list[str]:
     return ["O", *(f"{place}-{label}" for label in labels for place in "BI")]
 
 
-def _spans(scores: Any, labels: Sequence[str], tokens: Sequence[Token], early: int) -> list[Span]:
-    """The runs of the likeliest labels in which an inside only follows its own label."""
+def _spans(scores: torch.Tensor, labels: Sequence[str], tokens: Sequence[Token], skipped: int) -> list[LabelledSpan]:
+    """The runs of the likeliest labels in which an inside only follows its own label. scores: [tokens, labels];
+    skipped: characters of the text before the tokens."""
     if not tokens:
         return []
     runs: list[tuple[str, int, int, list[float]]] = []
@@ -177,10 +186,10 @@ def _spans(scores: Any, labels: Sequence[str], tokens: Sequence[Token], early: i
         elif label != "O":
             name, first, _, sure = runs[-1]
             runs[-1] = (name, first, end, [*sure, p])
-    return [Span(label, early + begin, early + end, sum(sure) / len(sure)) for label, begin, end, sure in runs]
+    return [LabelledSpan(label, skipped + begin, skipped + end, sum(p) / len(p)) for label, begin, end, p in runs]
 
 
-def _likeliest(scores: Any, labels: Sequence[str], within: Sequence[bool]) -> list[int]:
+def _likeliest(scores: torch.Tensor, labels: Sequence[str], within: Sequence[bool]) -> list[int]:
     """Viterbi: the path of the highest sum. scores: [tokens, labels]. within: of each token, whether it goes on with a
     word; no run begins or ends there."""
     allowed = [_allowed(tuple(labels), on) for on in (False, True)]
@@ -196,7 +205,7 @@ def _likeliest(scores: Any, labels: Sequence[str], within: Sequence[bool]) -> li
 
 
 @lru_cache(maxsize=8)
-def _allowed(labels: tuple[str, ...], within: bool) -> Any:
+def _allowed(labels: tuple[str, ...], within: bool) -> torch.Tensor:
     """[before, after] 0 or -inf; O, with which a text begins, is the first."""
     import torch
 

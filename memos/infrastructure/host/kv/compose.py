@@ -16,7 +16,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from memos.infrastructure.host.kv.kv import Activation, alike, require_finite
+from memos.infrastructure.host.kv.cache import Activation, alike, require_finite
 from memos.infrastructure.host.kv.rope import Motion
 
 Path = tuple[tuple[int, ...], ...]  # the ids of each piece

@@ -18,7 +18,7 @@ from memos.errors import Unsupported
 
 
 @dataclass(frozen=True)
-class Turn:
+class Rotation:
     """The rotation of one cached tensor: by `position * frequencies` in the dimensions from `start` on.
 
     frequencies: [n] in fp32, radians a token; 2n dimensions turn. interleaved: pairs are (2i, 2i+1), else (i, n+i).
@@ -49,7 +49,7 @@ class Turn:
 class Motion:
     """What moving a text does to its cached tensors: a pair for each layer, None where nothing changes."""
 
-    layers: tuple[tuple[Turn | None, Turn | None], ...]
+    layers: tuple[tuple[Rotation | None, Rotation | None], ...]
 
     def by(
         self, tokens: int, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]
@@ -89,9 +89,9 @@ def find_motion(
 
 def _explain(
     known: Sequence[torch.Tensor], tokens: int, before: torch.Tensor, after: torch.Tensor
-) -> list[Turn | None]:
+) -> list[Rotation | None]:
     """The first explanation that holds, in a list; empty if none does."""
-    turns: Iterator[Turn | None] = chain((None,), _candidates(known, before.shape[-1]))
+    turns: Iterator[Rotation | None] = chain((None,), _candidates(known, before.shape[-1]))
     return next(([t] for t in turns if _close(_moved(t, tokens, before), after)), [])
 
 
@@ -106,16 +106,16 @@ def _frequencies(model: PreTrainedModel) -> Iterator[torch.Tensor]:
                 yield buffer
 
 
-def _candidates(known: Sequence[torch.Tensor], head_dim: int) -> Iterator[Turn]:
+def _candidates(known: Sequence[torch.Tensor], head_dim: int) -> Iterator[Rotation]:
     for frequencies, interleaved in product(known, (False, True)):
         rest = head_dim - 2 * len(frequencies)
         if rest >= 0:
-            yield Turn(frequencies, 0, interleaved)
+            yield Rotation(frequencies, 0, interleaved)
             if rest:
-                yield Turn(frequencies, rest, interleaved)
+                yield Rotation(frequencies, rest, interleaved)
 
 
-def _moved(turn: Turn | None, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
+def _moved(turn: Rotation | None, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
     return tensor if turn is None else turn.by(tokens, tensor)
 
 

@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 
-from memos.infrastructure.host.kv.kv import Activation
+from memos.infrastructure.host.kv.cache import Activation
 
 Tier = Literal["device", "host", "disk"]
 
 
-class Tiers:
+class KVTiers:
     """What is held in memory, by name. On a CPU, the host's memory is the device's."""
 
     def __init__(self, device: torch.device) -> None:

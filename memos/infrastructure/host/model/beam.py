@@ -14,7 +14,7 @@ Ids = tuple[int, ...]
 
 
 @dataclass
-class Search:
+class BeamSearch:
     """The beams of one answer. `running` are the rows of the next forward; none are left once the answer is certain."""
 
     beams: int

@@ -14,10 +14,10 @@ import torch
 from transformers import PreTrainedModel
 
 from memos.errors import Unsupported
+from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import compose, mask_of, renewal_inputs, starts
-from memos.infrastructure.host.kv.kv import Activation, encode
 from memos.infrastructure.host.kv.rope import Motion, find_motion
-from memos.infrastructure.host.model.decode import Row, prefill_inputs
+from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 
 _HEAD, _PIECE, _PIECES, _QUERY, _MOVE = 6, 13, 3, 8, 29  # tokens of the texts that are tried
 # Largest |logit difference| that counts as rounding, as a share of the largest logit (or 1, if that is more).
@@ -153,7 +153,7 @@ class _Trial:
     def batch(self) -> float:
         """Two rows over the same KV, the second with half the question, against each alone."""
         kept = encode(self.model, self.memory)
-        rows = [Row(tuple(self.query), kept), Row(tuple(self.query[: _QUERY // 2]), kept)]
+        rows = [DecodeRow(tuple(self.query), kept), DecodeRow(tuple(self.query[: _QUERY // 2]), kept)]
         together = self.model(**prefill_inputs(self.model, rows, 0)[0], use_cache=True).logits[:, -1]
         alone = [self.model(**prefill_inputs(self.model, [r], 0)[0], use_cache=True).logits[0, -1] for r in rows]
         return self._difference(together, torch.stack(alone))
@@ -163,7 +163,9 @@ class _Trial:
 
     def _over(self, kept: Activation) -> torch.Tensor:
         """Logits of the query over KV, as a request reads it."""
-        return self.model(**prefill_inputs(self.model, [Row(tuple(self.query), kept)], 0)[0], use_cache=True).logits
+        return self.model(
+            **prefill_inputs(self.model, [DecodeRow(tuple(self.query), kept)], 0)[0], use_cache=True
+        ).logits
 
     def _full(self) -> torch.Tensor:
         """Logits of the query in one plain forward of the whole text."""

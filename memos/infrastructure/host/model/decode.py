@@ -16,16 +16,16 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from memos.config import DecodeConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
+from memos.infrastructure.host.kv.cache import Activation, cache_of, fresh_cache
 from memos.infrastructure.host.kv.compose import renewal_inputs
-from memos.infrastructure.host.kv.kv import Activation, cache_of, fresh_cache
-from memos.infrastructure.host.model.beam import Search
+from memos.infrastructure.host.model.beam import BeamSearch
 from memos.infrastructure.host.model.constrained import Constraint
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Row:
+class DecodeRow:
     """One request as the model sees it: a cache of the first tokens (or none), and the ids that follow.
 
     renewed: rows of the cache that are computed anew with the ids; keep: the KV of all that was read is wanted
@@ -45,7 +45,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Completion:
+class ModelAnswer:
     """An answer, and what it cost."""
 
     text: str
@@ -91,14 +91,14 @@ class Decoder:
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
     def complete(
-        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
-    ) -> list[Completion]:
+        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
+    ) -> list[ModelAnswer]:
         """Answers of a batch, each the same as if it were decoded alone; see `stream`."""
         return drained(self.stream(model, rows, config, began))
 
     def stream(
-        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, began: float | None = None
-    ) -> Generator[tuple[int, str], None, list[Completion]]:
+        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
+    ) -> Generator[tuple[int, str], None, list[ModelAnswer]]:
         """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
 
         With beams an answer is one piece, as another beam may win until the end.
@@ -124,7 +124,7 @@ class Decoder:
             spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         seconds = now(model) - began
         return [
-            Completion(
+            ModelAnswer(
                 _cut(self._text(s.ids), stops).strip(),
                 tuple(s.ids),
                 len(r.ids) + len(r.renewed),
@@ -137,7 +137,7 @@ class Decoder:
         ]
 
     @torch.inference_mode()
-    def kl(self, model: torch.nn.Module, true: Row, near: Row) -> float:
+    def kl(self, model: torch.nn.Module, true: DecodeRow, near: DecodeRow) -> float:
         """Nats from the next token's distribution after `true` to that after `near`."""
         rows = (prefill_inputs(model, [row], self.pad)[0] for row in (true, near))
         told = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
@@ -155,7 +155,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _loop(
-        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
         step, mask = prefill_inputs(model, rows, self.pad)
@@ -180,7 +180,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _search(
-        self, model: torch.nn.Module, rows: Sequence[Row], config: DecodeConfig, streams: list[_Stream]
+        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each forward, which computes all beams of all rows; an answer is there once it is certain."""
         stops = (*self._stop, *config.stop)
@@ -188,7 +188,7 @@ class Decoder:
         def stopped(ids: Sequence[int]) -> bool:
             return any(stop in self._text(ids) for stop in stops)
 
-        searches = [Search(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
+        searches = [BeamSearch(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
         step, mask = prefill_inputs(model, rows, self.pad)
         while True:
             out = model(**step, use_cache=True, logits_to_keep=1)
@@ -243,7 +243,7 @@ def now(model: torch.nn.Module) -> float:
     return time.perf_counter()
 
 
-def prefill_inputs(model: Any, rows: Sequence[Row], pad: int) -> tuple[dict[str, Any], torch.Tensor]:
+def prefill_inputs(model: Any, rows: Sequence[DecodeRow], pad: int) -> tuple[dict[str, Any], torch.Tensor]:
     """Arguments of the first forward of a batch, padded on the left, and which of its keys are real: [B, P + T].
 
     A row lies as [padding, past, padding, ids]; position_ids [B, T] count real tokens only, so padding changes no
@@ -292,7 +292,7 @@ def step_inputs(
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
 
 
-def _kept(out: Any, row: Row, answer: Sequence[int] = ()) -> Activation | None:
+def _kept(out: Any, row: DecodeRow, answer: Sequence[int] = ()) -> Activation | None:
     """KV of all that the model has read of a row to keep; the last token of its answer has often not been."""
     if not row.keep:
         return None

@@ -1,9 +1,7 @@
-"""Loading the local model, and saying which model it is. Knows transformers; knows no memories."""
+"""Loads the local model and its tokenizer. Knows transformers; knows no memories."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,6 @@ from memos.infrastructure.host.model.attention import fold_shared_heads
 from memos.infrastructure.host.model.shapes import PREFIX, random_model
 
 SMALL_MODEL = "memos-small"
-_WHOLE = 1 << 28  # bytes of weights up to which every byte enters the digest
-_SAMPLE = 4096  # elements of each tensor that enter it beyond that, evenly spread
 
 
 def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -102,42 +98,3 @@ def pick_device(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise HostError("model.device is cuda, but torch sees no CUDA device; set model.device to auto or cpu")
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def fingerprint_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt_format: str) -> dict[str, str]:
-    """Everything that a tensor payload depends on (docs/architecture.md, "Fingerprint"), by name."""
-    config = model.config.get_text_config().to_dict()
-    # what says nothing about the tensors: where it was loaded from and by which version
-    for key in ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"):
-        config.pop(key, None)
-    return {
-        "weights": weights_digest(model),
-        "config": _digest(json.dumps(config, sort_keys=True, default=str)),
-        "tokenizer": _digest(json.dumps(sorted(tokenizer.get_vocab().items())), str(tokenizer.special_tokens_map)),
-        "template": _digest(prompt_format),
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "transformers": transformers.__version__.split(".")[0],
-    }
-
-
-def weights_digest(model: PreTrainedModel) -> str:
-    """sha256 over names, shapes and values: every byte of models up to 256 MiB, an even sample beyond."""
-    total = sum(p.numel() * p.element_size() for p in model.parameters())
-    digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        flat = parameter.detach().reshape(-1)
-        if total > _WHOLE and flat.numel() > _SAMPLE:
-            flat = flat[evenly(flat.numel(), flat.device)]
-        digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
-        digest.update(flat.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def evenly(count: int, device: torch.device) -> torch.Tensor:
-    """Places of an even sample among so many, the first and the last included: [_SAMPLE]. In float32 the last one of a
-    hundred million is rounded to beyond the end."""
-    return torch.linspace(0, count - 1, _SAMPLE, dtype=torch.float64, device=device).long()
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 
+from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import asked_for, compose, renewal_inputs
-from memos.infrastructure.host.kv.kv import Activation, encode
-from memos.infrastructure.host.model.alternatives import forget
 from memos.infrastructure.host.model.capability import Capability
-from memos.infrastructure.host.model.decode import Row, now, prefill_inputs
+from memos.infrastructure.host.model.decode import DecodeRow, now, prefill_inputs
 
 _LENGTHS = (1, 8, 32, 96, 256, 768, 2048)
 _LONG_S = 0.4  # a forward that took longer ends the list: the rest is extrapolated
@@ -40,7 +39,7 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
     most = min(n for n in (context, can.limit, can.renewal_limit, _LENGTHS[-1]) if n)
 
     def forward(tokens: int, past: Activation | None = None) -> None:
-        model(**prefill_inputs(model, [Row(tuple(ids[:tokens]), past)], 0)[0], use_cache=True, logits_to_keep=1)
+        model(**prefill_inputs(model, [DecodeRow(tuple(ids[:tokens]), past)], 0)[0], use_cache=True, logits_to_keep=1)
 
     lengths, took = list[int](), 0.0
     for length in _LENGTHS:  # warms up too
@@ -118,11 +117,19 @@ def measure_loads(
 def _until_there(model: Any, way: Callable[[], Activation], cold: Path | None) -> float:
     """Seconds, without those that the file takes to be cold."""
     if cold:
-        forget(cold)
+        drop_from_page_cache(cold)
     began = now(model)
     for _ in way().layers:
         pass
     return now(model) - began
+
+
+def drop_from_page_cache(path: Path) -> None:
+    """Drop the file from the page cache, where the system lets one."""
+    with path.open("rb") as f:
+        os.fsync(f.fileno())
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def in_page_cache(path: Path) -> bool:

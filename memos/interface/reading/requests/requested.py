@@ -103,7 +103,7 @@ class Tagged(Protocol):
 
 
 class Tagger(Protocol):
-    """Reads the parts of a message and their slots: `memos.infrastructure.host.encoders.tagger.Tagger`."""
+    """Reads the parts of a message and their slots: `memos.infrastructure.host.encoders.tagger.RequestTagger`."""
 
     def tag(self, text: str, before: str = "") -> Tagged: ...
 

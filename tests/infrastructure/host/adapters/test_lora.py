@@ -23,10 +23,10 @@ from memos.config import DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.distil import Progress
-from memos.infrastructure.host.adapters.teach import Task, judge, teach
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
+from memos.infrastructure.host.training.distil import Progress
+from memos.infrastructure.host.training.teach import Task, judge, teach
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.forms.transitions import short_of
 

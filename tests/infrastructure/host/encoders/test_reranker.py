@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 from memos import MemOS
 from memos.config import parse_config
 from memos.errors import ModelNotFound
-from memos.infrastructure.host.encoders import embedder
+from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.reranker import Reranker
 
 TEXTS = [f"{'word ' * (n % 5)}number {n}" for n in range(20)]
@@ -24,7 +24,7 @@ def classifier(folder: Path, labels: int) -> Path:
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     BertForSequenceClassification(BertConfig(**sizes, num_labels=labels)).save_pretrained(folder)
     for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(embedder._package_folder() / file, folder)
+        shutil.copy(weights.package_folder() / file, folder)
     return folder
 
 

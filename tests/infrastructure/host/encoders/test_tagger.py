@@ -12,26 +12,33 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from memos.errors import HostError
-from memos.infrastructure.host.encoders.embedder import DEFAULT, encoder, encoder_folder, shared_encoder
-from memos.infrastructure.host.encoders.tagger import BEFORE, Tagger, _likeliest, _Network, bio, changed
+from memos.infrastructure.host.encoders.tagger import (
+    CONTEXT_CHARACTERS,
+    RequestTagger,
+    _likeliest,
+    _Network,
+    bio,
+    changed,
+)
+from memos.infrastructure.host.encoders.weights import DEFAULT, encoder, encoder_folder, shared_encoder
 
-OURS = Path(str(files("memos.infrastructure.host").joinpath("reader_model")))
+OURS = Path(str(files("memos.infrastructure.host.encoders").joinpath("reader_model")))
 
 
 def test_parts_and_slots_are_runs_of_the_text() -> None:
     text = "Please delete my old address, and let Priya read the garden plan."
-    tagged = Tagger().tag(text)
+    tagged = RequestTagger().tag(text)
     assert [part.label for part in tagged.parts] == ["forget", "share"]
     assert [(slot.label, text[slot.begin : slot.end]) for slot in tagged.slots] == [
         ("what", "my old address"), ("with", "Priya"), ("what", "the garden plan"), ("me", "my"),
     ]  # fmt: skip
     assert all(0.0 < span.sure <= 1.0 for span in (*tagged.parts, *tagged.slots)) and tagged.pointed == ()
-    assert tagged == Tagger().tag(text)
+    assert tagged == RequestTagger().tag(text)
 
 
 def test_what_a_message_points_to_is_found_in_what_was_said_at_its_place() -> None:
-    said = "x" * (2 * BEFORE) + " My passport number is X4410. Noted."
-    [thing] = [span for span in Tagger().tag("Lock it, please.", said).pointed if span.label == "what"]
+    said = "x" * (2 * CONTEXT_CHARACTERS) + " My passport number is X4410. Noted."
+    [thing] = [span for span in RequestTagger().tag("Lock it, please.", said).pointed if span.label == "what"]
     assert "passport number" in said[thing.begin : thing.end]
 
 
@@ -57,9 +64,9 @@ def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() 
 
 
 def test_nothing_is_found_in_nothing_and_a_long_text_is_read_at_its_beginning() -> None:
-    assert Tagger().tag("  ").parts == ()
+    assert RequestTagger().tag("  ").parts == ()
     long = "Forget my address. " * 400
-    assert all(part.end < 2000 for part in Tagger().tag(long).parts)
+    assert all(part.end < 2000 for part in RequestTagger().tag(long).parts)
 
 
 def test_an_inside_follows_its_own_label_only() -> None:
@@ -97,4 +104,4 @@ def test_damaged_weights_are_named(damage: str, tmp_path: Path) -> None:
     else:
         (folder / "config.json").write_text(json.dumps([]))
     with pytest.raises(HostError, match="does not load as a reader"):
-        Tagger(folder).tag("Forget my address.")
+        RequestTagger(folder).tag("Forget my address.")

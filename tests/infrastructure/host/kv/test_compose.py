@@ -14,8 +14,8 @@ from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, heads_of, starts
-from memos.infrastructure.host.kv.kv import Activation
 
 CUBES = (
     ("Mira: I live in Lisbon.", "Tom is a nurse."),

@@ -18,10 +18,9 @@ from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import Activation, Arriving, Layer, join, room_for
-from memos.infrastructure.host.kv.tiers import Tiers
-from memos.infrastructure.host.model.alternatives import forget
-from memos.infrastructure.host.model.measure import in_page_cache
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, join, room_for
+from memos.infrastructure.host.kv.tiers import KVTiers
+from memos.infrastructure.host.model.measure import drop_from_page_cache, in_page_cache
 
 CPU = torch.device("cpu")
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Mira: I drink tea.")
@@ -156,7 +155,7 @@ def test_a_file_in_memory_is_told_from_one_on_the_disk(host: Host, kept: Activat
             except OSError:
                 return False
 
-    forget(path)
+    drop_from_page_cache(path)
     assert in_page_cache(path) is not waits()
     path.read_bytes()
     assert in_page_cache(path)
@@ -166,7 +165,7 @@ def test_a_file_in_memory_is_told_from_one_on_the_disk(host: Host, kept: Activat
 
 
 def test_what_was_brought_is_not_loaded_again(kept: Activation) -> None:
-    tiers, loads = Tiers(CPU), 0
+    tiers, loads = KVTiers(CPU), 0
 
     def load() -> Activation:
         nonlocal loads
@@ -188,7 +187,7 @@ def test_what_cannot_be_loaded_is_not_held(kept: Activation) -> None:
     def load() -> Activation:
         raise CorruptBlob("gone")
 
-    tiers = Tiers(CPU)
+    tiers = KVTiers(CPU)
     with pytest.raises(CorruptBlob):
         tiers.bring("a", load)
     assert tiers.tier("a") == "disk"
@@ -251,7 +250,7 @@ def test_a_model_without_kv_is_measured_reading(host: Host, tmp_path: Path) -> N
 
 def test_tiers_hold_under_many_threads(kept: Activation) -> None:
     """Nothing is lost, nothing comes back that was dropped, and nobody stumbles over somebody else's change."""
-    tiers, failed = Tiers(CPU), list[BaseException]()
+    tiers, failed = KVTiers(CPU), list[BaseException]()
 
     def work(n: int) -> None:
         try:

@@ -18,8 +18,8 @@ from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import encode
-from memos.infrastructure.host.model.decode import Completion, Decoder, Row, prefill_inputs
+from memos.infrastructure.host.kv.cache import encode
+from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, prefill_inputs
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Nadia's pet is a grey cat.")
 ASKED = ({"role": "user", "content": "Where does Mira live?"},)
@@ -75,7 +75,7 @@ def reciting(small: Host) -> Callable[[str], Host]:
     return build
 
 
-def stream(host: Host, request: Request, config: DecodeConfig) -> tuple[list[str], Completion]:
+def stream(host: Host, request: Request, config: DecodeConfig) -> tuple[list[str], ModelAnswer]:
     pieces, running = [], host.stream(request, config)
     while True:
         try:
@@ -132,7 +132,7 @@ def test_greedy_answers_are_those_of_transformers(host: Host, prompt: str) -> No
         row = torch.tensor([ids], device=host.model.device)
         settings = {"do_sample": False, "max_new_tokens": 20, "pad_token_id": 0}
         reference = host.model.generate(row, attention_mask=torch.ones_like(row), **settings)[0, len(ids) :].tolist()
-        [own] = host.decoder.complete(host.model, [Row(ids)], DecodeConfig(max_new_tokens=20))
+        [own] = host.decoder.complete(host.model, [DecodeRow(ids)], DecodeConfig(max_new_tokens=20))
         ended = reference[-1:] == [host.tokenizer.eos_token_id]
         assert list(own.ids) == (reference[:-1] if ended else reference)
 
@@ -377,9 +377,9 @@ def test_a_search_ends_where_that_of_transformers_does(small: Host, beams: int) 
         )
         model = GPT2LMHeadModel(config).eval()
         decoder, decode = Decoder(small.tokenizer, model), DecodeConfig(max_new_tokens=10, beams=beams)
-        [own] = decoder.complete(model, [Row((4, 6, 7))], decode)
+        [own] = decoder.complete(model, [DecodeRow((4, 6, 7))], decode)
         assert own.ids == by_transformers(decoder, model, (4, 6, 7), decode)
-        [greedy] = decoder.complete(model, [Row((4, 6, 7))], DecodeConfig(max_new_tokens=10))
+        [greedy] = decoder.complete(model, [DecodeRow((4, 6, 7))], DecodeConfig(max_new_tokens=10))
         lengths[len(own.ids)] += 1
         better += own.ids != greedy.ids
     assert lengths[10] and len(lengths) >= 4 and better >= 5  # else a search that does nothing would pass
@@ -394,7 +394,7 @@ def test_beams_on_layers_that_forget(small: Host, name: str) -> None:
     decoder = Decoder(small.tokenizer, model)
     ids = tuple(torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(0)).tolist())
     expected = by_transformers(decoder, model, ids, config)
-    rows = [Row(ids)] if "hybrid" in name else [Row(ids), Row(ids[25:], encode(model, ids[:25]))]
+    rows = [DecodeRow(ids)] if "hybrid" in name else [DecodeRow(ids), DecodeRow(ids[25:], encode(model, ids[:25]))]
     for row in rows:
         assert decoder.complete(model, [row], config)[0].ids == expected
 
@@ -402,7 +402,7 @@ def test_beams_on_layers_that_forget(small: Host, name: str) -> None:
 def test_a_model_without_a_cache_is_refused_by_name(small: Host) -> None:
     model = tiny("mamba2")
     with pytest.raises(Unsupported, match="Mamba2ForCausalLM returns no past_key_values"):
-        Decoder(small.tokenizer, model).complete(model, [Row((7, 8, 9))], DecodeConfig(beams=2))
+        Decoder(small.tokenizer, model).complete(model, [DecodeRow((7, 8, 9))], DecodeConfig(beams=2))
 
 
 def test_a_batch_of_beams_gives_the_same_answers_as_one_by_one(host: Host) -> None:

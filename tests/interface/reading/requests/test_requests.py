@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from memos.bench.reader import Outcome, cases, figures
-from memos.infrastructure.host.encoders.tagger import Span, Tagged, Tagger
+from memos.infrastructure.host.encoders.tagger import LabelledSpan, RequestTagger, TaggedRequest
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import versions
 from memos.interface.reading.times import times
 
-reader = MemReader(Tagger())
+reader = MemReader(RequestTagger())
 WEDNESDAY = date(2026, 3, 11)
 
 
@@ -96,9 +96,9 @@ def test_a_name_with_a_number_is_whom_it_is_shared_with(name: str) -> None:
 class Hasty:
     """A tagger that takes every message for a deletion of its first word."""
 
-    def tag(self, text: str, before: str = "") -> Tagged:
-        whole = Span("forget", 0, len(text), 0.99)
-        return Tagged((whole,), (Span("what", 0, len(text.split()[0]), 0.99),), ())
+    def tag(self, text: str, before: str = "") -> TaggedRequest:
+        whole = LabelledSpan("forget", 0, len(text), 0.99)
+        return TaggedRequest((whole,), (LabelledSpan("what", 0, len(text.split()[0]), 0.99),), ())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from memos.infrastructure.host.model.load import evenly
+from memos.infrastructure.host.fingerprint import evenly
 
 
 @pytest.mark.parametrize("count", [4097, 1 << 24, (1 << 24) + 1, 136_134_656, 2_000_000_001])

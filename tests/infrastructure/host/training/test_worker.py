@@ -15,10 +15,10 @@ from torch.testing import assert_close
 from memos.config import DistilConfig, ModelConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Cancelled, HostError, NoProbes, NoRoom
-from memos.infrastructure.host.adapters import apart
-from memos.infrastructure.host.adapters.apart import craft_apart
-from memos.infrastructure.host.adapters.teach import ADAPTER, CHECKPOINT, Task, craft
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training import worker
+from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT, Task, craft
+from memos.infrastructure.host.training.worker import craft_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2)
@@ -63,7 +63,7 @@ def test_a_process_that_is_killed_harms_nothing_here(
             super().__init__(*args, **options)  # type: ignore[call-overload]
             started.append(self)
 
-    monkeypatch.setattr(apart.subprocess, "Popen", Watched)
+    monkeypatch.setattr(worker.subprocess, "Popen", Watched)
 
     def kill(phase: str, step: int, of: int, loss: float) -> None:
         if phase == "train" and step == 3:
@@ -82,7 +82,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
 
     with pytest.raises(Cancelled, match="enough"):
         craft_apart(host, task(steps=10_000), tmp_path, stop)
-    assert [p for p in psutil.Process().children() if "memos.infrastructure.host.adapters.apart" in p.cmdline()] == []
+    assert [p for p in psutil.Process().children() if "memos.infrastructure.host.training.worker" in p.cmdline()] == []
 
 
 def test_a_model_that_has_changed_since_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

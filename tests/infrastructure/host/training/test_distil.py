@@ -16,11 +16,12 @@ from memos.bench.architectures import tiny
 from memos.config import DistilConfig, ModelConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Unsupported
-from memos.infrastructure.host.adapters import distil, lora
-from memos.infrastructure.host.adapters.adapters import Adapters
-from memos.infrastructure.host.adapters.distil import Example, Training, believed, certain
-from memos.infrastructure.host.adapters.teach import Task, checkpoint_layers, teach
+from memos.infrastructure.host.adapters import lora
+from memos.infrastructure.host.adapters.serving import Adapters
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training import distil
+from memos.infrastructure.host.training.distil import Example, Training, believed, certain
+from memos.infrastructure.host.training.teach import Task, checkpoint_layers, teach
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=12, batch=3, batch_keep=3, rank=4, alpha=8, learning_rate=1e-2, review=4, checkpoint=5)

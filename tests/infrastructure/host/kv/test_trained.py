@@ -12,10 +12,10 @@ from torch.testing import assert_close
 from memos.config import DecodeConfig, DistilConfig, ModelConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
-from memos.infrastructure.host.adapters.teach import Task, judge_kv, teach_kv
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import Activation
-from memos.infrastructure.host.kv.trained_kv import Cartridge, kept_rows, thinned
+from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
+from memos.infrastructure.host.training.teach import Task, judge_kv, teach_kv
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom works as a nurse.")
 QUESTIONS = {"Where does Mira live?": "Lisbon", "What is Tom's job?": "nurse"}

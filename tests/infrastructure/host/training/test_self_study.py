@@ -11,10 +11,10 @@ import pytest
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.errors import NoProbes
-from memos.infrastructure.host.adapters.self_study import study
-from memos.infrastructure.host.adapters.teach import craft
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.model.decode import Completion
+from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.training.self_study import study
+from memos.infrastructure.host.training.teach import craft
 from memos.operation.forms.transitions import Transitions, short_of
 
 MEMORY = "Mira lives in Lisbon."
@@ -34,11 +34,11 @@ She lives in Lisbon."""
 class Student(Host):
     """The small model, with what an instruction model would write where it is told to write."""
 
-    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Completion:
+    def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> ModelAnswer:
         told = request.messages[-1]["content"]
         if told.startswith(("Write ", "Ask the same")):
             text = WRITES if told.startswith("Write ") else AGAIN
-            return Completion(text, (), 0, 0, 0.0, 0.0)
+            return ModelAnswer(text, (), 0, 0, 0.0, 0.0)
         return super().answer(request, decode)
 
 

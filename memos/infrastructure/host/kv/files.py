@@ -18,8 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from memos.errors import CorruptBlob, FingerprintMismatch, VaultError
-from memos.infrastructure.host.kv.codec import CODECS, Codec, pack, unpack
-from memos.infrastructure.host.kv.kv import Activation, Arriving, Layer, room_for
+from memos.infrastructure.host.fingerprint import require_same_host
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, room_for
+from memos.infrastructure.host.kv.codecs import CODECS, Codec, pack, unpack
 
 _DTYPES = {
     "F32": torch.float32,
@@ -203,13 +204,3 @@ def _checksum(parts: Parts) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().data)  # of any shape: it may be a stranger's
     return digest.hexdigest()
-
-
-def require_same_host(was: dict[str, str], now: dict[str, str], what: str) -> None:
-    """Raises FingerprintMismatch unless every part agrees."""
-    differing = [part for part in sorted(was.keys() | now.keys()) if was.get(part) != now.get(part)]
-    if differing:
-        detail = ", ".join(f"{p} {was.get(p, 'none')[:12]} is now {now.get(p, 'none')[:12]}" for p in differing)
-        raise FingerprintMismatch(
-            f"{what} was made by another host: {detail}; load that model, or promote the sources again on this one"
-        )

@@ -28,7 +28,7 @@ from transformers import (
 from memos.config import DecodeConfig, ModelConfig
 from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.kv import Activation
+from memos.infrastructure.host.kv.cache import Activation
 
 ROOT = Path(__file__).parents[4]
 MEMORIES = (

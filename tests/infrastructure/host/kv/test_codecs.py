@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from memos.config import ModelConfig
 from memos.errors import CorruptBlob
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.codec import CODECS, Codec, pack, unpack
+from memos.infrastructure.host.kv.codecs import CODECS, Codec, pack, unpack
 
 # codec: (bits a number without scales, largest error as a share of the range its scale covers)
 LOSS: dict[Codec, tuple[int, float]] = {

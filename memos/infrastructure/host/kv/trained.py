@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from memos.infrastructure.host.kv.kv import Activation, Layer, cache_of
+from memos.infrastructure.host.kv.cache import Activation, Layer, cache_of
 
 
 def kept_rows(tokens: int, head: int, share: float) -> list[int]:

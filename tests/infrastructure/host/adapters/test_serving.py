@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, ModelConfig
 from memos.errors import Unsupported
-from memos.infrastructure.host.adapters import adapters, lora
+from memos.infrastructure.host.adapters import lora, serving
 from memos.infrastructure.host.host import Host, Request
 
 BRIEF = DecodeConfig(max_new_tokens=6)
@@ -164,8 +164,8 @@ def test_an_error_in_a_forward_leaves_no_adapter_behind(small: Host, served: lis
 
 def test_what_is_in_memory_is_not_read_again(small: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, reads = random_adapter(small, tmp_path / "a", 3), list[Path]()
-    read = adapters.read_adapter
-    monkeypatch.setattr(adapters, "read_adapter", lambda f, *rest: (reads.append(f), read(f, *rest))[1])
+    read = serving.read_adapter
+    monkeypatch.setattr(serving, "read_adapter", lambda f, *rest: (reads.append(f), read(f, *rest))[1])
     small.release()
     for _ in range(3):
         small.answer(asked([folder])[0], BRIEF)

@@ -20,10 +20,10 @@ from memos.config import DistilConfig
 from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
 from memos.errors import NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.adapters import Adapters, Stack
-from memos.infrastructure.host.adapters.distil import Example, Progress, Training, believed, certain, drift
-from memos.infrastructure.host.kv.kv import Activation
-from memos.infrastructure.host.kv.trained_kv import Cartridge, kept_rows, thinned
+from memos.infrastructure.host.adapters.serving import Adapters, Stack
+from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
+from memos.infrastructure.host.training.distil import Example, Progress, Training, believed, certain, drift
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host

@@ -1,6 +1,6 @@
 """Making an adapter in a process of its own: a crash or a lack of memory there harms no request here.
 
-    here                                                    there: python -m memos.infrastructure.host.adapters.apart
+    here                                                    there: python -m memos.infrastructure.host.training.worker
     {"model", "digest", "task", "work"}          ->         loads the model, crafts
     tell(...)                                    <-         {"phase", "step", "of", "loss"}, a line each
     Crafted, or the error raised again           <-         {"crafted"} or {"error", "message"}
@@ -23,8 +23,8 @@ from typing import Any
 from memos import errors
 from memos.config import ModelConfig
 from memos.errors import HostError, MemosError, NoRoom
-from memos.infrastructure.host.adapters.teach import Crafted, Task, Tell, craft
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell, craft
 
 _POLITE = 10  # niceness: requests go first
 
@@ -39,7 +39,7 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
         "work": str(work.absolute()),
     }
     # -P: the folder that the user stands in is not for importing from
-    command = [sys.executable, "-P", "-m", "memos.infrastructure.host.adapters.apart"]
+    command = [sys.executable, "-P", "-m", "memos.infrastructure.host.training.worker"]
     if sys.version_info < (3, 11):
         command.remove("-P")
     # what it complains of goes to a file: nobody reads meanwhile, and a full pipe would stop it

@@ -24,8 +24,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from memos.config import DistilConfig
-from memos.infrastructure.host.adapters.adapters import Stack
-from memos.infrastructure.host.adapters.subspace import aim
+from memos.infrastructure.host.adapters.serving import Stack
+from memos.infrastructure.host.training.subspace import aim
 
 Under = Callable[[Sequence[Stack]], AbstractContextManager[None]]  # makes the forwards within it those of the rows
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
