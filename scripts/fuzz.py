@@ -261,7 +261,7 @@ def change_pack(data: bytes, draw: random.Random) -> bytes:
     """A pack with another record, part or manifest, whose digests hold and which is signed again."""
     from hashlib import sha256
 
-    from memos.infrastructure.governance.signing import SigningKey
+    from memos.infrastructure.vault.audit.signing import SigningKey
     from memos.plugins.packs.mip import MANIFEST, SIGNATURE, SIGNED
     from memos.plugins.packs.pack_file import _ZipSink
 
@@ -537,8 +537,8 @@ def pack_seeds() -> list[bytes]:
     from datetime import datetime, timezone
 
     from memos.cube import Form, Header, MemCube, Probe, Rights, Source, Text
-    from memos.infrastructure.governance.signing import SigningKey
-    from memos.plugins.packs.mip import Record, PackRelease
+    from memos.infrastructure.vault.audit.signing import SigningKey
+    from memos.plugins.packs.mip import PackRelease, Record
     from memos.plugins.packs.pack import PackWriter
     from memos.plugins.packs.pack_file import writing
 

@@ -32,7 +32,7 @@ PUBLIC = tuple(f"memos.{name}" for name in ("MemOS", "Memory", "AsyncMemory", "C
 INFRASTRUCTURE, OPERATION = "memos.infrastructure", "memos.operation"
 READING, DOORS, KERNEL = "memos.interface.reading", "memos.interface.doors", "memos.kernel"
 PLUGINS, BENCH = "memos.plugins", "memos.bench"
-HOST, VAULT, GOVERNANCE = (f"{INFRASTRUCTURE}.{room}" for room in ("host", "vault", "governance"))
+HOST, GUARD, VAULT, GOVERNANCE = (f"{INFRASTRUCTURE}.{room}" for room in ("host", "guard", "vault", "governance"))
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -45,8 +45,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "memos.ops": ("memos.cube", "memos.rights"),
     "memos.config": ("memos.config", "memos.cube", "memos.errors"),
     HOST: (*VOCABULARY, HOST),  # no vault, no rights
-    VAULT: (*VOCABULARY, VAULT),
-    GOVERNANCE: (*VOCABULARY, GOVERNANCE, VAULT),  # no models
+    GUARD: (*VOCABULARY, GUARD),  # pure functions of values and of the config
+    VAULT: (*VOCABULARY, VAULT, GUARD),
+    GOVERNANCE: (*VOCABULARY, GOVERNANCE, VAULT, GUARD),  # no models
     INFRASTRUCTURE: (*VOCABULARY, INFRASTRUCTURE),
     f"{OPERATION}.policies": (*VOCABULARY, f"{OPERATION}.policies"),  # decide; know no stores
     OPERATION: (*VOCABULARY, OPERATION, INFRASTRUCTURE),

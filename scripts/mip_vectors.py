@@ -20,7 +20,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Payload, Probe, Rights, Source, State, Text
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.blobs.blob_store import digest
 from memos.plugins.packs.mip import SCHEMAS, Origin, Record, release_of, schema
 from memos.plugins.packs.pack import PackWriter

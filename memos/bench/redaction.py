@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from memos.config import RedactionConfig
-from memos.infrastructure.governance.redaction import Identifier, Redactor
+from memos.infrastructure.guard.redaction import Identifier, Redactor
 from memos.interface.doors.progress import Show
 
 KINDS = ("phone", "email", "card", "iban", "national_id")

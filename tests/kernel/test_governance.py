@@ -20,7 +20,7 @@ from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
 from memos.infrastructure.vault.care import backup as vault_backup
-from memos.infrastructure.vault.care.traces import pieces_of, search
+from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.kernel.identity import CALLS, handed
 from memos.kernel.wiring import Hit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied
-from memos.infrastructure.governance.audit_log import UNSEEN
+from memos.infrastructure.vault.audit.audit_log import UNSEEN
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.ops import (
     ChangeState,

@@ -37,15 +37,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.cube import Blob, Fact, Form, MemCube, Namespace, Source, State, Text, Turn, Usage, ids_after
 from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
-from memos.infrastructure.governance.audit_log import AuditLog, AuditRow
-from memos.infrastructure.governance.guard import Guard
+from memos.infrastructure.guard.guard import Guard
+from memos.infrastructure.vault.audit.audit_log import AuditLog
+from memos.infrastructure.vault.audit.records import AuditRow
 from memos.infrastructure.vault.blobs.blob_store import BlobStore, Shelf
 from memos.infrastructure.vault.blobs.index_store import Arrays, IndexStore
 from memos.infrastructure.vault.blobs.vault_files import files_of
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums
+from memos.infrastructure.vault.care.residue import Searched, search
 from memos.infrastructure.vault.care.stats import VaultStats
-from memos.infrastructure.vault.care.traces import Searched, search
 from memos.infrastructure.vault.store.database import IN, LATEST, Database, moment, odd_row
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock

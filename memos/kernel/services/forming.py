@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memos.cube import Form, MemCube, Namespace, Source, State, Text
 from memos.errors import EmptyMemory, InputError, MemosError, NoRoom, Untrusted
-from memos.infrastructure.governance.provenance import Provenance, give, given
+from memos.infrastructure.vault.audit.provenance import Provenance, give, given
 from memos.infrastructure.vault.tables.job_list import no_job, sources_of
 from memos.kernel.services.keeping import Keeping
 from memos.kernel.unread import READ_TURNS

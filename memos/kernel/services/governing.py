@@ -7,8 +7,8 @@ from typing import Any
 
 from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
-from memos.infrastructure.governance.audit_log import AuditRow, Verdict, verify_export
-from memos.infrastructure.governance.signing import read_public
+from memos.infrastructure.vault.audit.records import AuditRow, Verdict, verify_export
+from memos.infrastructure.vault.audit.signing import read_public
 from memos.infrastructure.vault.tables.hold_table import LegalHold
 from memos.infrastructure.vault.tables.quarantine_table import Suspect
 from memos.kernel.wiring import Parts

@@ -8,7 +8,7 @@ from datetime import datetime
 from heapq import nlargest
 
 from memos.cube import Form, MemCube, Text
-from memos.infrastructure.governance.audit_log import AuditRow
+from memos.infrastructure.vault.audit.records import AuditRow
 from memos.kernel.services.finding import Finding
 from memos.kernel.services.forming import Forming
 from memos.kernel.services.governing import Governing

@@ -15,8 +15,8 @@ from typing import Any
 
 from memos.cube import Form, MemCube, Text
 from memos.errors import InputError
-from memos.infrastructure.governance.signing import is_signed, statement
-from memos.infrastructure.vault.care.traces import Searched, phrases_of, pieces_of
+from memos.infrastructure.vault.audit.signing import is_signed, statement
+from memos.infrastructure.vault.care.residue import Searched, phrases_of, pieces_of
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.mem_lifecycle import MemLifecycle
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from memos.cube import Form, Frozen, MemCube, Namespace, Probe, State, Text, Turn, Usage
 from memos.errors import CorruptBlob, InputError, NotFound
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.life.mem_lifecycle import GONE
-from memos.plugins.packs.mip import PackManifest, Origin, Record, PackRelease
+from memos.plugins.packs.mip import Origin, PackManifest, PackRelease, Record
 from memos.plugins.packs.pack import PackWriter
 from memos.plugins.packs.pack_file import writing
 from memos.plugins.packs.pack_table import PackTable

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ValidationError
 
 from memos.cube import new_id
 from memos.errors import BadPack, MemosError, RegistryError
-from memos.infrastructure.governance.signing import SigningKey, is_signed
-from memos.plugins.packs.mip import MIP, SIGNED_ENTRY, RegistryEntry, RegistryIndex, Listing, Version, canonical
+from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
+from memos.plugins.packs.mip import MIP, SIGNED_ENTRY, Listing, RegistryEntry, RegistryIndex, Version, canonical
 from memos.plugins.packs.pack_file import PIECE
 
 _Value = TypeVar("_Value", bound=BaseModel)

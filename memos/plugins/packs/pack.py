@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memos.cube import Blob, MemCube
 from memos.errors import CorruptBlob, InputError
-from memos.infrastructure.governance.signing import SigningKey, is_signed
+from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
 from memos.plugins.packs.mip import (
     BLOBS,
     MANIFEST,
@@ -34,8 +34,8 @@ from memos.plugins.packs.mip import (
     Id,
     PackManifest,
     PackPart,
-    Record,
     PackRelease,
+    Record,
     Signature,
     canonical,
 )

@@ -14,7 +14,7 @@ from memos.errors import NotFound
 from memos.infrastructure.vault.store.database import IN, moment
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, ExtensionTables
 from memos.infrastructure.vault.store.store import Store
-from memos.plugins.packs.mip import RegistryEntry, Origin
+from memos.plugins.packs.mip import Origin, RegistryEntry
 
 TABLES = (
     ExtensionTable(

@@ -22,9 +22,9 @@ from memos.ops import Dump, Get, ListPacks, Load, Operation, RemovePack, Untrust
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
-from memos.plugins.packs.mip import RegistryEntry, Origin, release_of
+from memos.plugins.packs.mip import Origin, RegistryEntry, release_of
 from memos.plugins.packs.pack import PackReader
-from memos.plugins.packs.pack_table import Installed, PackTable
+from memos.plugins.packs.pack_table import Installed
 from memos.plugins.packs.subscriptions import PackUpdate, Subscriptions
 from memos.plugins.packs.trusted_keys import TrustedKeys
 

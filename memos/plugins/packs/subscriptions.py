@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from memos.cube import Namespace, State, Text
 from memos.errors import BadPack, Conflict, MemosError, NotFound, RegistryError, UntrustedKey
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
-from memos.plugins.packs.mip import RegistryEntry, PackRelease, Listing, Version
+from memos.plugins.packs.mip import Listing, PackRelease, RegistryEntry, Version
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Installed, PackTable
 from memos.plugins.packs.trusted_keys import TrustedKeys

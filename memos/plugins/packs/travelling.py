@@ -13,7 +13,7 @@ from memos.ops import Operation
 from memos.plugins.packs.dumper import Dumped
 from memos.plugins.packs.loader import Loaded
 from memos.plugins.packs.mem_store import MemStore
-from memos.plugins.packs.mip import RegistryEntry, Origin
+from memos.plugins.packs.mip import Origin, RegistryEntry
 from memos.plugins.packs.pack_table import Installed
 from memos.plugins.packs.service import Caller, Packs
 from memos.plugins.packs.subscriptions import PackUpdate

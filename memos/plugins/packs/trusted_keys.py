@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from memos.errors import UntrustedKey
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.plugins.packs.mip import PackManifest
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import PackTable

@@ -28,7 +28,7 @@ from memos.cube import MemCube
 from memos.errors import CorruptBlob, KeyUnusable, VaultError, WrongKey
 from memos.infrastructure.vault.blobs.vault_files import files_of, made
 from memos.infrastructure.vault.care.reader import VaultReader
-from memos.infrastructure.vault.care.traces import search
+from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.sqlite_file import connect
 from memos.infrastructure.vault.tables.vector_table import VectorRow

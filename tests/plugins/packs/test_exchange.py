@@ -19,7 +19,7 @@ from memos import MemOS
 from memos.config import Config, LimitsConfig, SchedulerConfig
 from memos.cube import Form, Namespace, Probe, State, Text, Trust
 from memos.errors import BadPack, IdClash, InputError, NoRoom, NotFound, UntrustedKey
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.plugins.packs import pack
 from memos.plugins.packs.mip import Record
 from memos.plugins.packs.pack import PackReader, PackWriter

@@ -17,7 +17,7 @@ import pytest
 
 from memos.cube import Blob, Form, MemCube, Source, Text
 from memos.errors import BadPack, CorruptBlob, InputError, UntrustedKey
-from memos.infrastructure.governance.signing import SigningKey
+from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.blobs.blob_store import digest
 from memos.plugins.packs import pack
 from memos.plugins.packs.mip import MANIFEST, SIGNED, PackManifest, Record, Signature, canonical, schema

@@ -26,7 +26,7 @@ import xxhash
 
 from memos.config import GovernanceConfig
 from memos.errors import CorruptBlob, InputError, VaultError
-from memos.infrastructure.governance.signing import KEY
+from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.blob_store import Blobs
 from memos.infrastructure.vault.blobs.vault_files import PlainFiles, digest, digest_of, kept_of, remove
 from memos.infrastructure.vault.care import check as vault_check

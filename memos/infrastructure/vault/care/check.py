@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.governance import audit_log
+from memos.infrastructure.vault.audit import audit_log
 from memos.infrastructure.vault.blobs import index_store
 from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf
 from memos.infrastructure.vault.blobs.vault_files import Kept, PlainFiles, kept_of

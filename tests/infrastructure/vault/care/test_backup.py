@@ -17,7 +17,7 @@ import pytest
 
 from memos.cube import Form, State
 from memos.errors import CorruptBlob, InputError, VaultError
-from memos.infrastructure.governance.signing import KEY
+from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check

@@ -22,7 +22,7 @@ import pytest
 from memos.bench.vault import drawn
 from memos.cube import Blob, Form, MemCube, Source, Text
 from memos.errors import VaultError
-from memos.infrastructure.vault.care.traces import search
+from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.database import Database
 from memos.infrastructure.vault.store.folder_lock import FolderLock

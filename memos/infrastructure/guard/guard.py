@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from memos.config import GovernanceConfig
 from memos.cube import Blob, Fact, Header, MemCube, Probe, Text, Trust, Turn
 from memos.errors import ConfigError, InputError
-from memos.infrastructure.governance.redaction import SENSITIVE, Redactor
+from memos.infrastructure.guard.redaction import SENSITIVE, Redactor
 from memos.ops import Add
 
 _Told = TypeVar("_Told", bound=Add)

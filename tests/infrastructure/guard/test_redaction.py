@@ -9,7 +9,7 @@ import pytest
 from memos.bench.redaction import bench_redaction, sentences
 from memos.config import CustomPattern, RedactionConfig
 from memos.errors import ConfigError, InputError
-from memos.infrastructure.governance.redaction import Redactor
+from memos.infrastructure.guard.redaction import Redactor
 
 ALL = RedactionConfig(phone="label", email="label", card="label", iban="label", national_id="label")
 

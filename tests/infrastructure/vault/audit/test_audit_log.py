@@ -14,8 +14,8 @@ import pytest
 
 from memos.config import AuditConfig, GovernanceConfig
 from memos.errors import InputError, VaultError
-from memos.infrastructure.governance.audit_log import AuditRow, Verdict, verify_export
-from memos.infrastructure.governance.signing import Signer, statement
+from memos.infrastructure.vault.audit.records import AuditRow, Verdict, verify_export
+from memos.infrastructure.vault.audit.signing import Signer, statement
 from memos.infrastructure.vault.mem_vault import MemVault
 
 ROWS, EVERY = 57, 10

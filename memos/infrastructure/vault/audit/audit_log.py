@@ -11,107 +11,41 @@ What such rows say since then is signed, those of one forgetting together.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import secrets
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memos.config import AuditConfig
 from memos.errors import InputError, VaultError
-from memos.infrastructure.governance.signing import KEY, Signer, is_signed, statement
+from memos.infrastructure.vault.audit.records import (
+    CHECKPOINT,
+    EXPORT,
+    FORGETTING,
+    FORMAT,
+    AuditRow,
+    Checkpoint,
+    Decision,
+    Forgetting,
+    Verdict,
+    digest_of,
+    row_of,
+    verify,
+)
+from memos.infrastructure.vault.audit.signing import KEY, Signer, statement
 from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.database import IN
 from memos.infrastructure.vault.store.store import Rows, Store
 
 log = logging.getLogger("memos")
-FORMAT = "memos audit 1"
 UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target
-_CHECKPOINT, _FORGETTING, _EXPORT = "audit checkpoint", "audit forgetting", "audit export"
 _OVER = "namespace "  # before a namespace, in the place of a target
 _PAGE = 10_000  # rows read at once
 _EVERY = 2**63 - 1  # rows
 _ROW = "n, at, caller, action, target, allowed, why, prev, hash, salt, forgetting"
-
-
-class AuditRow(NamedTuple):
-    """One decision; `hash` covers the row and `prev`, the hash of the row before.
-
-    salt: at random, so that nobody can guess from the hash what the row said before it was made to name nobody.
-    forgetting: the number of that, or 0.
-    """
-
-    n: int
-    at: str
-    caller: str
-    action: str
-    target: str
-    allowed: bool
-    why: str
-    prev: str
-    hash: str
-    salt: str = ""
-    forgetting: int = 0
-
-    def expected_hash(self) -> str:
-        return _digest([*self[:8], self.salt] if self.salt else self[:8])
-
-    @property
-    def as_written(self) -> bool:
-        """True if all that is in it has the type that it was written in."""
-        words = (self.at, self.caller, self.action, self.target, self.why, self.prev, self.hash, self.salt)
-        numbers = self.n, self.forgetting
-        return (
-            all(type(w) is str for w in words) and all(type(n) is int for n in numbers) and type(self.allowed) is bool
-        )
-
-
-class Checkpoint(NamedTuple):
-    """Signed: up to row n, which has this hash, the log is as it was at that time. prev: the signature before."""
-
-    n: int
-    hash: str
-    at: str
-    key: str
-    prev: str
-    signature: str
-
-
-class Forgetting(NamedTuple):
-    """Signed: the rows of this forgetting say what has this digest."""
-
-    k: int
-    digest: str
-    at: str
-    key: str
-    signature: str
-
-
-@dataclass
-class Verdict:
-    """What is wrong, in words, and how many rows at the end are not signed yet: one who rewrites or removes these alone
-    is not found."""
-
-    problems: list[str] = field(default_factory=list)
-    rows: int = 0
-    checkpoints: int = 0
-    unsigned: int = 0
-    keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
-
-
-class Decision(NamedTuple):
-    """One decision on what somebody asked: written down as a row of the log."""
-
-    caller: str
-    action: str
-    target: str
-    allowed: bool
-    why: str
 
 
 class AuditLog:
@@ -158,7 +92,7 @@ class AuditLog:
     def rows(self, limit: int | None = None) -> list[AuditRow]:
         """The last `limit` decisions, or all; oldest first."""
         sql = f"SELECT {_ROW} FROM audit ORDER BY n DESC LIMIT ?"
-        return [_row(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
+        return [row_of(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
 
     def query(
         self,
@@ -186,7 +120,7 @@ class AuditLog:
         where = f"WHERE {' AND '.join(asked)}" if asked else ""
         values = [value for of_test in asked.values() for value in of_test]
         sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
-        return [_row(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
+        return [row_of(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
 
     def touched(self, user_id: str, viewer: str) -> list[str]:
         """The cubes of a user about which was decided for others than `viewer`, or for it while it did not see them."""
@@ -223,7 +157,7 @@ class AuditLog:
                     n, hash = last[0]
                     at, key, prev = self._db.stamp(), self.signer.public, before.signature if before else ""
                     made = Checkpoint(
-                        n, hash, at, key, prev, self.signer.sign(_CHECKPOINT, statement([n, hash, at, key, prev]))
+                        n, hash, at, key, prev, self.signer.sign(CHECKPOINT, statement([n, hash, at, key, prev]))
                     )
                     self._db.write("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", *made)
                 self._keep_head(made)
@@ -283,7 +217,7 @@ class AuditLog:
         must be signed, if not by that of the file; where none is known, by that of the first checkpoint."""
         keys = {key} if key else {*self._config.trusted, *([self.signer.public] if self.signer.exists else [])}
         keys = keys or {checkpoint.key for checkpoint in self._checkpoints()[:1]}
-        verdict = _verify(_all(self._db), self._checkpoints(), self._forgettings(), keys)
+        verdict = verify(_all(self._db), self._checkpoints(), self._forgettings(), keys)
         verdict.problems.extend(_removed(self._db, verdict.rows))
         try:
             self._require_what_was_signed(None)
@@ -310,7 +244,7 @@ class AuditLog:
             told = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
             told |= {"key": self.signer.public, "checkpoints": len(self._checkpoints())}
             told |= {"forgettings": len(self._forgettings())}
-            signed = told | {"signature": self.signer.sign(_EXPORT, statement(told))}
+            signed = told | {"signature": self.signer.sign(EXPORT, statement(told))}
             parts: Iterable[Any] = (("checkpoint", self._checkpoints()), ("forgetting", self._forgettings()))
             try:
                 with out.open("w", encoding="utf-8") as file:
@@ -346,27 +280,27 @@ class AuditLog:
             self._db.write(sql, caller, target, row.forgetting or new, row.n)
         for k in sorted(touched | {new}):
             digest, at, key = self._digest_of(k), self._db.stamp(), self.signer.public
-            signature = self.signer.sign(_FORGETTING, statement([k, digest, at, key]))
+            signature = self.signer.sign(FORGETTING, statement([k, digest, at, key]))
             self._db.write("DELETE FROM forgettings WHERE k = ?", k)
             self._db.write("INSERT INTO forgettings VALUES (?, ?, ?, ?, ?)", k, digest, at, key, signature)
         return len(told)
 
     def _digest_of(self, k: int) -> str:
         sql = f"SELECT {_ROW} FROM audit WHERE forgetting = ? ORDER BY n"
-        return _digest([_digest(_row(row)) for row in self._db.rows(sql, k)])
+        return digest_of([digest_of(row_of(row)) for row in self._db.rows(sql, k)])
 
 
 def broken(db: Rows) -> list[str]:
     """As `AuditLog.verify`, by the keys that the log itself names: finds damage, and not one who has signed anew."""
     checkpoints, forgettings = _checkpoints(db), _forgettings(db)
-    verdict = _verify(_all(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings})
+    verdict = verify(_all(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings})
     return [*verdict.problems, *_removed(db, verdict.rows)]
 
 
 def _all(db: Rows) -> Iterator[AuditRow]:
     last = -(2**63)
     while rows := db.rows(f"SELECT {_ROW} FROM audit WHERE n > ? ORDER BY n LIMIT {_PAGE}", last):
-        yield from map(_row, rows)
+        yield from map(row_of, rows)
         last = rows[-1][0]
 
 
@@ -386,86 +320,6 @@ def _removed(db: Rows, rows: int) -> list[str]:
     return [f"audit rows {rows + 1} to {highest} were removed"] if highest is not None and highest > rows else []
 
 
-def verify_export(path: Path, key: str) -> Verdict:
-    """What is wrong with a file that `AuditLog.export` wrote. key: the public one, in hex. Raises InputError."""
-    found: dict[str, list[Any]] = {"row": [], "checkpoint": [], "forgetting": []}
-    made: dict[str, Any] = {"row": AuditRow, "checkpoint": Checkpoint, "forgetting": Forgetting}
-    problems = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            head = json.loads(file.readline())
-            if not isinstance(head, dict) or head.get("format") != FORMAT:
-                raise InputError(f"{path} is no export of an audit log; make one with `memos audit export`")
-            for number, line in enumerate(file, start=2):
-                try:
-                    [(name, values)] = json.loads(line).items()
-                    found[name].append(made[name](**values))
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    problems.append(f"line {number} of {path.name} cannot be read")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
-    verdict = _verify(found["row"], found["checkpoint"], found["forgetting"], {key})
-    last = found["row"][-1] if found["row"] else None
-    signature = head.pop("signature", "")
-    if head.get("key") != key or not is_signed(key, _EXPORT, statement(head), signature):
-        problems.append(f"the first line of {path.name} is not signed by {key[:16]}")
-    else:
-        there = (*((last.n, last.hash) if last else (0, "")), len(found["checkpoint"]), len(found["forgetting"]))
-        if there != (head["rows"], head["hash"], head["checkpoints"], head["forgettings"]):
-            problems.append(
-                f"the export had {head['rows']} rows and {head['checkpoints']} checkpoints: lines were removed"
-            )
-    verdict.problems[:0] = problems
-    return verdict
-
-
-def _verify(
-    rows: Iterable[AuditRow], checkpoints: list[Checkpoint], forgettings: list[Forgetting], keys: Collection[str]
-) -> Verdict:
-    verdict = Verdict(checkpoints=len(checkpoints), keys=sorted(keys))
-    say = verdict.problems.append
-    wanted = {c.n: c.hash for c in checkpoints}
-    told: dict[object, list[str]] = defaultdict(list)
-    n, prev = 0, ""
-    for row in rows:
-        n += 1
-        forgotten = row.forgetting != 0
-        if not row.as_written or row.n != n or row.prev != prev or not (forgotten or row.hash == row.expected_hash()):
-            say(f"audit row {row.n} was changed, or does not follow the row before it")
-        if forgotten:
-            told[row.forgetting].append(_digest(row))
-        if row.n in wanted and wanted.pop(row.n) != row.hash:
-            say(f"audit row {row.n} is not the one that was signed")
-        n, prev = (row.n if type(row.n) is int else n), row.hash
-    verdict.rows = n
-    for missing in wanted:
-        say(f"audit row {missing} was signed, and is not there")
-    before = ""
-    for c in checkpoints:
-        if not is_signed(c.key, _CHECKPOINT, statement([c.n, c.hash, c.at, c.key, c.prev]), c.signature):
-            say(f"the checkpoint of audit row {c.n} was changed")
-        elif c.key not in keys:
-            say(f"the checkpoint of audit row {c.n} is signed by another key, {c.key[:16]}")
-        if c.prev != before:
-            say(f"a checkpoint before that of audit row {c.n} was removed, changed or put in")
-        before = c.signature
-    known = {f.k: f for f in forgettings}
-    for k in sorted({*told, *known}, key=str):
-        f = known.get(k)  # type: ignore[call-overload]
-        sound = (
-            f and f.key in keys and is_signed(f.key, _FORGETTING, statement([f.k, f.digest, f.at, f.key]), f.signature)
-        )
-        if not f or not sound or f.digest != _digest(told[k]):
-            say(f"audit rows that name nobody any more (forgetting {k}) were changed")
-    verdict.unsigned = n - max((c.n for c in checkpoints if type(c.n) is int), default=0)
-    return verdict
-
-
-def _row(values: Iterable[Any]) -> AuditRow:
-    row = AuditRow(*values)
-    return row._replace(allowed=bool(row.allowed)) if row.allowed in (0, 1) else row
-
-
 def _utc(when: datetime) -> datetime:
     return when.astimezone(timezone.utc) if when.tzinfo else when.replace(tzinfo=timezone.utc)
 
@@ -478,10 +332,6 @@ def _is_of(caller: str, user: str) -> bool:
 def _is_about(target: str, user: str, names: Collection[str]) -> bool:
     """True for one of the names, and for the namespaces of the user."""
     return target in names or (target.startswith(_OVER) and _is_of(target.removeprefix(_OVER), user))
-
-
-def _digest(values: object) -> str:
-    return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
 
 
 def _cut(n: int, key: Path) -> str:

@@ -84,7 +84,7 @@ def search(
         "key": key and key.hex,
     }
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # the folder that the user stands in is not imported from
-    command = [sys.executable, *safe, "-m", "memos.infrastructure.vault.care.traces"]
+    command = [sys.executable, *safe, "-m", "memos.infrastructure.vault.care.residue"]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode:
         raise VaultError(f"{folder} could not be searched ({done.stderr.strip()[-200:]}); try again")

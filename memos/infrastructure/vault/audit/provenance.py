@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memos.errors import CorruptBlob, InputError
-from memos.infrastructure.governance.signing import Signer, is_signed, statement
+from memos.infrastructure.vault.audit.signing import Signer, is_signed, statement
 from memos.infrastructure.vault.store import on_disk
 
 NAME = "provenance.txt"

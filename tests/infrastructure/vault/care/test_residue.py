@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memos.infrastructure.vault.care import traces
-from memos.infrastructure.vault.care.traces import phrases_of, pieces_of, search
+from memos.infrastructure.vault.care import residue
+from memos.infrastructure.vault.care.residue import phrases_of, pieces_of, search
 
 PIECE = b"Quillfeather the heron"
 
@@ -38,10 +38,10 @@ def test_a_piece_is_found_wherever_it_stands(tmp_path: Path, length: int) -> Non
 def test_a_piece_is_found_over_the_end_of_what_comes_in_parts(
     monkeypatch: pytest.MonkeyPatch, at: int, length: int, part: int
 ) -> None:
-    monkeypatch.setattr(traces, "_BLOCK", 64)
+    monkeypatch.setattr(residue, "_BLOCK", 64)
     content, piece = b"x" * at + PIECE[:length] + b"y" * 100, PIECE[:length]
     parts = [content[start : start + part] for start in range(0, len(content), part)]
-    assert {*traces._Wanted([piece, b"absent from here"]).along(parts)} == {(at, piece)}
+    assert {*residue._Wanted([piece, b"absent from here"]).along(parts)} == {(at, piece)}
 
 
 def test_half_of_a_piece_is_no_trace(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos.errors import InputError, VaultError
-from memos.infrastructure.governance.signing import Signer, SigningKey, is_signed, read_public, statement
+from memos.infrastructure.vault.audit.signing import Signer, SigningKey, is_signed, read_public, statement
 
 
 def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Decisions, hash-chained and signed, and statements signed by the same keys."""
