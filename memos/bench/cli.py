@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from memos.bench.reports import Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import Json, Set, made
-from memos.interface.doors.progress import Show, progress_bars
+from memos.interface.doors.progress import progress_bars
 
 commands = typer.Typer()
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
 commands.add_typer(bench, name="bench")
+if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them out
+    from memos.bench.developer.cli import developer
+
+    bench.add_typer(developer)
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
-Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
 
 
 @bench.command("compose")
@@ -30,8 +34,8 @@ def bench_compose(
     from memos.bench.compose import bench_compose as measure
     from memos.bench.tables import levels_table
 
-    report = _of_model("compose", json, model, seed, lambda host, show: measure(host, questions, seed, show))
-    _print(levels_table(report))
+    report = report_of_model("compose", json, model, seed, lambda host, show: measure(host, questions, seed, show))
+    print_table(levels_table(report))
 
 
 @bench.command("ttft")
@@ -48,11 +52,11 @@ def bench_ttft(
     from memos.bench.ttft import CONTEXTS, QUERIES
     from memos.bench.ttft import bench_ttft as measure
 
-    report = _of_model(
+    report = report_of_model(
         *("ttft", json, model, seed),
         lambda host, show: measure(host, context or CONTEXTS, query or QUERIES, repeats, seed, show),
     )
-    _print(ttft_table(report))
+    print_table(ttft_table(report))
 
 
 @bench.command("kv-io")
@@ -66,8 +70,8 @@ def bench_kv_io(
     from memos.bench.kv_io import bench_kv_io as measure
     from memos.bench.tables import kv_io_table
 
-    report = _of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
-    _print(kv_io_table(report))
+    report = report_of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
+    print_table(kv_io_table(report))
 
 
 @bench.command("choice")
@@ -82,8 +86,8 @@ def bench_choice(
     from memos.bench.choice import bench_choice as measure
     from memos.bench.tables import choice_table
 
-    report = _of_model("choice", json, model, seed, lambda host, show: measure(host, cases, repeats, seed, show))
-    _print(choice_table(report))
+    report = report_of_model("choice", json, model, seed, lambda host, show: measure(host, cases, repeats, seed, show))
+    print_table(choice_table(report))
 
 
 @bench.command("adapters")
@@ -99,10 +103,10 @@ def bench_adapters(
     from memos.bench.adapters import bench_adapters as measure
     from memos.bench.tables import adapters_table
 
-    report = _of_model(
+    report = report_of_model(
         "adapters", json, model, seed, lambda host, show: measure(host, known or KNOWN, repeats, seed, show)
     )
-    _print(adapters_table(report))
+    print_table(adapters_table(report))
 
 
 @bench.command("promote")
@@ -122,11 +126,11 @@ def bench_promote(
 
     if wrong := set(objective or ()) - set(OBJECTIVES):
         raise InputError(f"no objective {', '.join(sorted(wrong))}; there are {', '.join(OBJECTIVES)}")
-    report = _of_model(
+    report = report_of_model(
         *("promote", json, model, seed),
         lambda host, show: measure(host, facts or FACTS, people or PEOPLE, objective or OBJECTIVES, seeds, seed, show),
     )
-    _print(scores_table(report, "objective", "facts", "people"))
+    print_table(scores_table(report, "objective", "facts", "people"))
 
 
 @bench.command("stack")
@@ -142,8 +146,10 @@ def bench_stack(
     from memos.bench.stack import bench_stack as measure
     from memos.bench.tables import scores_table
 
-    report = _of_model("stack", json, model, seed, lambda host, show: measure(host, n or SIZES, facts, seed, show))
-    _print(scores_table(report, "method", "n"))
+    report = report_of_model(
+        "stack", json, model, seed, lambda host, show: measure(host, n or SIZES, facts, seed, show)
+    )
+    print_table(scores_table(report, "method", "n"))
 
 
 @bench.command("locomo")
@@ -157,8 +163,8 @@ def bench_locomo(
     from memos.bench.tables import locomo_table
     from memos.operation.policies.table import POLICIES
 
-    report = _of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
-    _print(locomo_table(report))
+    report = report_of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
+    print_table(locomo_table(report))
 
 
 @bench.command("search")
@@ -172,8 +178,8 @@ def bench_search(
     from memos.bench.search import bench_search as measure
     from memos.bench.tables import rows_table
 
-    report = _of_cpu("search", json, seed, lambda show: measure(cubes or [100_000], queries, seed, show))
-    _print(rows_table(report))
+    report = report_of_cpu("search", json, seed, lambda show: measure(cubes or [100_000], queries, seed, show))
+    print_table(rows_table(report))
 
 
 @bench.command("scheduler")
@@ -188,8 +194,10 @@ def bench_scheduler(
     from memos.bench.scheduler import bench_scheduler as measure
     from memos.bench.tables import rows_table
 
-    report = _of_cpu("scheduler", json, seed, lambda show: measure(cubes or [100_000], model, requests, seed, show))
-    _print(rows_table(report))
+    report = report_of_cpu(
+        "scheduler", json, seed, lambda show: measure(cubes or [100_000], model, requests, seed, show)
+    )
+    print_table(rows_table(report))
 
 
 @bench.command("updates")
@@ -207,20 +215,8 @@ def bench_updates(
     from memos.config import Config, ModelConfig
 
     config = Config(model=ModelConfig(path=model))
-    report = _of_cpu("updates", json, seed, lambda show: measure(config, facts, updates, small_talk, seed, show))
-    _print(rows_table(report))
-
-
-@bench.command("supersession")
-def bench_supersession(json: Json = None) -> None:
-    """Which memories a new one puts out of force, against what a person says of it. No answer of a model."""
-    from memos.bench.supersession import bench_supersession as measure
-    from memos.bench.tables import failures_table, rows_table
-
-    report = _of_cpu("supersession", json, 0, measure)
-    _print(rows_table(report))
-    if report["failures"]:
-        _print(failures_table(report))
+    report = report_of_cpu("updates", json, seed, lambda show: measure(config, facts, updates, small_talk, seed, show))
+    print_table(rows_table(report))
 
 
 @bench.command("vault")
@@ -235,29 +231,9 @@ def bench_vault(
     from memos.bench.tables import rows_table
     from memos.bench.vault import bench_vault as measure
 
-    report = _of_cpu("vault", json, seed, lambda show: measure(cubes, rounds, reads, seed, show))
-    _print(rows_table(report))
+    report = report_of_cpu("vault", json, seed, lambda show: measure(cubes, rounds, reads, seed, show))
+    print_table(rows_table(report))
     print(f"a memory by its id in {report['read_us_p50']:.0f} us (p50), among {cubes:,}")
-
-
-@bench.command("crash")
-def bench_crash(
-    json: Json = None,
-    kills: Annotated[int, typer.Option(min=1, help="of a process with four threads that write")] = 20,
-    cubes: Annotated[int, typer.Option(min=0, help="memories that are there before")] = 0,
-    seed: Seed = 0,
-) -> None:
-    """Kill a process that writes, again and again, and look whether what it acknowledged is there."""
-    from memos.bench import write_report
-    from memos.bench.crash import bench_crash as measure
-    from memos.bench.tables import rows_table
-
-    with progress_bars() as show:
-        figures = measure(kills, cubes, seed, show)
-        report = write_report("crash", seed, "cpu", figures, json)
-    _print(rows_table(report | {"rows": [figures]}))
-    for problem in report["problems"]:
-        print(problem)
 
 
 @bench.command("serve")
@@ -274,42 +250,12 @@ def bench_serve(
 
     with progress_bars() as show:
         report = write_report("serve", seed, "cpu", measure(clients, seconds, seed, show), json)
-    _print(rows_table(report))
+    print_table(rows_table(report))
     print(
         f"{report['requests']} requests, {report['errors']} errors, {report['rejected_429']} rejected, "
         f"{report['lost_writes']} of {report['acknowledged_adds']} writes lost; the door costs "
         f"{report['door_overhead_ms_p50']:.1f} ms (p50), memory grew by {report['rss_growth']:.1%}"
     )
-
-
-@bench.command("redaction")
-def bench_redaction(json: Json = None) -> None:
-    """Which identifiers are found in sentences of English and Chinese, and what is taken for one."""
-    from memos.bench.redaction import bench_redaction as measure
-    from memos.bench.tables import rows_table
-
-    report = _of_cpu("redaction", json, 0, measure)
-    _print(rows_table(report))
-    for failure in report["failures"]:
-        print(f"{failure['text']}  missed {failure['missed']}, wrong {failure['wrong']}")
-
-
-@bench.command("reader")
-def bench_reader(
-    json: Json = None,
-    cases: Annotated[Path | None, typer.Option(help="a file of cases, in place of the held-out ones")] = None,
-    extracted: Annotated[int, typer.Option(min=0, help="requests that two models extract within the grammar")] = 12,
-    seed: Seed = 0,
-) -> None:
-    """What the reader makes of requests, in English and Chinese, against what a person wrote down."""
-    from memos.bench import write_report
-    from memos.bench.reader import bench_reader as measure
-    from memos.bench.tables import rows_table
-
-    with progress_bars() as show:
-        figures = measure(show, cases, extracted)
-    report = write_report("reader", seed, "cpu", figures, json)
-    _print(rows_table(report))
 
 
 @commands.command()
@@ -329,7 +275,7 @@ def calibrate(
     with made(vault, config, set_) as kernel, progress_bars() as show:
         card = measure(kernel, questions, seed, show)
     report = write_report("calibrate", seed, card["model"]["device"], card, json)
-    _print(levels_table(report))
+    print_table(levels_table(report))
     chosen = report["chosen"]
     print(f"fidelity.level {kernel.config.fidelity.level} comes to {chosen['level']} in {kernel.vault.path}")
 
@@ -350,7 +296,7 @@ def doctor(
             report = write_report("doctor", 0, "cpu", examine_architectures(show), json)
         else:
             report = measured("doctor", json, model, 0, examine_model)
-    _print(verdicts_table(report))
+    print_table(verdicts_table(report))
 
 
 @commands.command()
@@ -387,28 +333,4 @@ def simulate(
     report = write_report("simulate", seed, "cpu", figures, json)
     if plot:
         plot_simulation(report, plot)
-    _print(simulation_table(report))
-
-
-def _of_model(
-    name: str, json: Path | None, model: str, seed: int, measure: Callable[[Any, Show], dict[str, Any]]
-) -> dict[str, Any]:
-    """The report of a benchmark on a model, of which `measure` is given the host. Raises ModelNotFound, HostError."""
-    from memos.bench import measured
-
-    with progress_bars() as show:
-        return measured(name, json, model, seed, lambda host: measure(host, show))
-
-
-def _of_cpu(name: str, json: Path | None, seed: int, measure: Callable[[Show], dict[str, Any]]) -> dict[str, Any]:
-    """The report of a benchmark that is not of a model."""
-    from memos.bench import write_report
-
-    with progress_bars() as show:
-        return write_report(name, seed, "cpu", measure(show), json)
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    Console().print(table)
+    print_table(simulation_table(report))

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memos.bench.cli import bench
+from memos.bench.developer.cli import developer
 from memos.interface.doors.cli.app import app
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
@@ -31,7 +32,7 @@ RUNS = {
     "serve": ("--clients 2 --seconds 2", "the door costs"),
     "redaction": ("", "zh"),
 }
-ELSEWHERE = {"locomo", "reader"}  # needs data that is not here; tests/bench/test_reader_set.py
+ELSEWHERE = {"locomo", "reader"}  # needs data that is not here; tests/bench/developer/test_reader_set.py
 
 
 @pytest.mark.slow
@@ -56,4 +57,5 @@ def test_what_measures_a_model_writes_its_report_and_prints_its_rows(command: st
 
 
 def test_no_measurement_is_left_out() -> None:
-    assert {command.name for command in bench.registered_commands} == RUNS.keys() | ELSEWHERE
+    commands = (*bench.registered_commands, *developer.registered_commands)
+    assert {command.name for command in commands} == RUNS.keys() | ELSEWHERE

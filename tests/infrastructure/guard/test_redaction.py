@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from memos.bench.redaction import bench_redaction, sentences
+from memos.bench.developer.redaction import bench_redaction, sentences
 from memos.config import CustomPattern, RedactionConfig
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.guard.redaction import Redactor

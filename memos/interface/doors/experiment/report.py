@@ -11,6 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
+from memos.extensions import DISTRIBUTION
+
 _UNITS = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
 
 
@@ -22,7 +24,7 @@ def size(n: float) -> str:
 
 def surroundings(packages: Sequence[str]) -> dict[str, Any]:
     """What one must know of the machine to repeat a figure."""
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions = {name: importlib.metadata.version(DISTRIBUTION if name == "memos" else name) for name in packages}
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {"python": platform.python_version()} | versions,

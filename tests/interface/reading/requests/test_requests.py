@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.bench.reader import Outcome, cases, figures
+from memos.bench.developer.reader import Outcome, cases, figures
 from memos.infrastructure.host.encoders.tagger import LabelledSpan, RequestTagger, TaggedRequest
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import versions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from memos.bench.supersession import Case, bench_supersession, cases
+from memos.bench.developer.supersession import Case, bench_supersession, cases
 from memos.bench.tables import failures_table, rows_table
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import memos.bench
+import memos.bench.developer
 from memos.interface.doors.cli.app import app
 
 ROOMS = {  # intent: arguments that it must have, arguments that it may have
@@ -50,12 +50,12 @@ def load(path: Path) -> Cases:
 
 @pytest.fixture(scope="module")
 def held_out() -> Cases:
-    return load(Path(memos.bench.__file__).with_name("reader.yaml"))
+    return load(Path(memos.bench.developer.__file__).with_name("reader.yaml"))
 
 
 @pytest.fixture(scope="module")
 def development() -> Cases:
-    return load(Path(__file__).parents[1] / "interface" / "reader_dev.yaml")
+    return load(Path(__file__).parents[2] / "interface" / "reading" / "requests" / "reader_dev.yaml")
 
 
 @pytest.fixture(params=["held_out", "development"])
@@ -90,7 +90,7 @@ def test_there_is_enough_of_each_intent_and_of_each_difficulty(held_out: Cases) 
 
 
 def test_the_reader_is_trained_with_none_of_the_requests(held_out: Cases, development: Cases) -> None:
-    folder = Path(__file__).parents[2] / "scripts" / "reader"
+    folder = Path(__file__).parents[3] / "scripts" / "reader"
     marked = [line.split("|", 4)[4] for file in folder.glob("*.txt") for line in file.read_text("utf-8").splitlines()]
     trained = {plain(re.sub(r"<[^>]*>", "", words)) for words in marked}
     measured, judged = ({plain(case["request"]) for case in cases} for cases in (held_out, development))
@@ -150,7 +150,12 @@ def test_what_and_who_come_from_what_was_said(cases: Cases) -> None:
 
 def test_the_command_writes_its_report_and_prints_its_rows(tmp_path: Path) -> None:
     report = tmp_path / "reader.json"
-    given = ("--cases", Path(__file__).parents[1] / "interface" / "reader_dev.yaml", "--extracted", "0")
+    given = (
+        "--cases",
+        Path(__file__).parents[2] / "interface" / "reading" / "requests" / "reader_dev.yaml",
+        "--extracted",
+        "0",
+    )
     done = CliRunner().invoke(app, ["bench", "reader", "--json", str(report), *map(str, given)])
     assert done.exit_code == 0, done.output
     told = json.loads(report.read_text("utf-8"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memos.bench import crash
-from memos.bench.crash import Effects, bench_crash
+from memos.bench.developer import crash
+from memos.bench.developer.crash import Effects, bench_crash
 from memos.bench.vault import drawn
 from memos.cube import MemCube, Namespace
 from memos.infrastructure.vault.mem_vault import MemVault
