@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import HERE, Told, Vault, telling
+from memos.interface.doors.cli.shared import HERE, Output, Vault, command
 
 vault_keys = typer.Typer(name="vault")
 _SOURCE = "file:PATH, env:NAME or keyring:SERVICE/NAME; a passphrase, or 32 random bytes in hex or base64"
@@ -17,13 +17,12 @@ Scratch = Annotated[
 ]
 
 
-@vault_keys.command()
-@telling
+@command(vault_keys)
 def encrypt(
     key: Annotated[str, typer.Option("--key", help=f"where the key is: {_SOURCE}")],
     vault: Vault = HERE,
     scratch: Scratch = None,
-) -> Told:
+) -> Output:
     """Encrypt a vault that is there; without its key nobody can read it again. It needs its size on disk once more."""
     from memos.kernel.mem_os import MemOS
 
@@ -32,21 +31,19 @@ def encrypt(
         f"{vault} is encrypted; every command finds its key in {key}, as long as that is there",
         "what it was before is deleted, not overwritten: the disk, and older backups, may still hold it",
     ]
-    return Told({"path": vault, "key": key}, lines)
+    return Output({"path": vault, "key": key}, lines)
 
 
-@vault_keys.command()
-@telling
-def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> Told:
+@command(vault_keys)
+def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> Output:
     """Take the encryption off a vault. It needs its size on disk once more."""
     from memos.kernel.mem_os import MemOS
 
     MemOS.decrypt_vault(vault, key, scratch)
-    return Told({"path": vault, "key": None}, f"{vault} is not encrypted any more")
+    return Output({"path": vault, "key": None}, f"{vault} is not encrypted any more")
 
 
-@vault_keys.command()
-@telling
+@command(vault_keys)
 def rekey(
     vault: Vault = HERE,
     key: Key = None,
@@ -55,7 +52,7 @@ def rekey(
         bool, typer.Option("--data", help="encrypt all data anew, too, as after the vault's own key has leaked")
     ] = False,
     scratch: Scratch = None,
-) -> Told:
+) -> Output:
     """Change the key of a vault. Without --data nothing but key.json is written, and the old key opens old copies."""
     from memos.kernel.mem_os import MemOS
 
@@ -63,4 +60,4 @@ def rekey(
         raise typer.BadParameter("name the new key with --to, or encrypt all data anew with --data")
     MemOS.rekey_vault(vault, key, to, data, scratch)
     anew = "is encrypted anew, and " if data else ""
-    return Told({"path": vault, "key": to or key}, f"{vault} {anew}opens with the key in {to or key or 'its place'}")
+    return Output({"path": vault, "key": to or key}, f"{vault} {anew}opens with the key in {to or key or 'its place'}")

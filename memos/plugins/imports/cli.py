@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import Told, User, over_new_vault
+from memos.interface.doors.cli.shared import Output, User, new_vault_command
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 imports = typer.Typer()
 
 
-@imports.command("import")
-@over_new_vault
+@new_vault_command(imports, "import")
 def import_(
     kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="file or folder, as the other program exported it")],
@@ -34,7 +33,7 @@ def import_(
     whole: Annotated[
         bool, typer.Option("--whole", help="keep turns and passages as they stand, not what the reader finds in them")
     ] = False,
-) -> Told:
+) -> Output:
     """Bring in memories of mem0, MemoryOS, LangGraph, Letta, ChatGPT, JSON lines or Markdown, and say what did not map.
 
     Nothing is added twice; interrupted, the same command goes on.
@@ -45,7 +44,7 @@ def import_(
         report = bring_in(
             kernel, path, as_, user=user, of=of or (), whole=whole, progress=lambda done, all: show("import", done, all)
         )
-    return Told(vars(report), _lines(report))
+    return Output(vars(report), _lines(report))
 
 
 def _lines(report: ImportReport) -> Iterator[str]:

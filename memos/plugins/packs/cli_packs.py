@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Told, User, over_new_vault, over_vault
+from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -30,8 +30,7 @@ Until = Annotated[datetime | None, typer.Option("--until", help="only what was s
 Tensors = Annotated[bool, typer.Option("--tensors/--no-tensors", help="KV and adapters too")]
 
 
-@packs.command()
-@over_vault
+@vault_command(packs)
 def dump(
     kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="file to write; a folder with --folder")],
@@ -47,7 +46,7 @@ def dump(
     history: Annotated[bool, typer.Option("--history", help="earlier versions too")] = False,
     key: Key = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Write memories to a pack, signed, for another vault, model or user."""
     done = kernel.dump(
         path,
@@ -66,11 +65,10 @@ def dump(
     )
     records = done.manifest.records
     lines = [f"{records} memories in {path}, signed with {done.key}", *left_lines(done.left)]
-    return Told({"path": path, "key": done.key, "memories": records, "left": done.left}, lines)
+    return Output({"path": path, "key": done.key, "memories": records, "left": done.left}, lines)
 
 
-@packs.command()
-@over_new_vault
+@new_vault_command(packs)
 def load(
     kernel: MemOS,
     path: Annotated[Path, typer.Argument(help="a pack, as `memos dump` makes it")],
@@ -78,10 +76,10 @@ def load(
     clash: Clash = "refuse",
     owners: Annotated[bool, typer.Option("--owners", help="each memory stays with the user it belonged to")] = False,
     user: User = None,
-) -> Told:
+) -> Output:
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
     done = kernel.load(path, trust=trust, clash=clashing(clash), owners=owners, user=user)
-    return Told(done, [loaded_line(done), *left_lines(done.left)])
+    return Output(done, [loaded_line(done), *left_lines(done.left)])
 
 
 def clashing(way: str) -> Any:

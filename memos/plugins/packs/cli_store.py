@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError, PackError
-from memos.interface.doors.cli.shared import Told, User, over_new_vault, over_vault, telling
+from memos.interface.doors.cli.shared import Output, User, command, new_vault_command, vault_command
 from memos.plugins.packs.cli_packs import (
     Clash,
     Ids,
@@ -35,8 +35,7 @@ Registry = Annotated[
 Pack = Annotated[str, typer.Argument(help="PUBLISHER/NAME")]
 
 
-@store.command()
-@over_vault
+@vault_command(store)
 def publish(
     kernel: MemOS,
     pack: Pack,
@@ -59,7 +58,7 @@ def publish(
     tensors: Tensors = True,
     key: Key = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Make a pack of memories in force, signed, and put it into a registry."""
     entry, written = kernel.publish(
         registry,
@@ -81,35 +80,32 @@ def publish(
     )
     said = entry.said
     made = f"{pack} {version}: {said.records} memories, {said.bytes:,} bytes, signed with {entry.key}"
-    return Told({**entry.model_dump(mode="json"), "left": written.left}, [made, *left_lines(written.left)])
+    return Output({**entry.model_dump(mode="json"), "left": written.left}, [made, *left_lines(written.left)])
 
 
-@store.command()
-@telling
+@command(store)
 def search(
     words: Annotated[list[str] | None, typer.Argument(help="in the name, description or licence; all without")] = None,
     registry: Registry = "",
-) -> Told:
+) -> Output:
     """List the packs of a registry, each in its latest version."""
     found = _store(registry).search(words or ())
     none = "no pack says all of these words; see all with `memos store search --registry PLACE`"
-    return Told(found, map(_entry, found), none)
+    return Output(found, map(_entry, found), none)
 
 
-@store.command()
-@telling
-def show(pack: Pack, registry: Registry) -> Told:
+@command(store)
+def show(pack: Pack, registry: Registry) -> Output:
     """Every version of a pack, with its key, licence and what it builds on."""
     found = _store(registry).versions(pack)
     lines = list(map(_entry, found))
     for entry in found:
         needs = ", ".join(f"{r.pack} {r.versions}".strip() for r in entry.said.release.requires)
         lines.append(f"{entry.said.release.version}: key {entry.key}{f', builds on {needs}' if needs else ''}")
-    return Told(found, lines)
+    return Output(found, lines)
 
 
-@store.command()
-@over_new_vault
+@new_vault_command(store)
 def install(
     kernel: MemOS,
     pack: Pack,
@@ -119,55 +115,51 @@ def install(
     follow: Annotated[bool, typer.Option("--subscribe", help="`memos store update` keeps it up")] = False,
     clash: Clash = "refuse",
     user: User = None,
-) -> Told:
+) -> Output:
     """Take a pack, with what it builds on, into the memories of a user."""
     done = kernel.install(
         registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash), user=user
     )
-    return Told(done, _became(done))
+    return Output(done, _became(done))
 
 
-@store.command()
-@over_vault
+@vault_command(store)
 def subscribe(
     kernel: MemOS,
     pack: Pack,
     on: Annotated[bool, typer.Option("--on/--off", help="keep it up, or no longer")] = True,
     user: User = None,
-) -> Told:
+) -> Output:
     """Keep an installed pack up with its publisher."""
     kernel.subscribe(pack, on=on, user=user)
     kept = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
-    return Told({"pack": pack, "subscribed": on}, kept)
+    return Output({"pack": pack, "subscribed": on}, kept)
 
 
-@store.command()
-@over_vault
+@vault_command(store)
 def update(
     kernel: MemOS,
     pack: Annotated[str | None, typer.Argument(help="PUBLISHER/NAME; else all that are subscribed to")] = None,
     trust: Trusted = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Bring packs to their latest versions, and archive what was withdrawn."""
     done = kernel.update_packs(pack, trust=trust, user=user)
     failed = sum(bool(kept.failed) for kept in done)
     error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
-    return Told(done, _became(done), failed=error if failed else None)
+    return Output(done, _became(done), failed=error if failed else None)
 
 
-@store.command()
-@over_vault
-def remove(kernel: MemOS, pack: Pack, user: User = None) -> Told:
+@vault_command(store)
+def remove(kernel: MemOS, pack: Pack, user: User = None) -> Output:
     """Delete what a pack has brought, and nothing else."""
     from memos.interface.doors.api.memory import deleted
 
     gone = kernel.remove_pack(pack, user=user)
-    return Told({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
+    return Output({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
 
 
-@store.command()
-@over_vault
+@vault_command(store)
 def withdraw(
     kernel: MemOS,
     pack: Pack,
@@ -175,15 +167,14 @@ def withdraw(
     registry: Registry,
     why: Annotated[str, typer.Option("--why", help="a reason, for those who have it")],
     key: Key = None,
-) -> Told:
+) -> Output:
     """Take a published version back: whoever has it archives it with the next update."""
     kernel.withdraw(registry, pack, version, why, key=key)
-    return Told({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
+    return Output({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
 
 
-@store.command("list")
-@over_vault
-def list_installed(kernel: MemOS, user: User = None) -> Told:
+@vault_command(store, "list")
+def list_installed(kernel: MemOS, user: User = None) -> Output:
     """The packs that a user has installed."""
     found = kernel.installed(user=user)
     lines = [_entry(there.entry) for there in found]
@@ -191,26 +182,24 @@ def list_installed(kernel: MemOS, user: User = None) -> Told:
     value = [
         {**one.entry.model_dump(mode="json"), "registry": one.registry, "subscribed": one.subscribed} for one in found
     ]
-    return Told(value, lines, none="no pack is installed; find some with `memos store search --registry PLACE`")
+    return Output(value, lines, empty="no pack is installed; find some with `memos store search --registry PLACE`")
 
 
-@store.command()
-@over_vault
-def keys(kernel: MemOS) -> Told:
+@vault_command(store)
+def keys(kernel: MemOS) -> Output:
     """Whose key is trusted here; and the vault's own."""
     pins, own = kernel.trusted()
     others = (f"{key}  {name if name != key else 'whoever made a dump'}" for name, key in pins.items())
-    return Told({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
+    return Output({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
 
 
-@store.command()
-@over_vault
+@vault_command(store)
 def untrust(
     kernel: MemOS, name: Annotated[str, typer.Argument(help="publisher, or the key of a dump")], user: User = None
-) -> Told:
+) -> Output:
     """Give up the key of a publisher; the next one is asked about anew."""
     kernel.untrust(name, user=user)
-    return Told({"name": name}, f"no key of {name} is trusted")
+    return Output({"name": name}, f"no key of {name} is trusted")
 
 
 def _store(registry: str) -> Any:

@@ -27,7 +27,7 @@ from memos.interface.doors.cli.mcp import mcp
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.rights import rights
 from memos.interface.doors.cli.serve import serve
-from memos.interface.doors.cli.shared import Set, Told, User, made, settings_of, telling
+from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of
 from memos.interface.doors.cli.vault import vault
 from memos.interface.doors.progress import progress_bars
 
@@ -114,8 +114,7 @@ app.add_typer(rights)
 app.add_typer(governance)
 
 
-@app.command()
-@telling
+@command(app)
 def run(
     config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
     set_: Set = None,
@@ -123,7 +122,7 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")
     ] = False,
-) -> Told:
+) -> Output:
     """Run the steps of an experiment and report what each form of memory cost and gave."""
     from memos.interface.doors.experiment.experiment import Experiment
     from memos.interface.doors.experiment.report import plot
@@ -133,7 +132,7 @@ def run(
     with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)
     plot(report, out / "report.png")
-    return Told(report, _ran(report, out, settings.vault.path or out / "vault"))
+    return Output(report, _ran(report, out, settings.vault.path or out / "vault"))
 
 
 def _ran(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:

@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Told, telling
+from memos.interface.doors.cli.shared import Output, command
 
 config = typer.Typer(help="The settings that a YAML or --set can change.", no_args_is_help=True)
 
 
-@config.command()
-@telling
+@command(config)
 def keys(
     under: Annotated[str, typer.Argument(help="only keys that begin so, as `scheduler`; all without")] = "",
-) -> Told:
+) -> Output:
     """List settings, each with its default and what it is for."""
     from memos.interface.doors.cli.settings import groups
 
@@ -29,7 +28,7 @@ def keys(
         f"{key.path} ({key.type}; {key.default})" + (f"\n    {key.description}" if key.description else "")
         for key in found
     )
-    return Told(found, lines)
+    return Output(found, lines)
 
 
 @config.command()

@@ -12,7 +12,7 @@ import typer
 
 from memos.cube import AT_LEAST
 from memos.errors import GateRejected
-from memos.interface.doors.cli.shared import HERE, Config, Set, Told, User, Vault, api, opened, over_vault, telling
+from memos.interface.doors.cli.shared import HERE, Config, Output, Set, User, Vault, api, command, opened, vault_command
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -22,56 +22,52 @@ forms = typer.Typer()
 Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or folders of adapters")]
 
 
-@forms.command()
-@over_vault
+@vault_command(forms)
 def promote(
     kernel: MemOS,
     ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
     to: Annotated[str, typer.Option("--to", help="activation or parametric")],
     user: User = None,
-) -> Told:
+) -> Output:
     """Make KV or an adapter of memories. Interrupted, the same command goes on from where it was."""
     with progress_bars() as show:
         cube = kernel.promote(ids, to, user=user, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
     made = f"{cube.id} {cube.form} of {len(cube.sources)} memories, {built:.1f} s"
-    return Told({"results": [cube], "scores": scores, "build_s": built}, [made, scores_line(scores)])
+    return Output({"results": [cube], "scores": scores, "build_s": built}, [made, scores_line(scores)])
 
 
-@forms.command()
-@over_vault
+@vault_command(forms)
 def demote(
     kernel: MemOS, id: Annotated[str, typer.Argument(help="an activation or parametric cube")], user: User = None
-) -> Told:
+) -> Output:
     """Give up KV or an adapter; the memories that it was made from answer as text again."""
     again = kernel.demote(id, user=user)
-    return Told(again, (f"{cube.id} {cube.text}" for cube in again))
+    return Output(again, (f"{cube.id} {cube.text}" for cube in again))
 
 
-@forms.command()
-@over_vault
-def jobs(kernel: MemOS, user: User = None) -> Told:
+@vault_command(forms)
+def jobs(kernel: MemOS, user: User = None) -> Output:
     """Work that is going on, that can be taken up again, or that waits."""
     found = kernel.jobs(user=user)
     lines = (
         f"{job.id} {job.state} {job.kind} {' '.join(job.payload.get('sources', []))} {job.note}".rstrip()
         for job in found
     )
-    return Told(found, lines, none="no job is running or waits, and none was interrupted")
+    return Output(found, lines, empty="no job is running or waits, and none was interrupted")
 
 
-@forms.command()
-@over_vault
+@vault_command(forms)
 def work(
     kernel: MemOS,
     every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Plan which memories should change form, and carry it out; what was cut off before goes on."""
     moves = _moves(kernel, every, user)
     lines = (f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}" for move in moves)
-    return Told(moves, lines, none="there is nothing to move")
+    return Output(moves, lines, empty="there is nothing to move")
 
 
 def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dict[str, Any]]:
@@ -89,17 +85,15 @@ def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
             raise  # else it is how the rounds end, and what was done is told
 
 
-@forms.command()
-@over_vault
+@vault_command(forms)
 def cancel(
     kernel: MemOS, job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], user: User = None
-) -> Told:
+) -> Output:
     """End a job; what it had made is removed, and nothing is published."""
-    return Told(api(kernel).cancel(job, user_id=user), f"{job} is cancelled")
+    return Output(api(kernel).cancel(job, user_id=user), f"{job} is cancelled")
 
 
-@forms.command()
-@telling
+@command(forms)
 def gate(
     adapters: Adapters,
     on: Annotated[list[str] | None, typer.Option("--on", help="a memory that they should know; else by card")] = None,
@@ -107,17 +101,16 @@ def gate(
     config: Config = None,
     set_: Set = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Judge adapters, several of them together, by what they should know and by what they must not change."""
     with opened(vault, config, set_, adapters) as kernel:
         scores, short = kernel.gate([named(a) for a in adapters], on=on or (), user=user)
     refused = GateRejected(f"the gate is not passed: {', '.join(short)}", scores) if short else None
     lines = [scores_line(scores), *([] if short else ["the gate is passed"])]
-    return Told({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
+    return Output({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
 
 
-@forms.command()
-@telling
+@command(forms)
 def externalize(
     what: Annotated[str, typer.Argument(help="id of a cube, folder of an adapter, or file of KV")],
     about: Annotated[list[str] | None, typer.Option("--about", help="a subject to ask about")] = None,
@@ -125,16 +118,15 @@ def externalize(
     config: Config = None,
     set_: Set = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """What an adapter says with it on against off, each statement with its support; of a KV cache, its text."""
     with opened(vault, config, set_, [what]) as kernel:
         found = kernel.externalize(named(what), about=about or (), user=user)
     none = "it answers as the base model does on everything asked; name subjects with --about"
-    return Told([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
+    return Output([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
 
 
-@forms.command("export-adapter")
-@telling
+@command(forms, "export-adapter")
 def export_adapter(
     adapters: Adapters,
     out: Annotated[Path, typer.Option("--out", help="folder to put the adapter in")],
@@ -142,21 +134,20 @@ def export_adapter(
     config: Config = None,
     set_: Set = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """One adapter folder that is all of these together, for peft, vLLM and other servers."""
     with opened(vault, config, set_, adapters) as kernel:
         made = kernel.export_adapter([named(a) for a in adapters], out, user=user)
-    return Told({"path": made}, str(made))
+    return Output({"path": made}, str(made))
 
 
-@forms.command()
-@telling
-def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> Told:
+@command(forms)
+def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> Output:
     """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
     from memos.kernel.mem_os import MemOS
 
     told = MemOS.provenance(folder)
-    return Told(told, f"given by {told.by} at {told.at}, signed with {told.key}")
+    return Output(told, f"given by {told.by} at {told.at}, signed with {told.key}")
 
 
 def named(what: str) -> str | Path:

@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import HERE, Config, Id, Set, Told, User, Vault, api, opened, over_vault, telling
+from memos.interface.doors.cli.shared import (
+    HERE,
+    Config,
+    Id,
+    Output,
+    Set,
+    User,
+    Vault,
+    api,
+    command,
+    opened,
+    vault_command,
+)
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -27,15 +39,14 @@ governance.add_typer(quarantine, name="quarantine")
 Key = Annotated[str | None, typer.Option("--key", help="public key, in hex or in a file; unset: that of the vault")]
 
 
-@audit.command()
-@telling
+@command(audit)
 def verify(
     file: Annotated[Path | None, typer.Argument(help="an export; unset: the log of the vault")] = None,
     key: Key = None,
     vault: Vault = HERE,
     config: Config = None,
     set_: Set = None,
-) -> Told:
+) -> Output:
     """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
     if file is not None and key is not None:
         from memos.kernel.mem_os import MemOS
@@ -50,18 +61,17 @@ def verify(
         f"{state}: {verdict.rows} rows, {verdict.checkpoints} checkpoints of {keys}",
         f"not signed yet, so that it would not be missed: the last {verdict.unsigned} rows",
     ]
-    return Told(verdict, lines, failed=bool(verdict.problems))
+    return Output(verdict, lines, failed=bool(verdict.problems))
 
 
-@audit.command()
-@telling
+@command(audit)
 def proof(
     file: Annotated[Path, typer.Argument(help="what `memos forget --proof` has written")],
     key: Key = None,
     vault: Vault = HERE,
     config: Config = None,
     set_: Set = None,
-) -> Told:
+) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
     if key is not None:
         from memos.kernel.mem_os import MemOS
@@ -71,11 +81,10 @@ def proof(
         with opened(vault, config, set_) as kernel:
             problems = kernel.verify_proof(file)
     lines = [*problems, "it does not hold" if problems else "it holds"]
-    return Told({"problems": problems}, lines, failed=bool(problems))
+    return Output({"problems": problems}, lines, failed=bool(problems))
 
 
-@audit.command()
-@over_vault
+@vault_command(audit)
 def query(
     kernel: MemOS,
     caller: Annotated[str | None, typer.Option(help="who asked: USER, USER/AGENT or USER/AGENT/SESSION")] = None,
@@ -85,7 +94,7 @@ def query(
     until: Annotated[datetime | None, typer.Option(help="UTC")] = None,
     allowed: Annotated[bool | None, typer.Option("--allowed/--refused", help="what was decided")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="the last so many")] = None,
-) -> Told:
+) -> Output:
     """List decisions, oldest first."""
     asked: dict[str, Any] = {"caller": caller, "action": action, "target": target, "limit": limit, "allowed": allowed}
     rows = kernel.audit_query(since=since, until=until, **asked)
@@ -93,98 +102,89 @@ def query(
         f"{row.n}  {row.at}  {row.caller}  {row.action} {row.target}  {'yes' if row.allowed else 'no'}: {row.why}"
         for row in rows
     )
-    return Told(rows, lines, none="no decision is like that")
+    return Output(rows, lines, empty="no decision is like that")
 
 
-@audit.command("export")
-@over_vault
+@vault_command(audit, "export")
 def export_(
     kernel: MemOS,
     file: Annotated[Path, typer.Argument(help="JSON lines; verify it with `memos audit verify FILE --key PUB`")],
-) -> Told:
+) -> Output:
     """Write the log with its checkpoints to a file that can be verified by itself."""
     rows, by = kernel.audit_export(file), kernel.audit_key()
-    return Told({"path": file, "rows": rows, "key": by}, f"{rows} rows in {file}, signed by {by}")
+    return Output({"path": file, "rows": rows, "key": by}, f"{rows} rows in {file}, signed by {by}")
 
 
-@audit.command("key")
-@over_vault
-def key_(kernel: MemOS) -> Told:
+@vault_command(audit, "key")
+def key_(kernel: MemOS) -> Output:
     """Print the public key by which the log can be verified."""
-    return Told({"key": kernel.audit_key()}, kernel.audit_key())
+    return Output({"key": kernel.audit_key()}, kernel.audit_key())
 
 
-@quarantine.command("list")
-@over_vault
-def list_(kernel: MemOS, user: User = None) -> Told:
+@vault_command(quarantine, "list")
+def list_(kernel: MemOS, user: User = None) -> Output:
     """What is in quarantine, and why."""
     told = api(kernel).quarantined(user_id=user)
     lines = (
         f"{one['id']}  {one['trust']}, from {one['origin']}: {one['note']}\n    {one['memory']}"
         for one in told["results"]
     )
-    return Told(told, lines, none="nothing is in quarantine")
+    return Output(told, lines, empty="nothing is in quarantine")
 
 
-@quarantine.command()
-@over_vault
-def release(kernel: MemOS, id: Id, user: User = None) -> Told:
+@vault_command(quarantine)
+def release(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Let a memory answer again."""
     cube = kernel.release(id, user=user)
-    return Told([cube], f"{cube.id} is {cube.state}")
+    return Output([cube], f"{cube.id} is {cube.state}")
 
 
-@governance.command()
-@over_vault
+@vault_command(governance)
 def trust(
     kernel: MemOS,
     id: Id,
     how: Annotated[str, typer.Argument(help="user, tool, document, model, imported or untrusted")],
     user: User = None,
-) -> Told:
+) -> Output:
     """Say how far a memory is believed; adapters are made only of what is trusted."""
     cube = kernel.trust(id, how, user=user)
-    return Told([cube], f"{cube.id} is of trust {cube.header.trust}")
+    return Output([cube], f"{cube.id} is of trust {cube.header.trust}")
 
 
-@governance.command()
-@over_vault
+@vault_command(governance)
 def hold(
     kernel: MemOS,
     id: Id,
     why: Annotated[str, typer.Option("--why", help="the reason, for those who meet the hold")],
     user: User = None,
-) -> Told:
+) -> Output:
     """Lay a legal hold on a memory: it is frozen, and nothing deletes, expires or forgets it."""
     cube = kernel.hold(id, why, user=user)
-    return Told([cube], f"{cube.id} is {cube.state}, held: {why}")
+    return Output([cube], f"{cube.id} is {cube.state}, held: {why}")
 
 
-@governance.command("end-hold")
-@over_vault
-def end_hold(kernel: MemOS, id: Id, user: User = None) -> Told:
+@vault_command(governance, "end-hold")
+def end_hold(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Take a legal hold off a memory."""
     cube = kernel.end_hold(id, user=user)
-    return Told([cube], f"{cube.id} is {cube.state}")
+    return Output([cube], f"{cube.id} is {cube.state}")
 
 
-@governance.command()
-@over_vault
-def holds(kernel: MemOS, user: User = None) -> Told:
+@vault_command(governance)
+def holds(kernel: MemOS, user: User = None) -> Output:
     """Memories under a legal hold: who holds each, and why."""
     told = api(kernel).holds(user_id=user)
     lines = (f"{one['id']}  held by {one['note']}\n    {one['memory']}" for one in told["results"])
-    return Told(told, lines, none="nothing is held")
+    return Output(told, lines, empty="nothing is held")
 
 
-@governance.command()
-@over_vault
+@vault_command(governance)
 def forget(
     kernel: MemOS,
     user: Annotated[str, typer.Option("--user", help="whom to forget")],
     proof: Annotated[Path | None, typer.Option(help="file for the signed proof")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-) -> Told:
+) -> Output:
     """Remove all of a user's memories, and what was made of them, for good; exit 1 if a byte of them is found after."""
     gone = len(kernel.forgetting.concerned(user))
     if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
@@ -196,7 +196,7 @@ def forget(
     except InputError as refused:  # what is gone is gone, and is told
         proof, error = None, refused
     told = {"message": "Forgotten.", "results": [done]}
-    return Told(told, _proven(done, proof), failed=error or not done.clean)
+    return Output(told, _proven(done, proof), failed=error or not done.clean)
 
 
 def _proven(done: Any, path: Path | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import Id, Told, User, api, over_vault
+from memos.interface.doors.cli.shared import Id, Output, User, api, vault_command
 
 if TYPE_CHECKING:
     from memos.interface.doors.api.memory import Overviewed, Traced, Why
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 insight = typer.Typer()
 
 
-@insight.command()
-@over_vault
+@vault_command(insight)
 def explain(
     kernel: MemOS,
     question: Annotated[str, typer.Argument(help="what is asked")],
     answer: Annotated[str | None, typer.Option(help="explain this answer; without: the one that is given")] = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Why a question is answered so: by how many nats the answer is likelier with each memory than without it."""
     told = api(kernel).explain(question, answer=answer, user_id=user)
-    return Told(told, _why(told))
+    return Output(told, _why(told))
 
 
 def _why(told: Why) -> Iterator[str]:
@@ -36,8 +35,7 @@ def _why(told: Why) -> Iterator[str]:
         yield f"{reason['change']:+7.2f}  {reason['id']}  {reason['memory']}  [{reason['form']}]"
 
 
-@insight.command()
-@over_vault
+@vault_command(insight)
 def feedback(
     kernel: MemOS,
     id: Annotated[str | None, typer.Argument(help="id of a memory, as `memos ls` lists it")] = None,
@@ -47,22 +45,21 @@ def feedback(
         str | None, typer.Option(help="its right answer: what each memory does for it is measured")
     ] = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """Say how much a memory has helped, or which answer was right; what helps is found sooner."""
     told = api(kernel).feedback(id, useful, question=question, answer=answer, user_id=user)
     lines = (
         f"{one['id']}  " + (f"utility {one['utility']:+.3f}" if "utility" in one else f"{one['useful']:+.3f}")
         for one in told["results"]
     )
-    return Told(told, lines, none="no memory was seen, so none is credited")
+    return Output(told, lines, empty="no memory was seen, so none is credited")
 
 
-@insight.command()
-@over_vault
-def lineage(kernel: MemOS, id: Id, user: User = None) -> Told:
+@vault_command(insight)
+def lineage(kernel: MemOS, id: Id, user: User = None) -> Output:
     """What a memory was made of, what is made of it, and which packs brought it."""
     told = api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
-    return Told(told, _from(told))
+    return Output(told, _from(told))
 
 
 def _from(told: Traced) -> Iterator[str]:
@@ -73,12 +70,11 @@ def _from(told: Traced) -> Iterator[str]:
         yield "from " + ", ".join(f"{name} {value}" for name, value in origin.items() if value)
 
 
-@insight.command()
-@over_vault
-def overview(kernel: MemOS, user: User = None) -> Told:
+@vault_command(insight)
+def overview(kernel: MemOS, user: User = None) -> Output:
     """What there is of a user's: counts by form and state, topics by heat, budgets, jobs."""
     told = api(kernel).overview(user_id=user)
-    return Told(told, _there_is(told))
+    return Output(told, _there_is(told))
 
 
 def _there_is(told: Overviewed) -> Iterator[str]:

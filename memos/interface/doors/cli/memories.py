@@ -13,7 +13,7 @@ import typer
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.doors.cli.life import event_line
-from memos.interface.doors.cli.shared import Id, Told, User, over_new_vault, over_vault
+from memos.interface.doors.cli.shared import Id, Output, User, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 memories = typer.Typer()
 
 
-@memories.command()
-@over_new_vault
+@new_vault_command(memories)
 def add(
     kernel: MemOS,
     what: Annotated[
@@ -34,21 +33,20 @@ def add(
     ],
     user: User = None,
     tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
-) -> Told:
+) -> Output:
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
     from memos.interface.doors.api.memory import added
 
     began = kernel.vault.now()
     kept = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
     nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
-    return Told(
+    return Output(
         (result for _, cubes in kept for result in added(cubes, began)),
         (line for one, cubes in kept for line in [f"{c.id}  {c.text}" for c in cubes] or [f"{one}: {nothing}"]),
     )
 
 
-@memories.command()
-@over_vault
+@vault_command(memories)
 def update(
     kernel: MemOS,
     id: Id,
@@ -57,20 +55,19 @@ def update(
         str | None, typer.Option(help="a JSON object, set beside what is there; a name that is null is taken out")
     ] = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """A new version of a memory: what it says, its metadata, or both; KV and adapters made of it are out of use."""
     cube = kernel.update(id, text, metadata=None if metadata is None else _object(metadata), user=user)
-    return Told([cube], f"{cube.id} version {cube.version}: {cube.text}")
+    return Output([cube], f"{cube.id} version {cube.version}: {cube.text}")
 
 
-@memories.command()
-@over_vault
+@vault_command(memories)
 def delete(
     kernel: MemOS,
     ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
     user: User = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-) -> Told:
+) -> Output:
     """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
     from memos.interface.doors.api.memory import deleted
 
@@ -81,15 +78,14 @@ def delete(
     for cube in meant:
         gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
     told = {"message": "Memories deleted successfully!", "results": deleted(gone)}
-    return Told(told, (f"{id} is deleted" for id in gone))
+    return Output(told, (f"{id} is deleted" for id in gone))
 
 
-@memories.command("ls")
-@over_vault
-def list_cubes(kernel: MemOS, user: User = None) -> Told:
+@vault_command(memories, "ls")
+def list_cubes(kernel: MemOS, user: User = None) -> Output:
     """List the memories of a vault."""
     cubes = kernel.cubes(user=user)
-    return Told(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
+    return Output(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
 
 
 def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
@@ -109,21 +105,19 @@ def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
     yield table
 
 
-@memories.command()
-@over_vault
-def show(kernel: MemOS, id: Id, user: User = None) -> Told:
+@vault_command(memories)
+def show(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Show one memory: what it says or holds, where it comes from, and its life."""
     from memos.interface.doors.api.memory import changes, item
 
     cube = kernel.get(id, user=user)
     events = kernel.history(id, user=user)
-    return Told(
+    return Output(
         {**item(cube), "history": changes(cube.id, events)}, [cube.model_dump_json(indent=1), *map(event_line, events)]
     )
 
 
-@memories.command()
-@over_vault
+@vault_command(memories)
 def search(
     kernel: MemOS,
     query: Annotated[str, typer.Argument(help="what to look for")],
@@ -134,14 +128,14 @@ def search(
     until: Annotated[datetime | None, typer.Option(help="said at this time or before (UTC)")] = None,
     policy: Annotated[str | None, typer.Option(help="what finds; default: the user's policy")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
-) -> Told:
+) -> Output:
     """Find memories, the best first."""
     from memos.interface.doors.api.memory import scored
 
     hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
     vault = kernel.vault.path
     none = f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is"
-    return Told([scored(hit, explain) for hit in hits], _hits(hits, explain), none)
+    return Output([scored(hit, explain) for hit in hits], _hits(hits, explain), none)
 
 
 def _hits(hits: list[Hit], explain: bool) -> Iterator[str]:

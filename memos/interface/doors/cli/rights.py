@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.doors.cli.shared import Told, User, api, over_vault
+from memos.interface.doors.cli.shared import Output, User, api, vault_command
 from memos.rights import name_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ Until = Annotated[datetime | None, typer.Option("--until", help="when it ends by
 Name = Annotated[str, typer.Argument(help="of a group of the user's")]
 
 
-@rights.command()
-@over_vault
+@vault_command(rights)
 def grant(
     kernel: MemOS,
     on: On,
@@ -37,14 +36,13 @@ def grant(
     user: User = None,
     purpose: Purpose = None,
     until: Until = None,
-) -> Told:
+) -> Output:
     """Give somebody a right to a memory, or to all memories of a namespace."""
     given = kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)
-    return Told([given], _line(given))
+    return Output([given], _line(given))
 
 
-@rights.command()
-@over_vault
+@vault_command(rights)
 def revoke(
     kernel: MemOS,
     on: On,
@@ -52,43 +50,39 @@ def revoke(
     relation: Annotated[str | None, typer.Argument(help="owner, editor, annotator or reader; without: all")] = None,
     user: User = None,
     purpose: Purpose = None,
-) -> Told:
+) -> Output:
     """Take rights back; what is made of the memory is out of reach at once."""
     message = f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back."
-    return Told({"message": message, "results": []}, message)
+    return Output({"message": message, "results": []}, message)
 
 
-@rights.command()
-@over_vault
+@vault_command(rights)
 def grants(
     kernel: MemOS,
     on: Annotated[str | None, typer.Argument(help="a memory or a namespace; without: all")] = None,
     user: User = None,
-) -> Told:
+) -> Output:
     """What is granted on the user's memories, and to the user."""
     found = kernel.grants(on, user=user)
-    return Told(found, map(_line, found), none="nothing is granted")
+    return Output(found, map(_line, found), empty="nothing is granted")
 
 
-@group.command("join")
-@over_vault
-def join(kernel: MemOS, name: Name, member: To, user: User = None) -> Told:
+@vault_command(group, "join")
+def join(kernel: MemOS, name: Name, member: To, user: User = None) -> Output:
     """Put somebody, or another group, into a group; it is made if there is none."""
     told = api(kernel).join(name, member, user_id=user)
-    return Told(told, told["message"])
+    return Output(told, told["message"])
 
 
-@group.command("leave")
-@over_vault
-def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> Told:
+@vault_command(group, "leave")
+def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> Output:
     """Take somebody out of a group."""
     told = api(kernel).leave(name, member, user_id=user)
-    return Told(told, told["message"])
+    return Output(told, told["message"])
 
 
-@group.command("list")
-@over_vault
-def groups(kernel: MemOS, user: User = None) -> Told:
+@vault_command(group, "list")
+def groups(kernel: MemOS, user: User = None) -> Output:
     """The user's groups with their members, and those that the user belongs to."""
     found = kernel.groups(user=user)
     lines = (
@@ -96,40 +90,37 @@ def groups(kernel: MemOS, user: User = None) -> Told:
         for one, members in found.items()
     )
     value = [{"group": str(one), "members": list(map(str, members))} for one, members in found.items()]
-    return Told(value, lines, none="there is no group; make one with `memos group join NAME MEMBER`")
+    return Output(value, lines, empty="there is no group; make one with `memos group join NAME MEMBER`")
 
 
-@key.command("add")
-@over_vault
+@vault_command(key, "add")
 def add_key(
     kernel: MemOS,
     to: Annotated[str, typer.Argument(help="USER, agent:USER/AGENT or namespace:USER/AGENT/SESSION")],
     purpose: Annotated[list[str] | None, typer.Option("--purpose", help="one that its holder may state")] = None,
     until: Until = None,
-) -> Told:
+) -> Output:
     """Make a key. It is shown this once: what is kept cannot tell it."""
     from memos.interface.doors.api.memory import plain
 
     secret, made = kernel.add_key(to, purposes=purpose or (), until=until)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
-    return Told({"key": secret, **plain(made)}, secret)
+    return Output({"key": secret, **plain(made)}, secret)
 
 
-@key.command("list")
-@over_vault
-def list_keys(kernel: MemOS) -> Told:
+@vault_command(key, "list")
+def list_keys(kernel: MemOS) -> Output:
     """The keys that there are, without their secrets."""
     found = kernel.keys()
     none = "there is no key; make one with `memos key add USER`"
-    return Told(found, map(_key_line, found), none)
+    return Output(found, map(_key_line, found), none)
 
 
-@key.command("revoke")
-@over_vault
-def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Told:
+@vault_command(key, "revoke")
+def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
     """End a key; it opens nothing from the next call on."""
     kernel.revoke_key(id)
-    return Told({"id": id}, f"key {id} is revoked")
+    return Output({"id": id}, f"key {id} is revoked")
 
 
 def _key_line(one: Any) -> str:

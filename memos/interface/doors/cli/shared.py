@@ -1,16 +1,16 @@
-"""What the commands share: a kernel over a vault, the options that many take, and how each tells what it did."""
+"""What the commands share: a kernel over a vault, the options that many take, and how each prints what it has done."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from memos.errors import EmptyMemory, MemosError
 
 if TYPE_CHECKING:
     from memos.config import Config as Settings
+    from memos.cube import MemCube
     from memos.interface.doors.api.memory import Memory
     from memos.kernel.mem_os import MemOS
 
@@ -32,99 +33,114 @@ HERE = Path("memos-data")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a command has to say.
+class Output:
+    """What a command prints.
 
-    value: for programs, in the words of the Memory API (`plain`). lines: for people, texts and what rich draws; none:
-    said where there are none. Both may be made while they are told; an error in the middle leaves what was done before
-    told. failed: the error that is raised once all is told; or just that the exit code is 1.
+    value: for programs, in the words of the Memory API (`plain`). lines: for people, texts and what rich draws; empty:
+    printed where there are none. Both may be made while they are printed; an error in the middle leaves what was done
+    before printed. failed: the error that is raised at the end; or just that the exit code is 1.
     """
 
-    value: Any
-    lines: str | Iterable[Any] = ()
-    none: str = ""
+    value: object
+    lines: str | Iterable[object] = ()
+    empty: str = ""
     failed: MemosError | bool | None = None
 
 
-def telling(command: Callable[..., Told]) -> Callable[..., None]:
-    """A command that tells what it returns, as lines or, with --json, as one JSON value and nothing beside it: an
-    object, a listing as {"results": [...]}, with its cost, as every reply of the Memory API."""
+Command = Callable[..., Output]
+Registered = Callable[[Command], Callable[..., None]]
 
-    def run(*given: Any, as_json: bool = False, **named: Any) -> None:
-        if as_json:
-            failed = _print_json(partial(command, *given, **named))
-        else:
-            told = command(*given, **named)
-            _print(told)
-            failed = told.failed
+
+def command(group: typer.Typer, name: str | None = None) -> Registered:
+    """Adds a command that prints what it returns: as lines or, with --json, as one JSON value and nothing beside it: an
+    object, a listing as {"results": [...]}, with its cost, as every reply of the Memory API."""
+    return lambda function: group.command(name)(_printing(function))
+
+
+def vault_command(group: typer.Typer, name: str | None = None) -> Registered:
+    """The same, of a command whose first argument, a kernel over a vault that is there, is given as --vault, --config
+    and --set. The command raises EmptyMemory."""
+    return lambda function: group.command(name)(_with_vault(opened, _printing(function)))
+
+
+def new_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
+    """The same, and the vault is made where there is none."""
+    return lambda function: group.command(name)(_with_vault(made, _printing(function)))
+
+
+OpenVault = Callable[[Sequence[str | Path]], "MemOS"]  # of the paths that a command was given in place of a vault
+
+
+def optional_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
+    """The same, of a command that can do without a vault: its first argument opens it; see `opened`."""
+
+    def opener(*vault: Path | list[str] | None) -> AbstractContextManager[OpenVault]:
+        return nullcontext(partial(opened, *vault))  # type: ignore[arg-type]
+
+    return lambda function: group.command(name)(_with_vault(opener, _printing(function)))
+
+
+def _printing(function: Command) -> Callable[..., None]:
+    def run(*given: object, as_json: bool = False, **named: object) -> None:
+        call = partial(function, *given, **named)
+        failed = _print_json(call) if as_json else _print(call())
         if isinstance(failed, MemosError):
             raise failed
         if failed:
             raise typer.Exit(1)
 
-    hints = inspect.get_annotations(command, locals={"MemOS": object}, eval_str=True)  # no kernel is imported for help
-    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values()]
+    kernel = {"MemOS": object, "OpenVault": object}  # none is imported for help
+    hints = inspect.get_annotations(function, locals=kernel, eval_str=True)
+    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
     flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-    return _taking([*own, flag], run, command)
+    return _taking([*own, flag], run, function)
 
 
-def _print_json(command: Callable[[], Told]) -> MemosError | bool | None:
-    """Returns whether it has failed, as `Told` has it."""
+def _print_json(call: Callable[[], Output]) -> MemosError | bool | None:
+    """Returns whether it has failed, as `Output` has it."""
     from memos.interface.doors.api.memory import costing, plain
 
     with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
-        told = command()
-        failed, value = told.failed, told.value
-        if isinstance(value, Iterator):
-            done = list[Any]()
+        output = call()
+        failed = output.failed
+        if isinstance(output.value, Iterator):
+            value: list[object] = []
             try:
-                done.extend(map(plain, value))
+                value.extend(map(plain, output.value))
             except MemosError as error:
-                if not done:
+                if not value:
                     raise
                 failed = error
-            value = done
         else:
-            value = plain(value)
+            value = plain(output.value)
     reply = {"results": value} if isinstance(value, list) else value
     print(json.dumps(reply | {"cost": cost}, ensure_ascii=False))
     return failed
 
 
-def _print(told: Told) -> None:
-    none = told.none
-    for line in [told.lines] if isinstance(told.lines, str) else told.lines:
-        none = ""
+def _print(output: Output) -> MemosError | bool | None:
+    """Returns whether it has failed, as `Output` has it."""
+    empty = output.empty
+    for line in [output.lines] if isinstance(output.lines, str) else output.lines:
+        empty = ""
         if isinstance(line, str):
             print(line)
         else:
             from rich.console import Console
 
             Console().print(line)
-    if none:
-        print(none)
+    if empty:
+        print(empty)
+    return output.failed
 
 
-def over_vault(command: Callable[..., Told]) -> Callable[..., None]:
-    """A command that tells what it returns, and whose first argument, a kernel over a vault that is there, is given as
-    --vault, --config and --set.
-
-    Raises EmptyMemory.
-    """
-    return _over(opened, telling(command))
-
-
-def over_new_vault(command: Callable[..., Told]) -> Callable[..., None]:
-    """The same, and the vault is made where there is none."""
-    return _over(made, telling(command))
-
-
-def _over(
-    kernel_of: Callable[[Path, Path | None, list[str] | None], MemOS], command: Callable[..., None]
+def _with_vault(
+    open_vault: Callable[[Path, Path | None, list[str] | None], AbstractContextManager[object]],
+    command: Callable[..., None],
 ) -> Callable[..., None]:
-    def run(vault: Vault = HERE, config: Config = None, set_: Set = None, **own: Any) -> None:
-        with kernel_of(vault, config, set_) as kernel:
-            command(kernel, **own)
+    def run(vault: Vault = HERE, config: Config = None, set_: Set = None, **own: object) -> None:
+        with open_vault(vault, config, set_) as first:
+            command(first, **own)
 
     _, *own = inspect.signature(command).parameters.values()
     *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
@@ -132,17 +148,17 @@ def _over(
 
 
 def _taking(
-    options: list[inspect.Parameter], run: Callable[..., None], command: Callable[..., Any]
+    options: list[inspect.Parameter], run: Callable[..., None], function: Callable[..., object]
 ) -> Callable[..., None]:
-    """`run` in place of the command, with these options: typer makes them of the signature."""
+    """`run` in place of the function, with these options: typer makes them of the signature."""
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
     return run
 
 
 def opened(
-    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: list[str] | None = None
+    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: Sequence[str | Path] = ()
 ) -> MemOS:
     """A kernel over a vault that is there already, or one made for the work if only paths are named.
 
@@ -181,3 +197,8 @@ def api(kernel: MemOS) -> Memory:
     from memos.interface.doors.api.memory import Memory
 
     return Memory(kernel=kernel)
+
+
+def line_of(cube: MemCube) -> str:
+    """A memory on one line."""
+    return f"{cube.id} {cube.text}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.doors.cli.shared import HERE, Config, Set, Told, settings_of, telling
+from memos.interface.doors.cli.shared import HERE, Config, Output, Set, command, settings_of
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -18,30 +18,28 @@ vault = typer.Typer(name="vault", help="Look after a vault as a whole.", no_args
 Folder = Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of the vault; else that of the config")]
 
 
-@vault.command()
-@telling
+@command(vault)
 def check(
     path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of a vault, or of a backup")] = None,
     config: Config = None,
     set_: Set = None,
-) -> Told:
+) -> Output:
     """Read every byte of a vault or a backup, and list what is wrong; exit code 1 if anything is. Changes nothing."""
     from memos.kernel.care import check
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
         found = check(folder, show, settings.key, settings.server)
-    return Told({"path": folder, "problems": found}, found, none=f"{folder} is sound", failed=bool(found))
+    return Output({"path": folder, "problems": found}, found, empty=f"{folder} is sound", failed=bool(found))
 
 
-@vault.command()
-@telling
+@command(vault)
 def backup(
     dest: Annotated[Path, typer.Argument(help="a new folder, or an earlier backup of the same vault")],
     path: Annotated[Path | None, typer.Option("--vault", help="folder of the vault; else that of the config")] = None,
     config: Config = None,
     set_: Set = None,
-) -> Told:
+) -> Output:
     """Copy a vault as it is now, while others write to it. Interrupted, the same command goes on from where it was."""
     from memos.kernel.care import back_up
 
@@ -49,11 +47,10 @@ def backup(
     with progress_bars() as show:
         made = back_up(folder, dest, show, settings.key, settings.scratch)
     line = f"{made.folder}: {made.bytes} bytes as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.copied} of them copied"
-    return Told(made, line)
+    return Output(made, line)
 
 
-@vault.command()
-@telling
+@command(vault)
 def restore(
     backup: Annotated[Path, typer.Argument(help="a folder that `memos vault backup` made")],
     path: Annotated[Path, typer.Argument(help="of the vault: a new or an empty folder")],
@@ -62,7 +59,7 @@ def restore(
     ] = None,
     config: Config = None,
     set_: Set = None,
-) -> Told:
+) -> Output:
     """Make a vault of a backup. Every digest is compared before the vault is there, and who was forgotten stays so."""
     from memos.kernel.care import restore
 
@@ -70,30 +67,28 @@ def restore(
     with progress_bars() as show:
         made = restore(backup, path, show, forgotten, governance)
     value = {"path": path, "vault": made.vault, "at": made.at}
-    return Told(value, f"{path} is the vault {made.vault} as it was at {made.at}")
+    return Output(value, f"{path} is the vault {made.vault} as it was at {made.at}")
 
 
-@vault.command()
-@telling
-def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Told:
+@command(vault)
+def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """How much a vault holds: cubes, versions, users, jobs, bytes by place, quotas."""
     from memos.kernel.care import stats
 
     folder, settings = _place(path, config, set_)
     told = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
-    return Told(told, (line for name, value in told.items() for line in _figures(name, value)))
+    return Output(told, (line for name, value in told.items() for line in _figures(name, value)))
 
 
-@vault.command()
-@telling
-def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Told:
+@command(vault)
+def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """Give the space of what was deleted back to the disk, and remove payloads that no cube refers to."""
     from memos.kernel.care import compact
 
     folder, settings = _place(path, config, set_)
     before, after = compact(folder, settings.key, settings.scratch, settings.server)
     value = {"path": folder, "before": before, "after": after}
-    return Told(value, f"{folder}: {before} bytes before, {after} after")
+    return Output(value, f"{folder}: {before} bytes before, {after} after")
 
 
 def _place(path: Path | None, config: Path | None, set_: list[str] | None) -> tuple[Path, VaultConfig]:
