@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DOCS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 
 _FENCE = re.compile(r"(?:^<!-- (slow|not run): ?(.*?) ?-->\n|^<!-- (slow) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 

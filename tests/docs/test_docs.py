@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import diagrams
+import file_map
 import jsonschema
 import pytest
 import typer.main
@@ -27,7 +28,9 @@ from memos.operation.life.mem_lifecycle import ALLOWED
 from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
 
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
-ROOMS = ("memos/", "configs/", "scripts/", "tests/", "docs/", "examples/", ".ci/")
+WRITTEN = [doc for doc in DOCS if doc != file_map.MAP]  # by people; its lines name files as the code does
+RECORDS = sorted(ROOT.glob("docs/decisions/0*.md"))
+FOLDERS = ("memos/", "configs/", "scripts/", "tests/", "docs/", "examples/", ".ci/")
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -42,7 +45,7 @@ def code(doc: Path) -> list[str]:
 
 def paths(doc: Path) -> set[str]:
     """The files and folders that a document names: of the repository if they begin with one of its rooms."""
-    named = {words for words in code(doc) if words.startswith(ROOMS) or _FILE.fullmatch(words)}
+    named = {words for words in code(doc) if words.startswith(FOLDERS) or _FILE.fullmatch(words)}
     linked = {((doc.parent / target).resolve().relative_to(ROOT)).as_posix() for target in _LINK.findall(text(doc))}
     return {name.split(" ")[0] for name in named} | linked
 
@@ -66,12 +69,12 @@ def programs(doc: Path) -> list[str]:
     return [block.body for block in blocks(doc, "python")]
 
 
-def _cases(of: object, docs: list[Path] = DOCS) -> list[object]:
-    assert callable(of)
-    return [pytest.param(doc, case, id=f"{name(doc)}: {case[:60]}") for doc in docs for case in sorted(set(of(doc)))]
+def _cases(find: object, docs: list[Path] = DOCS) -> list[object]:
+    assert callable(find)
+    return [pytest.param(doc, case, id=f"{name(doc)}: {case[:60]}") for doc in docs for case in sorted(set(find(doc)))]
 
 
-@pytest.mark.parametrize("doc, path", _cases(paths))
+@pytest.mark.parametrize("doc, path", _cases(paths, WRITTEN))
 def test_a_path_that_is_named_exists(doc: Path, path: str) -> None:
     assert (ROOT / path).exists(), f"{doc.name} names {path}"
 
@@ -92,31 +95,31 @@ def test_a_command_line_is_one_that_the_program_takes(doc: Path, line: str) -> N
 
 def _takes(arguments: list[str]) -> None:
     """Parse, and carry nothing out."""
-    command, said, rest = _command(arguments)
+    command, path, rest = _command(arguments)
     if rest != ["--help"]:
-        command.make_context(said, rest)
+        command.make_context(path, rest)
 
 
 def _command(arguments: list[str]) -> tuple[Any, str, list[str]]:
     """The command of a line, its name, and what is left of the line."""
-    command, said = memos_command(), "memos"
+    command, path = memos_command(), "memos"
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
         step, *arguments = arguments
-        assert step in command.commands, f"there is no command {said} {step}"
-        command, said = command.commands[step], f"{said} {step}"
-    return command, said, arguments
+        assert step in command.commands, f"there is no command {path} {step}"
+        command, path = command.commands[step], f"{path} {step}"
+    return command, path, arguments
 
 
-@pytest.mark.parametrize("doc, line", _cases(named_commands))
+@pytest.mark.parametrize("doc, line", _cases(named_commands, WRITTEN))
 def test_a_command_that_is_named_is_there_with_its_options(doc: Path, line: str) -> None:
     program, *arguments = shlex.split(line.removeprefix("time "))
     if program != "memos":
         assert (ROOT / (arguments[0] if program == "python" else program)).is_file()
         return
     for alternative in arguments[1].split("|") if len(arguments) > 1 and "|" in arguments[1] else [""]:
-        command, said, rest = _command([arguments[0], alternative] if alternative else arguments)
+        command, path, rest = _command([arguments[0], alternative] if alternative else arguments)
         known = {"--help"} | {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
-        assert {option for option in rest if option.startswith("--")} <= known, said
+        assert {option for option in rest if option.startswith("--")} <= known, path
 
 
 @cache
@@ -127,7 +130,7 @@ def memos_command() -> Any:
 
 
 @pytest.mark.parametrize(
-    "line, told",
+    "line, named",
     [
         ("rum x.yaml", "rum"),
         ("run x.yaml --otu y", "--otu"),
@@ -137,10 +140,10 @@ def memos_command() -> Any:
         ("run", "config"),
     ],
 )
-def test_a_wrong_command_line_is_found(line: str, told: str) -> None:
+def test_a_wrong_command_line_is_found(line: str, named: str) -> None:
     with pytest.raises(Exception) as found:  # typer's own errors have moved between its versions
         _takes(line.split())
-    assert told in str(found.value)
+    assert named in str(found.value)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -188,9 +191,9 @@ def test_the_page_of_commands_shows_each_of_them() -> None:
 
 
 def test_the_page_of_commands_tells_which_take_the_yaml_as_their_argument() -> None:
-    (said,) = re.findall(r"((?:`\w+`[, and]*)+) take the YAML", text(ROOT / "docs/reference/commands.md"))
+    (named,) = re.findall(r"((?:`\w+`[, and]*)+) take the YAML", text(ROOT / "docs/reference/commands.md"))
     taking = [name for name, one in memos_command().commands.items() for taken in one.params if _is_config(taken)]
-    assert re.findall(r"`(\w+)`", said) == sorted(taking)
+    assert re.findall(r"`(\w+)`", named) == sorted(taking)
 
 
 def _is_config(taken: Any) -> bool:
@@ -198,16 +201,17 @@ def _is_config(taken: Any) -> bool:
 
 
 def test_an_extra_that_is_named_is_there_and_is_installed_from_the_clone() -> None:
-    said = "".join(text(path) for path in [*DOCS, *ROOT.glob("memos/**/*.py"), ROOT / "scripts/quickstart"])
+    sources = "".join(text(path) for path in [*DOCS, *ROOT.glob("memos/**/*.py"), ROOT / "scripts/quickstart"])
     extras = re.findall(r"^(\w+) = \[", text(ROOT / "pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE)
-    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,]+)", said, re.MULTILINE)
+    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,]+)", sources, re.MULTILINE)
     assert named and {extra for one in named for extra in one.split(",")} <= set(extras)
-    assert "memos[" not in said  # on PyPI the name is somebody else's
+    assert "memos[" not in sources  # on PyPI the name is somebody else's
 
 
 def test_every_page_is_in_the_sites_contents() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(doc.relative_to(ROOT / "docs").as_posix() for doc in DOCS if doc.parent != ROOT)
+    pages = (doc for doc in DOCS if doc.parent != ROOT and doc not in RECORDS)  # these are in the list of decisions
+    assert sorted(listed) == sorted(doc.relative_to(ROOT / "docs").as_posix() for doc in pages)
 
 
 def test_the_schema_for_editors_is_that_of_the_config() -> None:
@@ -227,7 +231,7 @@ def test_a_config_is_valid_by_the_schema_that_it_names(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"scheduler": {"topk": 4}}, {"policy": "zorb"}, {"experiment": {"steps": [{"a": 1}]}}]
+    "wrong", [{"scheduler": {"topk": 4}}, {"scheduler": {"choice": "zorb"}}, {"experiment": {"steps": [{"a": 1}]}}]
 )
 def test_the_schema_refuses_what_the_config_does(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
@@ -253,15 +257,34 @@ def test_the_site_builds_and_asks_nobody_for_anything(tmp_path: Path) -> None:
     assert "memos vault restore" in commands_page and "--forgotten" in commands_page
 
 
-def test_the_map_has_a_line_for_every_file() -> None:
-    source = text(ROOT / "docs/architecture.md")
-    files = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("memos/**/*.py")]
-    inner = [file for file in files if not file.endswith("/__init__.py") or file == "memos/__init__.py"]
-    assert [file for file in sorted(inner) if f"`{file}`" not in source] == []
+def test_the_map_is_that_of_the_code() -> None:
+    assert text(file_map.MAP) == file_map.page(), "run python scripts/file_map.py"
+
+
+def test_the_first_line_of_every_file_says_in_one_sentence_what_it_knows_or_does() -> None:
+    assert list(file_map.unfinished()) == []
+
+
+def test_the_architecture_is_short_enough_to_be_read() -> None:
+    assert len(text(ROOT / "docs/architecture.md").split()) <= 4000
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem[:4])
+def test_a_decision_is_a_short_record_that_the_index_names(record: Path) -> None:
+    head, body = text(record).split("\n", 1)
+    number, title = re.fullmatch(r"# (\d{4})\. (.+)", head).groups()  # type: ignore[union-attr]
+    assert f"- [{number}]({record.name}) {title}\n" in text(ROOT / "docs/decisions/README.md")
+    assert record.name.startswith(f"{number}-")
+    assert re.findall(r"^\*\*(\w+)\.\*\*", body, re.MULTILINE)[:3] == ["Context", "Decision", "Consequences"]
+    assert 80 <= len(body.split()) <= 250
+
+
+def test_decisions_are_numbered_one_after_the_other() -> None:
+    assert [path.name[:4] for path in RECORDS] == [f"{n:04d}" for n in range(1, len(RECORDS) + 1)]
 
 
 def test_the_table_of_states_is_that_of_the_code() -> None:
-    section = text(ROOT / "docs/architecture.md").split("## Life cycle\n")[1].split("\n## ")[0]
-    rows = dict(re.findall(r"^\| (\w+) \| (.*?) \|$", section, re.MULTILINE))
-    said = {State(state): {s for s in State if s in re.findall(r"\w+", rows[state])} for state in State}
-    assert said == {state: set(to) for state, to in ALLOWED.items()}
+    table = text(ROOT / "docs/concepts/life-cycle.md").split("| from | to |\n")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| (\w+) \| (.*?) \|$", table, re.MULTILINE))
+    named = {State(state): {s for s in State if s in re.findall(r"\w+", rows[state])} for state in State}
+    assert named == {state: set(to) for state, to in ALLOWED.items()}
