@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -98,6 +99,17 @@ _SHORTEST_PREFIX = 6  # of an id, in place of the whole
 
 RETAIN = "retain:"  # before the name of a class of retention, in a tag
 ACCESSES = 12_000  # the latest uses, of which prediction learns again when a kernel starts: some tenths of a second
+
+
+@dataclass(frozen=True)
+class News:
+    """What has happened in a vault: its last change and the last that was a deletion, and what came since a time."""
+
+    change: int
+    deletion: int
+    at: datetime  # now
+    used: bool  # a memory was used since
+    lapsed: bool  # a memory has expired since
 
 
 class MemVault:
@@ -393,12 +405,13 @@ class MemVault:
         """Grows with every change of a cube's version or state, in this process or another."""
         return int(self._db.rows("SELECT n FROM clock")[0][0])
 
-    def is_news(self, change: int, use: int, after: datetime) -> bool:
-        """True if something was changed or used after these, or has expired after that time."""
-        sql = f"""SELECT EXISTS (SELECT 1 FROM clock WHERE n != ?) OR EXISTS (SELECT 1 FROM uses WHERE n > ?)
-                  OR EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST})"""
-        told = kept(self._db.told())
-        return bool(self._db.rows(sql, change, use, kept(after), told, told)[0][0])
+    def news(self, use: int, after: datetime) -> News:
+        """What an index that has read up to this use, and up to this time, still has to read."""
+        sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
+                  EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}) FROM clock"""
+        now = kept(self._db.told())
+        [(change, deleted, at, used, lapsed)] = self._db.rows(sql, now, now, use, kept(after), now, now)
+        return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed))
 
     def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
@@ -409,10 +422,8 @@ class MemVault:
         kept = {cube.id for cube in cubes}
         return cubes, [id for (id,) in self._db.rows(known, n) if id not in kept]
 
-    def deleted_since(self, n: int, ids: Iterable[str]) -> list[str]:
-        """Those of `ids` that were deleted after `n`; nothing on disk remembers their names."""
-        if int(self._db.rows("SELECT deleted FROM clock")[0][0]) <= n:
-            return []
+    def deleted(self, ids: Iterable[str]) -> list[str]:
+        """Those of `ids` that are not there any more; nothing on disk remembers their names."""
         there = {id for (id,) in self._db.rows("SELECT id FROM heads")}
         return [id for id in ids if id not in there]
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from memos.cube import Fact, MemCube, State, Text
 from memos.errors import InputError, MemosError, VaultError
-from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.mem_vault import MemVault, News
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.operation.finding.catalog import AROUND, Catalog, Mask, Rows, View
 from memos.operation.finding.column import Column
@@ -237,23 +237,21 @@ class MemOperator:
     def refresh(self) -> None:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""
         with self._lock:
-            if not self._vault.is_news(self._read, self._uses, self._at):
-                return
-            now = self._vault.now()
-            lapsed = self._vault.lapsed(self._at, now)
-            if self._vault.last_change() == self._read and not lapsed:
-                self._read_uses()
+            news = self._vault.news(self._uses, self._at)
+            lapsed = self._vault.lapsed(self._at, news.at) if news.lapsed else []
+            if news.change == self._read and not lapsed:
+                if news.used:
+                    self._read_uses()
                 return
             if not self._read:
                 self._restore()
             if self._catalog.gone > len(self._catalog) // 2 + 1024:  # more holes than rows
                 self._unpack(self._packed())
-            with _undisturbed(self._vault.last_change() - self._read > _MANY):
-                self._catch_up(lapsed, now)
+            with _undisturbed(news.change - self._read > _MANY):
+                self._catch_up(news, lapsed)
 
-    def _catch_up(self, lapsed: Sequence[str], now: datetime) -> None:
-        """lapsed: ids of what has expired by `now`. Raises InputError for a text that cannot be masked in time."""
-        read = self._vault.last_change()
+    def _catch_up(self, news: News, lapsed: Sequence[str]) -> None:
+        """lapsed: ids of what has expired by now. Raises InputError for a text that cannot be masked in time."""
         changed, gone = self._vault.changed_since(self._read, self._states)
         # before anything is changed, as a pattern that takes too long raises
         shown = {cube.id: self._guard.as_shown(cube) for cube in changed if cube.text}
@@ -261,7 +259,8 @@ class MemOperator:
         self._versions.clear()
         self._unkept += len(changed) + len(gone)
         try:
-            for id in (*gone, *lapsed, *self._vault.deleted_since(self._read, self._catalog.living)):
+            deleted = self._vault.deleted(self._catalog.living) if news.deletion > self._read else []
+            for id in (*gone, *lapsed, *deleted):
                 self._unread |= self._drop(id)
             new = [cube for cube in changed if cube.text and self._catalog.version(cube.id) < cube.version]
             new.sort(key=lambda cube: cube.order)
@@ -276,9 +275,10 @@ class MemOperator:
         except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
             self._clear()
             raise
-        self._read_uses()
+        if news.used:
+            self._read_uses()
         self._embed()
-        self._read, self._at = read, now
+        self._read, self._at = news.change, news.at
 
     def _read_uses(self) -> None:
         for n, id, when in self._vault.uses(self._uses):
@@ -313,6 +313,8 @@ class MemOperator:
         Cut short, it goes on from there the next time.
         """
         self._unread = {row for row in self._unread if self._catalog.lives(row)}
+        if not self._unread:
+            return
         rows = sorted(self._unread)
         contexts = {row: self._context(row) for row in rows}
         ids = [self._catalog.ids[row] for row in rows]

@@ -97,6 +97,8 @@ class Knowledge:
         again what a memory in force says is counted there instead (MemCube.usage.repeats). All or nothing. Raises
         NoRoom.
         """
+        if not ops:
+            return []
         ops = [self._vault.guard.as_told(op) for op in ops]
         with self._vault.transaction():
             same = [c for c in self._vault.saying((op.text for op in ops), caller.user_id) if c.namespace == caller]

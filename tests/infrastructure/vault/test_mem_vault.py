@@ -454,11 +454,15 @@ def test_what_changed_is_told_once_to_each_who_asks(vault: MemVault) -> None:
     vault.set_state(first.id, State.ARCHIVED, "test")
     cubes, others = vault.changed_since(begun, {State.GENERATED})
     assert ([c.id for c in cubes], others) == ([second.id], [first.id])
-    now = vault.last_change()
-    assert vault.deleted_since(now, [first.id]) == []
+    now, noon = vault.last_change(), vault.now()
+    assert vault.news(0, noon).change == now > vault.news(0, noon).deletion
     vault.delete([second.id])
     assert vault.last_change() > now
-    assert vault.deleted_since(now, [first.id, second.id]) == [second.id]
+    assert vault.news(0, noon).change == vault.news(0, noon).deletion == vault.last_change()
+    assert vault.deleted([first.id, second.id]) == [second.id]
+    assert not vault.news(0, noon).used and not vault.news(0, noon).lapsed
+    vault.record_use([first.id], noon)
+    assert vault.news(0, noon).used and not vault.news(1, noon).used
 
 
 def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
