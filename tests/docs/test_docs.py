@@ -90,7 +90,7 @@ def test_a_command_line_is_one_that_the_program_takes(doc: Path, line: str) -> N
         if script.suffix == ".py":
             assert all(option in source for option in arguments if option.startswith("--"))
         elif script.name == "quickstart":  # hands its options on
-            _takes(["run", "configs/quickstart.yaml", *arguments])
+            _takes(["quickstart", *arguments])
 
 
 def _takes(arguments: list[str]) -> None:

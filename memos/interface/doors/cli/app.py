@@ -20,23 +20,23 @@ from memos.extensions import Registry
 from memos.interface.doors.cli.config import config as config_group
 from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
-from memos.interface.doors.cli.insight import insight
-from memos.interface.doors.cli.knowledge import knowledge
 from memos.interface.doors.cli.life import life
-from memos.interface.doors.cli.mcp import mcp
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.rights import rights
-from memos.interface.doors.cli.serve import serve
+from memos.interface.doors.cli.serve import server
 from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of
 from memos.interface.doors.cli.vault import vault
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from typer._click.core import Command, Context
 
+    from memos.extensions import Extension
     from memos.kernel.mem_os import MemOS, Reply
 
 
+QUICKSTART = Path(__file__).parents[1] / "experiment/quickstart/quickstart.yaml"
 PARTS: Registry[typer.Typer] = Registry("memos.commands", "command group")
 
 
@@ -103,27 +103,36 @@ app = typer.Typer(
 )
 app.add_typer(vault, name="vault")
 app.add_typer(config_group, name="config")
-app.command()(serve)
-app.command()(mcp)
+app.add_typer(server)
 app.add_typer(forms)
 app.add_typer(memories)
 app.add_typer(life)
-app.add_typer(knowledge)
-app.add_typer(insight)
 app.add_typer(rights)
 app.add_typer(governance)
+
+
+Out = Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")]
 
 
 @command(app)
 def run(
     config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
     set_: Set = None,
-    out: Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")
-    ] = False,
+    out: Out = None,
+    fresh: Fresh = False,
 ) -> Output:
     """Run the steps of an experiment and report what each form of memory cost and gave."""
+    return _experiment(config, set_, out, fresh)
+
+
+@command(app)
+def quickstart(set_: Set = None, out: Out = None, fresh: Fresh = False) -> Output:
+    """Run the experiment inside the package: one conversation, remembered as text, as KV cache and as LoRA."""
+    return _experiment(QUICKSTART, set_, out, fresh)
+
+
+def _experiment(config: Path, set_: list[str] | None, out: Path | None, fresh: bool) -> Output:
     from memos.interface.doors.experiment.experiment import Experiment
     from memos.interface.doors.experiment.report import plot
 
@@ -132,10 +141,30 @@ def run(
     with progress_bars() as show:
         report = Experiment(settings, out, show).run(fresh)
     plot(report, out / "report.png")
-    return Output(report, _ran(report, out, settings.vault.path or out / "vault"))
+    return Output(report, _summary(report, out, settings.vault.path or out / "vault"))
 
 
-def _ran(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:
+@command(app)
+def plugins() -> Output:
+    """What packages add, by extension point: each part with its package, and why one cannot be used."""
+    from memos.extensions import extensions
+
+    found = extensions(load=True)
+    return Output(found, [_parts_table(found)] if found else (), empty="nothing is installed that adds a part")
+
+
+def _parts_table(parts: list[Extension]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name in ("extension point", "name", "package", "problem"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("extension point", "name"))
+    for part in parts:
+        table.add_row(part.group, part.name, f"{part.package} {part.version}", part.problem)
+    return table
+
+
+def _summary(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:
     from memos.interface.doors.experiment.report import phases_table, promotions_table
 
     yield phases_table(report)

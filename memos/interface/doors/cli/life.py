@@ -1,5 +1,7 @@
-"""`memos history`, `rollback`, `undo`, `freeze`, `thaw`, `archive`, `unarchive`, `snapshot`, `snapshots`, `restore`,
-`delete-snapshot`: the life of memories, and the way back. Doors; know no states."""
+"""`memos history`, `rollback`, `freeze`, `restore`, `fuse`, `consolidate` and more: the life of memories, kept current.
+
+Doors; know no states and no rules.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.interface.doors.cli.shared import Id, Output, User, api, vault_command
+from memos.interface.doors.cli.shared import Id, Output, User, api, line_of, vault_command
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
     from memos.kernel.mem_os import MemOS
 
 life = typer.Typer()
-Name = Annotated[str, typer.Argument(help="of a snapshot")]
+SnapshotName = Annotated[str, typer.Argument(help="of a snapshot")]
 Why = Annotated[str | None, typer.Option("--why", help="a reason, for its history")]
 
 
@@ -71,7 +73,7 @@ def unarchive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Outp
 
 
 @vault_command(life)
-def snapshot(kernel: MemOS, name: Name, user: User = None) -> Output:
+def snapshot(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Write down how all memories of a user are now, to go back to with `memos restore`."""
     taken = kernel.snapshot(name, user=user)
     return Output([taken], f"{taken.name}: {taken.cubes} memories")
@@ -90,7 +92,7 @@ def snapshots(kernel: MemOS, user: User = None) -> Output:
 
 
 @vault_command(life)
-def restore(kernel: MemOS, name: Name, user: User = None) -> Output:
+def restore(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Take all memories of a user back to a snapshot. Their history stays, and the command says how to undo it."""
     done = kernel.restore(name, user=user)
     return Output([done], _restored(done))
@@ -123,7 +125,7 @@ def undo(
 
 
 @vault_command(life, "delete-snapshot")
-def delete_snapshot(kernel: MemOS, name: Name, user: User = None) -> Output:
+def delete_snapshot(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Forget a snapshot; the memories stay as they are."""
     return Output(api(kernel).delete_snapshot(name, user_id=user), f"{name} is deleted")
 
@@ -150,3 +152,83 @@ def _given(why: str | None) -> dict[str, Any]:
 
 def _state(cube: MemCube) -> Output:
     return Output([cube], f"{cube.id} is {cube.state}")
+
+
+@vault_command(life, "audit-memory")
+def audit_memory(kernel: MemOS, user: User = None) -> Output:
+    """Which memories are told twice, overtaken by later ones, or not supported by what they were made of."""
+    found = kernel.audit_memory(user=user)
+    faults = {"duplicate": found.duplicates, "stale": found.stale, "unsupported": found.unsupported}
+    texts = {cube.id: cube.text for cube in kernel.memories(user=user)}
+    lines = list[str]()
+    for fault, ids in faults.items():
+        lines.append(f"{fault}: {len(ids)} of {found.memories} memories, {found.share(ids):.1%}")
+        lines += (f"  {id} {texts[id]}" for id in ids)
+    shares = {f"{fault}_share": found.share(ids) for fault, ids in faults.items()}
+    return Output({"memories": found.memories, **shares, **faults}, lines)
+
+
+@vault_command(life)
+def conflicts(kernel: MemOS, user: User = None) -> Output:
+    """Pairs of memories of which only one can be true."""
+    found, lines = list[dict[str, Any]](), list[str]()
+    for pair in kernel.conflicts(user=user):
+        of = pair.facts[0]
+        found.append({"one": pair.one, "other": pair.other, "subject": of.subject, "relation": of.relation})
+        lines += [line_of(pair.one), line_of(pair.other)]
+        lines.append(f"  both give the {of.relation} of {of.subject}; delete or correct one of them")
+    return Output(found, lines, empty="no two memories contradict each other")
+
+
+@vault_command(life)
+def fuse(
+    kernel: MemOS,
+    ids: Annotated[list[str], typer.Argument(help="two memories or more")],
+    text: Annotated[str | None, typer.Option("--text", help="what the one should say; else what each says")] = None,
+    user: User = None,
+) -> Output:
+    """Make one memory of several; `memos split` undoes it."""
+    return _changed([kernel.fuse(ids, text, user=user)])
+
+
+@vault_command(life)
+def split(
+    kernel: MemOS,
+    id: Id,
+    part: Annotated[list[str] | None, typer.Option("--part", help="what a part says; may be given again")] = None,
+    user: User = None,
+) -> Output:
+    """Cut a memory into its sentences, or these parts; one that was made of others goes back to them."""
+    return _changed(kernel.split(id, part or (), user=user))
+
+
+@vault_command(life)
+def consolidate(kernel: MemOS, user: User = None) -> Output:
+    """Make one of each group of memories that say the same."""
+    made = kernel.consolidate(user=user)
+    lines = (f"{line_of(cube)}  [of {len(cube.sources)} memories]" for cube in made)
+    return Output(made, lines, empty="no two memories say the same")
+
+
+@vault_command(life)
+def reinstate(kernel: MemOS, id: Id, user: User = None) -> Output:
+    """Bring back a memory that another has replaced."""
+    return _changed([kernel.reinstate(id, user=user)])
+
+
+@vault_command(life)
+def tag(
+    kernel: MemOS,
+    id: Id,
+    tags: Annotated[
+        list[str] | None, typer.Argument(help="always, apart:NAME, or words of your own; none: no tags")
+    ] = None,
+    user: User = None,
+) -> Output:
+    """Give a memory these tags: `always` is seen by every request, of those `apart:NAME` one at a time."""
+    cube = kernel.tag(id, tags or (), user=user)
+    return Output([cube], f"{line_of(cube)}  [{', '.join(cube.header.tags) or 'no tags'}]")
+
+
+def _changed(cubes: list[MemCube]) -> Output:
+    return Output(cubes, map(line_of, cubes))

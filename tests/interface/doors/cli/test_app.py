@@ -118,6 +118,19 @@ def remembered(vault: Path) -> list[str]:
         return [cube.text for cube in memos.cubes() if cube.text]
 
 
+# the quickstart
+
+
+def test_the_quickstart_runs_from_anywhere_with_the_options_of_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke("quickstart", "--set", "experiment.steps=[{ingest: conversation.jsonl}]", "--fresh")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out/quickstart/report.json").is_file()
+    assert len(remembered(tmp_path / "out/quickstart/vault")) > 20
+
+
 # help
 
 
@@ -146,13 +159,15 @@ def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:
     assert said in result.output
 
 
-@pytest.mark.parametrize("door, file, package", [("serve", "server.run", "uvicorn"), ("top", "top", "textual")])
+@pytest.mark.parametrize(
+    "door, file, package", [("serve", "interface.doors.server.run", "uvicorn"), ("top", "plugins.top.top", "textual")]
+)
 def test_a_door_whose_package_is_missing_says_how_to_install_it(
     door: str, file: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, f"memos.interface.{file}", raising=False)
+    monkeypatch.delitem(sys.modules, f"memos.{file}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    no(invoke(door), f"memos {door} needs {package}; run `pip install -e '.[{door}]'` in the clone of memos")
+    no(invoke(door), f"memos {door} needs {package}; run `pip install 'memos-kernel[{door}]'`")
 
 
 # run
@@ -280,7 +295,7 @@ def test_a_config_that_cannot_be_read_is_refused(folder: Path) -> None:
 
 BAD_STEPS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "no steps": ([], ["the config has no experiment.steps; add steps such as"]),
-    "no such file": ([{"ingest": "zorb.jsonl"}], ["zorb.jsonl: no such file; give the path of a .jsonl"]),
+    "no such file": ([{"ingest": "zorb.jsonl"}], ["zorb.jsonl: no such file; give the path of a .csv"]),
     "an empty file": ([{"ingest": "empty.jsonl"}], ["empty.jsonl is empty: there is nothing to remember; give"]),
     "only small talk": ([{"ingest": "chatter.jsonl"}], ["chatter.jsonl holds no statement worth keeping; give a file"]),
     "nothing to promote": (

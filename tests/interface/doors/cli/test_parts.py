@@ -1,7 +1,8 @@
-"""Command groups that packages add by the entry point `memos.commands`: mounted by name, left out where they fail."""
+"""Parts that packages add: command groups, mounted by name and left out where they fail; and the list of all parts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -53,3 +54,17 @@ def test_what_is_no_command_group_is_left_out(install: Install) -> None:
     install("memos-odd", GROUP, "odd = memos_odd:app", "app = 3")
     asked = CliRunner().invoke(app, ["odd"])
     assert asked.exit_code == 2 and "'odd' is no typer.Typer" in asked.stderr
+
+
+def test_plugins_lists_every_part_its_package_and_why_one_fails(install: Install) -> None:
+    install("memos-lost", "memos.policies", "lost = memos_lost:make", "raise RuntimeError('no licence')")
+    listed = CliRunner().invoke(app, ["plugins", "--json"])
+    assert listed.exit_code == 0, listed.output
+    parts = {(one["group"], one["name"]): one for one in json.loads(listed.stdout)["results"]}
+    lost = parts["memos.policies", "lost"]
+    assert (lost["package"], lost["version"]) == ("memos-lost", "1.2") and "RuntimeError: no licence" in lost["problem"]
+    ours = [one for one in parts.values() if one["package"] == "memos-kernel"]
+    assert {"memos.commands", "memos.policies", "memos.routes"} <= {one["group"] for one in ours}
+    assert not [one for one in ours if one["problem"]]
+    table = CliRunner().invoke(app, ["plugins"], env={"COLUMNS": "200"}).stdout
+    assert "lost" in table and "memos-lost 1.2" in table and "dashboard" in table
