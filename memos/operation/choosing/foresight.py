@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from memos.operation.finding.column import Column
+from memos.operation.finding.columns import Column
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,7 +20,7 @@ import numpy as np
 from memos.cube import MemCube, Text
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import View
-from memos.operation.finding.mem_operator import Found, MemOperator
+from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.policies.policy import Floats, Note, Staged, Tiers
 
 _VIEWS = 64  # whose tiers are kept
@@ -47,13 +47,13 @@ class Replay:
         self._kept: dict[View, _Kept] = {}
         self._lock = threading.Lock()
 
-    def search(self, query: str, k: int | None, view: View, within: View) -> list[Found]:
+    def search(self, query: str, k: int | None, view: View, within: View) -> list[FoundMemory]:
         """What the tiers of `view` give for a query, as far as it is in `within`: the k nearest, best first, or all in
         the order in which it is worth room. Raises InputError."""
         vector, words = self._operator.read_query(query)
         with self._lock:
             recalled = self._brought_up(view).recall(vector, words, self._operator.versions(within))
-        found = [Found(one.id, one.score, one.why) for one in recalled]
+        found = [FoundMemory(one.id, one.score, one.why) for one in recalled]
         return found if k is None else sorted(found, key=lambda one: -one.score)[:k]
 
     def tiers(self, view: View) -> Tiers:

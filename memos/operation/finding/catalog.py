@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.cube import MemCube, Namespace, Rights
-from memos.operation.finding.column import Column
-from memos.operation.finding.packing import Parts, at, beneath, pack, split, unpack
+from memos.operation.finding.columns import Column, Parts, at, beneath, pack, split, unpack
 from memos.operation.policies.words import asks
 
 Rows = npt.NDArray[np.int64]

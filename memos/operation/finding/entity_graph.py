@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.cube import Fact
-from memos.operation.finding.packing import Parts, at, beneath, pack, unpack
+from memos.operation.finding.columns import Parts, at, beneath, pack, unpack
 
 Rows = npt.NDArray[np.int64]
 _Key = tuple[str, str, str]  # subject, relation and object, casefolded

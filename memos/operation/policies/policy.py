@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,8 @@ import numpy.typing as npt
 from memos.cube import Fact, Form, MemCube, Source
 
 Floats = npt.NDArray[np.float32]
-Score = Callable[["Signals"], npt.NDArray[Any]]  # what speaks for each candidate -> a number for each
+Scores = npt.NDArray[np.floating]
+Score = Callable[["Signals"], Scores]  # what speaks for each candidate -> a number for each
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Signals:
         """Those of some candidates, with what was seen of these alone."""
         return Signals(**{f.name: getattr(self, f.name)[candidates] for f in fields(self)} | seen)
 
-    def told(self, candidates: npt.NDArray[np.int64]) -> list[dict[str, float]]:
-        """Of each of these candidates its signals by name, to four digits."""
+    def by_name(self, candidates: npt.NDArray[np.int64]) -> list[dict[str, float]]:
+        """The signals of each of these candidates, to four digits."""
         names = [f.name for f in fields(self)]
         signals = np.array([getattr(self, name)[candidates] for name in names], np.float64)
         return [dict(zip(names, values, strict=True)) for values in signals.T.round(4).tolist()]
@@ -84,7 +85,7 @@ class Policy(Protocol):
         alone; all that the caller may see."""
         ...
 
-    def score(self, signals: Signals) -> npt.NDArray[Any]:
+    def score(self, signals: Signals) -> Scores:
         """A number for each candidate, the best highest."""
         ...
 

@@ -13,9 +13,8 @@ from memos.config import GovernanceConfig, RedactionConfig
 from memos.cube import Form, Header, MemCube, Namespace, Rights, Text
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import View
-from memos.operation.finding.hidden_words import HiddenWords
-from memos.operation.finding.keyword_index import Matches
-from memos.operation.finding.mem_operator import Found, MemOperator
+from memos.operation.finding.keyword_index import HiddenWords, Matches
+from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.policies.baselines import KEYWORDS
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
@@ -52,11 +51,11 @@ def read_anew(folder: Path, rules: GovernanceConfig) -> list[str]:
     with MemVault(folder, governance=rules) as vault:
         operator = MemOperator(vault, embedder)
         operator.refresh()
-        vault.keep_index(operator._layout, embedder.name, operator.read, operator._packed())
+        vault.keep_index(operator._follower._layout, embedder.name, operator.read, operator._follower.indexes.packed())
     return sorted(embedder.texts)
 
 
-def best(found: Sequence[Found]) -> list[str]:
+def best(found: Sequence[FoundMemory]) -> list[str]:
     return [one.id for one in found if one.score > 0]
 
 
@@ -90,7 +89,7 @@ def test_kept_indexes_know_what_is_hidden_and_forget_what_is_gone(tmp_path: Path
         operator.refresh()
         vault.delete(["x"])
         operator.refresh()
-        vault.keep_index(operator._layout, "even@1", operator.read, operator._packed())
+        vault.keep_index(operator._follower._layout, "even@1", operator.read, operator._follower.indexes.packed())
     with MemVault(tmp_path, governance=MASKED) as vault:
         again = MemOperator(vault, Even())
         assert best(again.search("quill", 3, ANN, KEYWORDS.score)) == ["a", "b"]

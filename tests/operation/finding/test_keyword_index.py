@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memos.operation.finding.columns import at as at_
+from memos.operation.finding.columns import unpack
 from memos.operation.finding.keyword_index import K1, B, KeywordIndex
-from memos.operation.finding.packing import at as at_
-from memos.operation.finding.packing import unpack
 
 WORD = st.sampled_from("abcdef")
 

@@ -16,7 +16,7 @@ from memos.cube import Form, Header, MemCube, Namespace, Rights, State, Text
 from memos.errors import HostError, InputError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import View
-from memos.operation.finding.mem_operator import Found, MemOperator
+from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.policies.baselines import KEYWORDS, LRU, RECENCY
 
 LIVE = (State.GENERATED, State.ACTIVATED)
@@ -88,7 +88,7 @@ def keep(vault: MemVault, *cubes: MemCube) -> None:
             vault.put(one)
 
 
-def ids(found: Sequence[Found]) -> list[str]:
+def ids(found: Sequence[FoundMemory]) -> list[str]:
     return [one.id for one in found]
 
 
@@ -317,7 +317,7 @@ def test_a_reranker_reads_the_best_beside_the_query(vault: MemVault, embedder: W
     assert asked == [("ann drinks", ["ann drinks tea", "bob drinks milk"])]
 
 
-@pytest.mark.parametrize("at", ["_words", "_vectors"])
+@pytest.mark.parametrize("at", ["words", "vectors"])
 def test_a_row_that_was_cut_short_shifts_no_other(
     vault: MemVault, operator: MemOperator, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -329,7 +329,7 @@ def test_a_row_that_was_cut_short_shifts_no_other(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(getattr(operator, at), "append", interrupted)
+        patch.setattr(getattr(operator._follower.indexes, at), "append", interrupted)
         operator.refresh()
     assert ids(operator.search("cid plays chess", 1, ALL)) == ["c"]
     assert operator.in_view(ALL) == (3, 3)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from memos.operation.finding.token_index import TokenIndex
+from memos.operation.finding.vector_index import TokenIndex
 
 DIM = 8
 CHANCE = np.random.default_rng(5)

@@ -1,11 +1,16 @@
-"""An array that grows: a value for each row, in one piece of memory."""
+"""Arrays of rows: one that grows, and what an index holds as named arrays, so that it can be stored, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Parts = dict[str, Array]
 
 
 class Column:
@@ -17,7 +22,7 @@ class Column:
         self._rows = 0
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Column:
+    def of(cls, values: Array) -> Column:
         """These rows; they may be changed in place."""
         column = cls(values.dtype, *values.shape[1:])
         if len(values):
@@ -28,7 +33,7 @@ class Column:
         return self._rows
 
     @property
-    def all(self) -> npt.NDArray[Any]:
+    def all(self) -> Array:
         return self._data[: self._rows]
 
     def append(self, value: Any) -> None:
@@ -43,3 +48,29 @@ class Column:
         """Of all rows these alone, in this order."""
         kept = self._data[rows]
         self._data[: len(kept)], self._rows = kept, len(kept)
+
+
+def pack(texts: Sequence[str]) -> Parts:
+    whole = "".join(texts).encode()
+    lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+    return {"utf8": np.frombuffer(whole, np.uint8), "lengths": lengths}
+
+
+def unpack(parts: Parts) -> list[str]:
+    whole, ends = parts["utf8"].tobytes().decode(), list(accumulate(parts["lengths"].tolist(), initial=0))
+    return [whole[begin:end] for begin, end in pairwise(ends)]
+
+
+def beneath(name: str, parts: Parts) -> Parts:
+    return {f"{name}.{part}": array for part, array in parts.items()}
+
+
+def at(name: str, parts: Parts) -> Parts:
+    """Those that are beneath a name."""
+    return {part.removeprefix(f"{name}."): array for part, array in parts.items() if part.startswith(f"{name}.")}
+
+
+def split(values: Array, lengths: Array) -> list[list[Any]]:
+    """One list after the other, of these lengths."""
+    flat, ends = values.tolist(), list(accumulate(lengths.tolist(), initial=0))
+    return [flat[begin:end] for begin, end in pairwise(ends)]

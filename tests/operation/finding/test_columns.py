@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.operation.finding.packing import at, beneath, pack, split, unpack
+from memos.operation.finding.columns import at, beneath, pack, split, unpack
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))

@@ -13,7 +13,7 @@ import pytest
 from memos.cube import Fact, MemCube, State, Text
 from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding import mem_operator, vector_index
+from memos.operation.finding import follower, indexes, mem_operator, vector_index
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.policies.policy import Signals
 from tests.operation.finding.test_mem_operator import ALL, ANN, LIVE, WordEmbedder, cube, ids, keep, talk
@@ -29,7 +29,7 @@ def vault(tmp_path: Path) -> Iterator[MemVault]:
 
 @pytest.fixture(autouse=True)
 def everything_is_worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mem_operator, "_WORTH", (1, 0.0))
+    monkeypatch.setattr(follower, "WORTH_STORING", (1, 0.0))
 
 
 def some(n: int, seed: int = 0) -> list[MemCube]:
@@ -121,7 +121,7 @@ def test_many_that_come_at_once_are_indexed_as_they_are_one_by_one(
 ) -> None:
     keep(vault, *some(60))
     expected = without(vault, monkeypatch)
-    monkeypatch.setattr(mem_operator, "_MANY", 20)
+    monkeypatch.setattr(indexes, "MIN_BULK_ROWS", 20)
     assert without(vault, monkeypatch) == expected
     later = MemOperator(vault, WordEmbedder(), LIVE)
     later.refresh()
@@ -131,7 +131,7 @@ def test_many_that_come_at_once_are_indexed_as_they_are_one_by_one(
 
 def test_the_graph_is_kept(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_index, "_FEW", 1)
-    monkeypatch.setattr(mem_operator, "_ALL", 0)
+    monkeypatch.setattr(mem_operator, "MAX_ROWS_RANKED_WHOLE", 0)
     keep(vault, *some(400))
     first = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)
     first.search("tea", 1, ALL)
@@ -140,11 +140,11 @@ def test_the_graph_is_kept(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> 
     first.close()
     again = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)
     again.refresh()
-    assert again._vectors._graph is not None
+    assert again._follower.indexes.vectors._graph is not None
     assert found(again) == before
     keep(vault, *some(20, seed=1))
     again.refresh()
-    assert again._vectors._graph.ntotal > 400
+    assert again._follower.indexes.vectors._graph.ntotal > 400
     exact = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=1e9)
     hits = [len(set(ids(again.search(w, 10, ALL))) & set(ids(exact.search(w, 10, ALL)))) for w in WORDS]
     assert sum(hits) / (10 * len(WORDS)) >= 0.97
@@ -155,7 +155,7 @@ def test_embedding_that_was_cut_short_goes_on(vault: MemVault, monkeypatch: pyte
         def read(
             self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None
         ) -> list[tuple[np.ndarray, np.ndarray]]:
-            operator._closing.set()
+            operator._follower._closing.set()
             return super().read(texts, spans)
 
     keep(vault, *some(300))
@@ -214,7 +214,7 @@ def test_an_index_of_an_older_layout_or_of_other_states_is_built_anew(
     before = found(first)
     first.close()
     with caplog.at_level(logging.WARNING, "memos"), monkeypatch.context() as patch:
-        patch.setattr(mem_operator, "_LAYOUT", "index/3")
+        patch.setattr(follower, "INDEX_LAYOUT", "index/3")
         assert found(MemOperator(vault, WordEmbedder(), LIVE)) == before
     assert "is of layout 'index/2" in caplog.text
     vault.set_state("c0-3", State.ARCHIVED, "test")
@@ -233,7 +233,9 @@ def test_a_deleted_text_is_in_no_index(vault: MemVault, monkeypatch: pytest.Monk
     keep(vault, *some(40), secret.model_copy(update={"payload": told}), *talk("who", "she", "they"))
     operator = MemOperator(vault, WordEmbedder(), LIVE)
     operator.refresh()
-    direction = operator._vectors._vectors.all[operator._catalog.row("secret")].tobytes()
+    direction = operator._follower.indexes.vectors._vectors.all[
+        operator._follower.indexes.catalog.row("secret")
+    ].tobytes()
     operator.close()
     assert on_disk().lower().count(b"limpet") > 5 and direction in on_disk()
     vault.delete(["secret"])
@@ -244,7 +246,7 @@ def test_a_deleted_text_is_in_no_index(vault: MemVault, monkeypatch: pytest.Monk
     operator.refresh()
     vault.delete(["secret"])  # it is in the indexes still
     operator.close()
-    assert vault.index_behind(operator._layout, "words@1") == 0  # they were kept, without it
+    assert vault.index_behind(operator._follower._layout, "words@1") == 0  # they were kept, without it
     for trace in (b"limpet", b"zoe"):
         assert trace not in on_disk().lower()
     assert direction not in on_disk()
@@ -253,18 +255,20 @@ def test_a_deleted_text_is_in_no_index(vault: MemVault, monkeypatch: pytest.Monk
 
 def test_a_graph_forgets_the_vectors_of_what_is_gone(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_index, "_FEW", 1)
-    monkeypatch.setattr(mem_operator, "_ALL", 0)
+    monkeypatch.setattr(mem_operator, "MAX_ROWS_RANKED_WHOLE", 0)
     keep(vault, *some(200), cube("secret", "limpet limpet"))
     operator = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)
     operator.search("tea", 1, ALL)
     operator.settle()
     operator.search("tea", 1, ALL)
-    direction = operator._vectors._vectors.all[operator._catalog.row("secret")].tobytes()
+    direction = operator._follower.indexes.vectors._vectors.all[
+        operator._follower.indexes.catalog.row("secret")
+    ].tobytes()
     vault.delete(["secret"])
     operator.close()
     again = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)
     again.refresh()
-    assert again._vectors._graph.ntotal == 201
+    assert again._follower.indexes.vectors._graph.ntotal == 201
     assert direction not in b"".join(path.read_bytes() for path in vault.path.rglob("*") if path.is_file())
     there = ids(again.search("limpet tea", 250, ALL))
     assert len(there) > 100 and "secret" not in there
@@ -280,8 +284,8 @@ def test_two_on_one_vault_keep_in_turn(vault: MemVault, monkeypatch: pytest.Monk
         one.close()
         other.close()
         beside.delete(["c0-1"])
-        one._keep()
-        other._keep()
+        one._follower._store()
+        other._follower._store()
     assert len(list((vault.path / "index").iterdir())) == 1
     assert found(opened(vault, monkeypatch, reads=0)) == without(vault, monkeypatch)
 
@@ -300,19 +304,19 @@ def test_a_folder_that_cannot_be_written_costs_the_next_opening_only(
 
 
 def test_many_changes_are_kept_in_the_background(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mem_operator, "_WORTH_SOON", (20, 0.25))
+    monkeypatch.setattr(follower, "WORTH_STORING_SOON", (20, 0.25))
     operator = MemOperator(vault, WordEmbedder(), LIVE)
     operator.refresh_soon()
     keep(vault, *some(30))
     operator.refresh_soon()
     operator.settle()
-    assert vault.index_behind(operator._layout, "words@1") == 0
+    assert vault.index_behind(operator._follower._layout, "words@1") == 0
     vault.delete(["c0-7"])
     operator.refresh_soon()
     operator.settle()
-    assert vault.index_behind(operator._layout, "words@1") == 29  # not with each deletion
+    assert vault.index_behind(operator._follower._layout, "words@1") == 29  # not with each deletion
     operator.close()
-    assert vault.index_behind(operator._layout, "words@1") == 0
+    assert vault.index_behind(operator._follower._layout, "words@1") == 0
 
 
 def test_few_changes_are_not_worth_writing_all_again(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
