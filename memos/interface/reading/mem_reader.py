@@ -21,12 +21,13 @@ from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.files import read
-from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, require_text
+from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall
 from memos.interface.reading.phrasebook import NAME, asked, is_all_said, parse, phrasebook
 from memos.interface.reading.requests import requested, requests
 from memos.interface.reading.requests.requested import Tagger
 from memos.interface.reading.requests.requests import Intent
 from memos.interface.reading.statements.statements import read as read_statement
+from memos.interface.reading.texts import language, require_text, sentences
 from memos.interface.reading.times import times
 from memos.ops import Add, Asked, Correct, Forget, Recall
 
@@ -185,7 +186,7 @@ class MemReader:
     def askable(self, facts: Iterable[Fact]) -> list[Fact]:
         """Those that a question of the phrasebook has for its answer: they hold, and are in its language."""
         plain = (fact.model_copy(update={"mode": "is", "sole": False}) for fact in facts if fact.holds)
-        return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and requests.language(f.object) == "en"]
+        return [f for f in dict.fromkeys(plain) if f.relation in phrasebook() and language(f.object) == "en"]
 
     def lessons(self, memories: Sequence[Text]) -> list[Lesson]:
         """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
@@ -218,11 +219,11 @@ class MemReader:
     def sentences(self, text: str) -> list[str]:
         """The sentences of a memory, without the speaker in front."""
         named = re.match(rf"({NAME}): +(?=\S)", text)
-        return requests.sentences(text[named.end() :] if named else text)
+        return sentences(text[named.end() :] if named else text)
 
     def language(self, text: str) -> str:
         """A rough tag by script: "en", "zh", "ja", "ru", ..."""
-        return requests.language(text)
+        return language(text)
 
     def _part(self, part: Part, origin: str) -> list[Add | Correct]:
         """What is to be kept of a part of a file or a conversation."""
@@ -246,7 +247,7 @@ class MemReader:
             return []
         place = _Origin(origin, turn.speaker, turn.time)
         kept: list[Add | Correct] = []
-        for sentence in requests.sentences(turn.content):
+        for sentence in sentences(turn.content):
             intent, words = requests.intent(sentence, turn.speaker)
             if requests.forgets(sentence, turn.speaker):
                 continue
@@ -260,7 +261,7 @@ class MemReader:
         A sentence about "it" or "she" stays with the one before it, which says who that is.
         """
         groups: list[list[str]] = []
-        for sentence in requests.sentences(passage.content):
+        for sentence in sentences(passage.content):
             if sentence.endswith(("?", "？")):
                 continue
             if groups and _SAME_SUBJECT.match(sentence):
@@ -272,7 +273,7 @@ class MemReader:
 
 
 def _forgets(turn: DialogueTurn) -> bool:
-    return any(requests.forgets(sentence, turn.speaker) for sentence in requests.sentences(turn.content))
+    return any(requests.forgets(sentence, turn.speaker) for sentence in sentences(turn.content))
 
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
@@ -308,7 +309,7 @@ def _is_dated(words: str) -> bool:
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:
     """Sentences that belong together as one operation."""
     # "I" in a note without a speaker is the user, who gave the note.
-    readings = [read_statement(part, place.speaker or USER, corrects) for part in requests.sentences(words)]
+    readings = [read_statement(part, place.speaker or USER, corrects) for part in sentences(words)]
     facts = tuple(dict.fromkeys(fact for reading in readings for fact in reading.facts))
     unread = (part for reading in readings for part in reading.unread)
     segment = facts[0].subject if facts else place.speaker or place.heading
@@ -331,7 +332,7 @@ def _line(words: str, speaker: str, facts: tuple[Fact, ...]) -> str:
     A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
     reads to a small model as if Mira did.
     """
-    end = "" if words[-1] in ".!?。！？…" else "。" if requests.language(words) == "zh" else "."
+    end = "" if words[-1] in ".!?。！？…" else "。" if language(words) == "zh" else "."
     others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
     return f"{words}{end}" if others or not speaker else f"{speaker}: {words}{end}"
 

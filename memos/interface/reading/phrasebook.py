@@ -14,7 +14,9 @@ import yaml
 
 from memos.cube import Fact
 
-LONGEST = 2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
+MAX_SENTENCE = (
+    2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
+)
 _CHOICE = re.compile(r"\[([^|\]]*)\|[^\]]*\]")
 _SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
 
@@ -135,7 +137,7 @@ _SPELLING = (
 
 
 @dataclass(frozen=True)
-class Form:
+class PhraseForm:
     """One form as a regular expression."""
 
     text: str  # as the book has it
@@ -148,16 +150,16 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Hit:
+class FormMatch:
     """Where a form fits, and what it states there."""
 
-    form: Form
+    form: PhraseForm
     span: tuple[int, int]
     fact: Fact
     update: bool
 
 
-def _compile(relation: Relation, form: str, update: bool = False) -> Form:
+def _compile(relation: Relation, form: str, update: bool = False) -> PhraseForm:
     """Slots become groups, [third|first] either word. Literal words may differ in case, names may not."""
     parts, literal, at, named, anchor = [_BEGIN], 0, 0, False, ""
     words = form.replace("{noun}", relation.noun)  # which is as fixed as the rest
@@ -177,18 +179,18 @@ def _compile(relation: Relation, form: str, update: bool = False) -> Form:
             literal += len(slot[3])
     asks = form in relation.asks or form in relation.who
     parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
-    return Form(form, relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
+    return PhraseForm(form, relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
 
 
 @cache
-def _statements() -> tuple[Form, ...]:
+def _statements() -> tuple[PhraseForm, ...]:
     book = phrasebook().values()
     says = [_compile(relation, form) for relation in book for form in relation.says]
     return (*says, *(_compile(relation, form, update=True) for relation in book for form in relation.updates))
 
 
 @cache
-def _questions() -> tuple[Form, ...]:
+def _questions() -> tuple[PhraseForm, ...]:
     book = phrasebook().values()
     return tuple(_compile(relation, form) for relation in book for form in relation.asks + relation.who)
 
@@ -206,21 +208,21 @@ def asked(question: str, speaker: str = "") -> list[Fact]:
     return [hit.fact for hit in _hits(question, speaker, _questions())]
 
 
-def hits(text: str, speaker: str, lower: bool) -> list[Hit]:
+def matches(text: str, speaker: str, lower: bool) -> list[FormMatch]:
     """Where a clause states a fact. lower: it was written without capitals."""
     return _hits(text, speaker, _statements(), lower)
 
 
-def _hits(text: str, speaker: str, forms: tuple[Form, ...], lower: bool | None = None) -> list[Hit]:
+def _hits(text: str, speaker: str, forms: tuple[PhraseForm, ...], lower: bool | None = None) -> list[FormMatch]:
     """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_SENTENCE:
         return []
     speaker, text, is_lower = _spelt(text, speaker)
     lower = is_lower if lower is None else lower
     words = text.lower()
     near = [form for form in forms if form.anchor in words]
     hits = [hit for form in near for match in form.regex.finditer(text) if (hit := _hit(form, match, speaker, lower))]
-    kept: list[Hit] = []
+    kept: list[FormMatch] = []
     for hit in sorted(hits, key=lambda hit: (hit.form.update, hit.form.literal), reverse=True):
         if all(hit.span[1] <= other.span[0] or hit.span[0] >= other.span[1] for other in kept):
             kept.append(hit)
@@ -246,7 +248,7 @@ def is_all_said(sentence: str, speaker: str = "") -> bool:
     return bool(found) and not re.search(r"\w", _STILL.sub("", left))
 
 
-def _hit(form: Form, match: re.Match[str], speaker: str, lower: bool) -> Hit | None:
+def _hit(form: PhraseForm, match: re.Match[str], speaker: str, lower: bool) -> FormMatch | None:
     """The fact of one match, or None where a slot holds something else than a name or a value."""
     groups = match.groupdict()
     subject = _name(groups["s"] or speaker) if "s" in groups else ""
@@ -254,7 +256,7 @@ def _hit(form: Form, match: re.Match[str], speaker: str, lower: bool) -> Hit | N
     if subject is None or obj is None or subject == obj:
         return None
     update = form.update or bool(_STILL.match(match.string, match.end()))
-    return Hit(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
+    return FormMatch(form, match.span(), Fact(subject=subject, relation=form.relation, object=obj), update)
 
 
 def _name(words: str) -> str | None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-
-from memos.errors import InputError
-
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -58,12 +53,6 @@ class DocumentReader:
 
     read: Callable[[Path], list[Part]]  # raises InputError, EmptyMemory
     max_bytes: int = 1 << 24
-
-
-def require_text(text: str, where: str) -> None:
-    """Raises InputError for half a character, which JSON can write and nothing can keep."""
-    if half := _SURROGATE.search(text):
-        raise InputError(f"{where}: character {half.start() + 1} is half of one ({half[0]!r}); remove it")
 
 
 def one_line(text: str, max_length: int) -> str:

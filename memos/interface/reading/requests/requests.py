@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from memos.interface.reading.phrasebook import LONGEST, NAME, NOT_NAMES, asked, parse
+from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, asked, parse
 from memos.interface.reading.statements.statements import read
+from memos.interface.reading.texts import language, sentences
 
 
 class Intent(Enum):
@@ -55,10 +56,6 @@ _JOINED = re.compile(
     r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE
 )
 
-_CUT = re.compile(
-    r"(?:(?<=[.!?])|(?<=[.!?][\"')”]))(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\bMrs\.)(?<!\b(?:e\.g|i\.e)\.)\s+"
-    r"|(?<=[。！？])\s*|\s*\n\s*"
-)
 _QUESTION_WORDS = re.compile(
     r"(?:who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has"
     r"|when (?:do|does|did|is|are|am|was|were|will)|tell me|do you know)\b",
@@ -97,39 +94,6 @@ _NO_NAMES = NOT_NAMES | frozenset(
     December""".split()
 )
 
-# Unicode blocks and what they tell.
-_SCRIPTS = (
-    ("ja", "\u3040-\u30ff"),
-    ("ko", "\uac00-\ud7af\u1100-\u11ff"),
-    ("zh", "\u3400-\u4dbf\u4e00-\u9fff"),
-    ("ru", "\u0400-\u04ff"),
-    ("ar", "\u0600-\u06ff\u0750-\u077f"),
-    ("he", "\u0590-\u05ff"),
-    ("hi", "\u0900-\u097f"),
-    ("bn", "\u0980-\u09ff"),
-    ("th", "\u0e00-\u0e7f"),
-    ("el", "\u0370-\u03ff"),
-    ("hy", "\u0530-\u058f"),
-    ("ka", "\u10a0-\u10ff"),
-)
-_SCRIPT_OF = tuple((tag, re.compile(f"[{block}]")) for tag, block in _SCRIPTS)
-_LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
-
-
-def language(text: str) -> str:
-    """A rough tag by script: "en" for Latin letters and for none; a foreign name in an English text does not count."""
-    counts = {tag: len(script.findall(text)) for tag, script in _SCRIPT_OF}
-    # One Han or kana character is about a word of Latin letters.
-    if sum(counts.values()) * 3 <= len(_LATIN.findall(text)):
-        return "en"
-    if counts["ja"]:  # Japanese is written with Han characters too
-        return "ja"
-    return max(counts, key=lambda tag: counts[tag])
-
-
-def sentences(text: str) -> list[str]:
-    return [part.strip() for part in _CUT.split(text) if part.strip()]
-
 
 def intent(text: str, speaker: str) -> tuple[Intent, str]:
     """What the speaker wants, and the words it is about."""
@@ -155,7 +119,7 @@ def forgets(sentence: str, speaker: str) -> bool:
 
 def is_question(text: str, speaker: str = "") -> bool:
     """True if the text, or its last sentence, asks."""
-    last = sentences(text)[-1][-LONGEST:] if text.strip() else ""
+    last = sentences(text)[-1][-MAX_SENTENCE:] if text.strip() else ""
     if last.endswith(("?", "？")):
         return True
     if language(last) == "zh":
@@ -172,7 +136,7 @@ def is_update(sentence: str) -> bool:
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:
     """True for a fact, and for a statement by "I", "my ..." or a named subject with a name or a number in it."""
-    sentence = sentence[:LONGEST]
+    sentence = sentence[:MAX_SENTENCE]
     if is_question(sentence, speaker) or re.match(r"if\b", sentence, re.IGNORECASE):
         return False
     if parse(sentence, speaker) or read(sentence, speaker).facts:

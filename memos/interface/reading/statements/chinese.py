@@ -132,11 +132,6 @@ class _Book:
     name: re.Pattern[str]
 
 
-def is_chinese(text: str) -> bool:
-    """True if the sentence is Chinese, whatever names stand in it."""
-    return len(HAN.findall(text)) * 2 > len(_LATIN_WORD.findall(text)) * 3
-
-
 def read(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     """The facts, and the clauses that no form reads."""
     text = re.sub(r"(?<=[\u4e00-\u9fff])\s+(?=[\u4e00-\u9fff])", "", sentence.strip())

@@ -1,0 +1,206 @@
+"""The English words that say how a clause holds, where a clause ends, and how attributes are worded: tables alone."""
+
+from __future__ import annotations
+
+import re
+
+from memos.interface.reading.phrasebook import END, NAME
+
+PAST_DENIAL = re.compile(r"\b(?:did|had|was) not\b")
+NO_END = re.compile(r"\bcannot (?:stop|quit|give up)|\bnever (?:quit|left|stopped|gave)")  # of what is done
+ON_TOP = re.compile(r"on top of|in addition|additionally|besides|plus|apart from", re.IGNORECASE)
+NO_TRADE = frozenset(  # before a job: it is none
+    ("amateur", "hobby", "aspiring", "former", "future", "born", "natural", "good", "bad", "great", "terrible")
+)
+# In doubt, hearsay or a question, nothing is stated.
+DOUBT = re.compile(
+    r"\b(?:if|whether|unless|maybe|perhaps|might|could(?! eat)|would(?! like)|should|possibly|probably|likely to|wonder"
+    r"|suppos(?:e|ing|edly)|imagin(?:e|ing)|pretend\w*|wish(?:es)?|almost|nearly|apparently|rumou?rs?|joking|kidding"
+    r"|not sure|doubt|as though|as if|dreamt|dreamed|heard)\b|\bI (?:think|guess|believe(?! in)) (?=\w)",
+    re.IGNORECASE,
+)
+SAYS = re.compile(
+    r"\b(?!I\b)[\w'’]+ (?:just |once |also )?(?:says?|said|tells?|told|thinks?|thought|claims?|claimed|asks?|asked"
+    r"|insists?"
+    r"|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
+    re.IGNORECASE,
+)
+QUOTED = re.compile(r"[\"“]\s*(?:I|He|She|We|They|My|You)\b[^\"”]*[\"”]?|(?<=[:,] )[‘'](?:I|We|My)\b[^’']*[’']?")
+WISH = re.compile(
+    r"\b(?:will(?: be)?|shall|(?:am|is|are) (?:going to|gonna|about to|due to|supposed to|planning (?:to|on)"
+    r"|thinking (?:of|about)"
+    r"|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be|saving (?:up )?for|tempted to)"
+    r"|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try|tried|needs?|has|have|had"
+    r"|would like|"
+    r"decided|promised|meant|used to want) to|dreams? (?:of|about)|considering|want(?=s? an?\b)s?"
+    r"|apply(?:ing)? (?:to|at|for)"
+    r"|applied (?:to|at|for)|interview\w*|would like)\b ?",
+    re.IGNORECASE,
+)
+LATER = re.compile(
+    r"\b(?:next (?:week|month|year|spring|summer|autumn|fall|winter|semester|term|\w+day)|tomorrow|some ?day|one day"
+    r"|soon"
+    r"|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October|November"
+    r"|December|next \w+|tomorrow))\b",
+    re.IGNORECASE,
+)
+NOT_WANT = re.compile(r"\b(?:not|never|cannot)\b", re.IGNORECASE)
+USED_TO = re.compile(r"\bused to (?:be\b)?", re.IGNORECASE)
+BACK_THEN = re.compile(
+    r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child"
+    r"|kid|boy"
+    r"|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood"
+    r"|twenties"
+    r"|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year|summer"
+    r"|winter"
+    r"|spring"
+    r"|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
+    re.IGNORECASE,
+)
+FORMER = re.compile(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
+# The past of verbs that tell a state; that of "move" or "buy" tells a change.
+PAST = {
+    "lived": "live", "worked": "work", "played": "play", "drank": "drink", "liked": "like", "loved": "love",
+    "hated": "hate", "drove": "drive", "owned": "own", "had": "have", "was": "am", "were": "am", "ate": "eat",
+    "studied": "study", "preferred": "prefer", "spoke": "speak", "smoked": "smoke", "enjoyed": "enjoy", "kept": "keep",
+    "used": "use", "reported": "report", "went": "go", "did": "do", "stayed": "stay", "volunteered": "volunteer",
+    "attended": "attend", "ran": "run", "swam": "swim",
+}  # fmt: skip
+PAST_VERB = re.compile(
+    rf"(?<!been )(?<!have )(?<!has )\b(?:{'|'.join(PAST)})\b(?! (?:born|promoted|hired|fired|made|laid|let|put))"
+)
+NO_LONGER = re.compile(r"\b(?:no longer|not)\b(?= )|\bcannot (?=(?:\w+ ){1,5}any (?:more|longer))", re.IGNORECASE)
+ANY_MORE = re.compile(r",? ?\bany ?(?:more|longer)\b", re.IGNORECASE)
+DO_NOT = re.compile(r"\b(?:do|does) (?:not|no longer) ", re.IGNORECASE)
+NEVER = re.compile(r"\bnever ", re.IGNORECASE)
+STOPPED = re.compile(
+    r"\b(?:have |has )?(?:stopped|quit|given up|gave up|finished|done with|ceased|quitted) (\w+ing)\b", re.IGNORECASE
+)
+# "I don't play today", "I don't like it very much": no end of anything.
+PARTLY = re.compile(
+    r"\bon (?:\w+days?|weekends?|weekdays)\b|\b(?:today|tonight|yesterday|this \w+|at (?:night|work|home|all times)"
+    r"|in the (?:morning|"
+    r"afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone|right now|for"
+    r" (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
+    re.IGNORECASE,
+)
+NOT_AT_ALL = re.compile(
+    r"\b(?:not|never)\b.*\b(?:want|need|think|know|plan|mean|let|forget|mind|stop|quit|give up|care|believe|have to)",
+    re.IGNORECASE,
+)
+TOO = re.compile(
+    r",? \b(?:as well|too|additionally|in addition|besides|on top of (?:that|it))\b(?= *$)|\b(?:also|additionally"
+    r"|another)\b",
+    re.IGNORECASE,
+)
+SIDE = re.compile(r"\b(?:on (?:the side|weekends)|part[- ]time|in my spare time)\b", re.IGNORECASE)
+INSTEAD = re.compile(r",? \b(?:instead|rather)\b(?: of .*)?|\b(?:and )?no longer \w+$", re.IGNORECASE)
+NOW = re.compile(
+    r",? ?\b(?:now(?! and (?:then|again))|nowadays|these days|from now on|as of (?:today|now|this \w+)|by now"
+    r"|at last|again)\b",
+    re.IGNORECASE,
+)
+STRONG = re.compile(r"switched|instead|changed|mostly|only|best friend|prefer")
+WHEN = re.compile(
+    r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter"
+    r"|morning|evening|night|weekend"
+    r"|\w+day|January|February|March|April|May|June|July|August|September|October|November|December)|yesterday|today"
+    r"|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually|officially|happily|still"
+    r"|at the moment|right now|(?:a|an|one|two|three|four|five|six|\d+|a few|a couple of|several) (?:day|week|month"
+    r"|year)s? ago"
+    r"|in (?:(?:19|20)\d\d|January|February|March|April|May|June|July|August|September|October|November|December)"
+    r"|since (?:\w+ ?){1,2}$|for (?:\w+ ){1,3}(?:years|months|weeks)(?: now)?|for good|(?:on|every) (?:\w+days?"
+    r"|weekends?)"
+    r"|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)|in the (?:morning|evening|afternoon"
+    r"|mornings|evenings)"
+    r"|at night|daily|a lot|so much|very much|after all|in the end|all the time|at the age of \d+|for a living"
+    r"|myself)\b",
+    re.IGNORECASE,
+)  # fmt: skip
+OPENING = re.compile(
+    r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news"
+    r"|big news|bad news|fun fact"
+    r"|news|I meant?(?: to say)?(?: that)?|update|actually|in fact|correction|no|sorry|wait|on top of that"
+    r"|in addition|besides|additionally|plus|also"
+    r"|honestly|sadly|unfortunately|luckily|happily|apart from that|since then|as you know|you know(?: what)?"
+    r"|guess what|i should mention"
+    r"|just so you know|for the record|fyi|and|but|these days|nowadays|now|currently|recently|finally|as of (?:today"
+    r"|now)"
+    r"|(?:this|last) (?:week|month|year|spring|summer|autumn|fall|winter))\b[,:;.!—-]*\s*)+",
+    re.IGNORECASE,
+)
+VERB = (
+    r"(?:am|is|are|was|have|has|live|work|play|drive|like|love|hate|enjoy|prefer|speak|drink|eat|study|use|own|moved"
+    r"|joined"
+    r"|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t"
+    r"|doesn['’]t|used"
+    r"|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report|reports|keep|keeps"
+    r"|became)"
+)
+CLAUSE = re.compile(
+    r"[;—,!?]\s+|\.\s+(?=[A-Z])|:\s+|\s+(?:but|because|although|though|whereas|and then|while|since (?=I|we|my))\s*"
+    rf"|\s+and\s+(?=(?:now |then |also |just |have |has )?(?:I|I['’]\w+|[Mm]y|[Ww]e|(?:now |also )?{VERB}"
+    rf"|{NAME} (?:[a-z]+))\b)"
+)
+SUBJECT = re.compile(rf"(?:I|{NAME})(?= )")
+ITEM = (
+    rf"(?!(?:{VERB}|\w+ed)\b)(?:an? |the |some |two |three )?(?!(?:I|we|he|she|they|it|my|now|not|then|also|but"
+    rf"|so|who|which|as|you"
+    r"|that|because)\b)[\w'-]+(?: [\w'-]+){0,2}?"
+)
+LIST = re.compile(
+    rf"((?:, {ITEM})*),? (?:and|as well as|plus) ({ITEM})(?=\s*(?:[.!?;]|, (?:too|as well|but|and)\b|$| too\b"
+    rf"| as well\b| on\b| for\b| in\b| at\b))"
+)
+SPELLINGS = (
+    (re.compile(r"[’‘]"), "'"),
+    (re.compile(r"。"), "."),
+    (re.compile(r"，"), ", "),
+    (re.compile(r"\bi\b(?!\.)"), "I"),
+    (re.compile(r"\b(?:We|we)(?= |')"), "I"),
+    (re.compile(r"\b(?:Our|our)(?= )"), "my"),
+    (re.compile(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
+    (re.compile(r"\bI've\b"), "I have"),
+    (re.compile(r"\bI'll\b"), "I will"),
+    (re.compile(r"\bI'd\b"), "I would"),
+    (re.compile(r"\b(can|could|do|does|did|is|are|was|were|has|have|had|would|should)n't\b", re.IGNORECASE), r"\1 not"),
+    (re.compile(r"\bwon't\b"), "will not"),
+    (re.compile(r"\bcan(?:'t| not)\b"), "cannot"),
+    (re.compile(r"\b([Ff])avorite\b"), r"\1avourite"),
+    (re.compile(r"\b([Cc])olor\b"), r"\1olour"),
+    (re.compile(r",? ?\b(?:every )?now and (?:then|again)\b"), " sometimes"),
+    (re.compile(r"\b(a new (?:boss|manager|supervisor)), (?=[A-Z])"), r"\1 called "),
+    (re.compile(r"\b(Dr|Mr|Mrs|Ms|St|Prof)\. "), r"\1 "),
+    (re.compile(r"\bgot a new (job|role|position)\b"), r"got a \1"),
+)
+ATTRIBUTE = re.compile(
+    rf"(?:(?:the (?P<of>[a-z][\w -]*?) of )?(?:[Mm]y|(?P<s>{NAME})'s)(?P<new> new)?"
+    rf"|[Tt]he (?P<for>[a-z][\w -]*?) (?:of|for) my) "
+    rf"(?P<noun>(?:favourite )?[A-Za-z][\w-]*(?: [a-z][\w-]*){{0,2}}?) "
+    rf"(?P<verb>is called|is named|is|has changed to|changed to|became|has become|are)(?: now)? (?:now )?"
+    rf"(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&+#][\w.'&-]*){{0,4}}?){END}"
+)
+CHANGED = re.compile(
+    rf"(?:(?P<who>I|{NAME})) (?:have |has )?(?:changed|updated|reset|switched|set) (?:my|his|her|their"
+    rf"|the) (?P<noun>[\w-]+(?: [\w-]+){{0,2}}?) to "
+    rf"(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&][\w.'&-]*){{0,3}}?){END}"
+)
+PAIR = re.compile(
+    rf"^({NAME}|[Mm]y \w+) and I (?:are |am |were |have |just )*(?P<rest>(?:no longer |not |best |good )*(?:friends"
+    rf"|dating|married|engaged|together|broke|broken|split|divorced|separated|got divorced).*)"
+)
+PARTED = re.compile(r"(?:broke|broken|split|divorced|separated|got)\b")
+AM_JOB = re.compile(
+    rf"(?:I am|(?P<s>{NAME}) is) (?:an? )(?P<o>[\w-]+(?: [\w-]+){{0,2}}?)(?: by trade| by profession)?{END}"
+)
+AT_WORK = re.compile(r"\b((?:work|works|working|am|is) (?:as )?an? (?!student)[a-z]+(?: [a-z]+)?) (?:at|for) (?=[A-Z])")
+FROM_TO = re.compile(
+    r"\b((?:moved|relocated|switched|changed|went|swapped|transferred)(?: \w+)?) from ((?:[\w'-]+ ?){1,3}?) to (?=\w)"
+)
+FOR = re.compile(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
+NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))
+NO_ATTRIBUTE = re.compile(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
+STEM_OF_E = re.compile(  # of a gerund: "smok", of "smoke"
+    r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"
+    r"|writ|cycl|lik|lov|hat|jok)$"
+)

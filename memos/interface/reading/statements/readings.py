@@ -1,0 +1,111 @@
+"""readings.yaml, compiled: the forms and word lists by which English clauses are read beside those of the phrasebook."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import yaml
+
+from memos.interface.reading.phrasebook import END, NAME, OBJECT, phrasebook
+
+Mode = Literal["is", "also", "now", "ended", "was", "will"]  # of a fact
+FormMode = Literal["is", "now", "also", "ended"]
+KEYS: dict[str, FormMode] = {"is": "is", "now": "now", "adds": "also", "ends": "ended", "not": "ended"}
+_SLOTS = {
+    "{s}": rf"(?-i:I|(?P<s>{NAME}))",
+    "{s's}": rf"(?-i:[Mm]y|(?P<s>{NAME})'s)",
+    "{o}": rf"(?P<o>{OBJECT})",
+    "{key}": r"(?P<key>[\w]+(?: [\w]+)?)",
+    "{my}": "my",
+}
+
+
+@dataclass(frozen=True)
+class EnglishForm:
+    """One wording of a relation. literal: how specific it is, in characters that are no slot."""
+
+    relation: str
+    regex: re.Pattern[str]
+    literal: int
+    mode: FormMode
+
+
+@dataclass(frozen=True)
+class EnglishReadings:
+    """over: what is given up, whatever it was. holds: "one", "few" or "many" objects of a relation at a time."""
+
+    forms: tuple[EnglishForm, ...]
+    over: tuple[re.Pattern[str], ...]
+    holds: dict[str, str]
+    adds: frozenset[str]  # updates of the phrasebook that stand beside what was
+    attributes: frozenset[str]
+    nouns: dict[str, str]  # the relations of some attributes
+    jobs: frozenset[str]
+    no_jobs: frozenset[str]  # what one can become beside
+    kin: re.Pattern[str]
+
+
+@cache
+def english_readings() -> EnglishReadings:
+    book = yaml.safe_load(files("memos.interface.reading.statements").joinpath("readings.yaml").read_text("utf-8"))
+    relations: dict[str, dict[str, list[str]]] = book["relations"]
+    lexicon = {
+        "ANIMAL": _several(book["animals"]),
+        "INSTRUMENT": _several(book["instruments"]),
+        "TONGUE": _several(book["tongues"]),
+        "SUBJECT": _several(book["subjects"]),
+        "DAY": r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?",
+    }
+    updates = {form for relation in phrasebook().values() for form in relation.updates}
+    kin = "|".join(sorted(_words(book["kin"]), key=len, reverse=True))
+    return EnglishReadings(
+        forms=tuple(
+            _compiled(name, form, mode, lexicon)
+            for name, mode, form in _forms(relations)
+            if not (mode == "also" and form in updates)
+        ),
+        over=tuple(_compiled("", form, "ended", lexicon).regex for form in book["over"]),
+        holds=dict.fromkeys(phrasebook(), "many")
+        | {n: str(entry.get("holds", "many")) for n, entry in relations.items()},
+        adds=frozenset(form for _, mode, form in _forms(relations) if mode == "also" and form in updates)
+        | {form for form in updates if "adopted" in form or "bought" in form},
+        nouns=book["nouns"],
+        attributes=frozenset(shlex.split(book["attributes"])),
+        no_jobs=frozenset(_words(book["no_jobs"])),
+        jobs=frozenset(_words(book["jobs"])),
+        kin=re.compile(
+            rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
+        ),
+    )
+
+
+def _forms(relations: dict[str, dict[str, list[str]]]) -> Iterator[tuple[str, FormMode, str]]:
+    for name, entry in relations.items():
+        for key, mode in KEYS.items():
+            yield from ((name, mode, form) for form in entry.get(key, ()))
+
+
+def _several(words: str) -> str:
+    """A pattern of one of the words, or of some."""
+    one = "|".join(_words(words))
+    return rf"(?:{one})(?:&(?:{one}))*"
+
+
+def _words(words: str) -> list[str]:
+    return [word.replace("[ ]", " ") for word in words.split()]
+
+
+def _compiled(relation: str, form: str, mode: FormMode, lexicon: dict[str, str]) -> EnglishForm:
+    pattern = re.sub(r"\[([^|\]\\]*)\|([^\]]*)\]", r"(?:\1|\2)", form)
+    pattern = re.sub(r"\{o=([^{}]*)\}", lambda m: rf"(?P<o>{lexicon.get(m[1], m[1])})", pattern)
+    for slot, regex in _SLOTS.items():
+        pattern = pattern.replace(slot, regex)
+    literal = len(re.sub(r"\{[^}]*\}|\(\?[^)]*\)\??|[\[\]|?\\]", "", form)) + 20 * ("{o=" in form)
+    literal = 1 if relation == "does" else literal  # any other relation is more specific
+    return EnglishForm(relation, re.compile(rf"(?i:{pattern}){END}"), literal, mode)
