@@ -23,10 +23,11 @@ from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.files import read
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall
 from memos.interface.reading.phrasebook import NAME, asked, is_all_said, parse, phrasebook
-from memos.interface.reading.requests import requested, requests
-from memos.interface.reading.requests.requested import Tagger
-from memos.interface.reading.requests.requests import Intent
+from memos.interface.reading.requests import arguments, intents
+from memos.interface.reading.requests.arguments import MessageTagger
+from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements.statements import read as read_statement
+from memos.interface.reading.statements.statements import says_change
 from memos.interface.reading.texts import language, require_text, sentences
 from memos.interface.reading.times import times
 from memos.ops import Add, Asked, Correct, Forget, Recall
@@ -56,7 +57,7 @@ class _Origin:
 class MemReader:
     """Turns files, conversations, requests and questions into operations and probes."""
 
-    def __init__(self, tagger: Tagger | None = None) -> None:
+    def __init__(self, tagger: MessageTagger | None = None) -> None:
         """tagger: finds what a message asks for; all else is read by rules."""
         self._tagger = tagger
 
@@ -113,9 +114,9 @@ class MemReader:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
         day = today or datetime.now().astimezone().date()
-        found = tuple(requested.read(text, turns, day, self._tagger))
-        intent, words = requests.intent(text, USER)
-        if intent is Intent.FORGET and len(found) == 1 and found[0].doubted == "correct":
+        found = tuple(arguments.read(text, turns, day, self._tagger))
+        intent, words = intents.intent(text, USER)
+        if intent is SentenceIntent.FORGET and len(found) == 1 and found[0].doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
         return found
 
@@ -248,11 +249,11 @@ class MemReader:
         place = _Origin(origin, turn.speaker, turn.time)
         kept: list[Add | Correct] = []
         for sentence in sentences(turn.content):
-            intent, words = requests.intent(sentence, turn.speaker)
-            if requests.forgets(sentence, turn.speaker):
+            intent, words = intents.intent(sentence, turn.speaker)
+            if intents.forgets(sentence, turn.speaker):
                 continue
-            if intent is Intent.REMEMBER or requests.is_worth_keeping(words, turn.speaker):
-                kept.append(_statement(words, place, corrects=intent is Intent.CORRECT))
+            if intent is SentenceIntent.REMEMBER or intents.is_worth_keeping(words, turn.speaker):
+                kept.append(_statement(words, place, corrects=intent is SentenceIntent.CORRECT))
         return kept
 
     def _written(self, passage: Passage, origin: str) -> list[Add | Correct]:
@@ -273,7 +274,7 @@ class MemReader:
 
 
 def _forgets(turn: DialogueTurn) -> bool:
-    return any(requests.forgets(sentence, turn.speaker) for sentence in sentences(turn.content))
+    return any(intents.forgets(sentence, turn.speaker) for sentence in sentences(turn.content))
 
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
@@ -313,7 +314,7 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
     facts = tuple(dict.fromkeys(fact for reading in readings for fact in reading.facts))
     unread = (part for reading in readings for part in reading.unread)
     segment = facts[0].subject if facts else place.speaker or place.heading
-    update = corrects or any(f.mode in ("now", "ended") for f in facts) or requests.is_update(words)
+    update = corrects or any(f.mode in ("now", "ended") for f in facts) or says_change(words)
     return (Correct if update else Add)(
         text=_line(words, place.speaker, facts),
         speaker=place.speaker,
@@ -322,7 +323,7 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
         segment=segment,
         kind="fact" if facts else "note",
         facts=facts,
-        more=bool(facts) and any(requests.is_worth_keeping(part, place.speaker or USER) for part in unread),
+        more=bool(facts) and any(intents.is_worth_keeping(part, place.speaker or USER) for part in unread),
     )
 
 
@@ -343,4 +344,4 @@ def _about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]
     if facts:
         return tuple(dict.fromkeys(fact.subject for fact in facts if fact.subject))
     first = (speaker,) if _FIRST_PERSON.search(re.sub(r"\bi\b", "I", question)) else ()
-    return tuple(dict.fromkeys((*first, *requests.names(question))))
+    return tuple(dict.fromkeys((*first, *intents.names(question))))

@@ -16,7 +16,7 @@ from memos.errors import EmptyMemory, InputError
 from memos.infrastructure.host.encoders.tagger import RequestTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
-from memos.interface.reading.requests.requests import Intent, intent
+from memos.interface.reading.requests.intents import SentenceIntent, intent
 from memos.ops import Add, Asked, Correct, Forget
 
 reader = MemReader()
@@ -30,31 +30,31 @@ def texts(turns: list[dict[str, object]]) -> list[str]:
 @pytest.mark.parametrize(
     "text, kind, words",
     [
-        ("Remember that I live in Oslo", Intent.REMEMBER, "I live in Oslo"),
-        ("Please don't forget that my locker code is 4711!", Intent.REMEMBER, "My locker code is 4711!"),
-        ("Could you remember that I live in Oslo?", Intent.REMEMBER, "I live in Oslo"),
-        ("Could you remember my birthday?", Intent.ASK, "Could you remember my birthday?"),
-        ("Could you please forget my birthday?", Intent.FORGET, "my birthday"),
-        ("Will you forget me?", Intent.ASK, "Will you forget me?"),
-        ("Remove my birthday from your memory.", Intent.FORGET, "my birthday"),
-        ("I forget where I live", Intent.TALK, "I forget where I live"),
-        ("Note: the key is under the mat", Intent.REMEMBER, "The key is under the mat"),
-        ("Actually, I live in Bergen", Intent.CORRECT, "I live in Bergen"),
-        ("That's wrong. I live in Bergen.", Intent.CORRECT, "I live in Bergen."),
-        ("change my home city to Bergen", Intent.CORRECT, "My home city is now Bergen"),
-        ("where do i live", Intent.ASK, "where do i live"),
-        ("Tell me Mira's job.", Intent.ASK, "Tell me Mira's job."),
-        ("Actually, where do I live?", Intent.ASK, "Actually, where do I live?"),
-        ("No, thanks", Intent.CORRECT, "Thanks"),
-        ("Hello there!", Intent.TALK, "Hello there!"),
-        ("Forget it.", Intent.TALK, "Forget it."),
-        ("别忘了我对花生过敏。", Intent.REMEMBER, "我对花生过敏。"),
-        ("不对，我现在住在波尔图", Intent.CORRECT, "我现在住在波尔图"),
-        ("你记得我住在哪里吗", Intent.ASK, "你记得我住在哪里吗"),
-        ("忘记我住在哪里", Intent.FORGET, "我住在哪里"),
+        ("Remember that I live in Oslo", SentenceIntent.REMEMBER, "I live in Oslo"),
+        ("Please don't forget that my locker code is 4711!", SentenceIntent.REMEMBER, "My locker code is 4711!"),
+        ("Could you remember that I live in Oslo?", SentenceIntent.REMEMBER, "I live in Oslo"),
+        ("Could you remember my birthday?", SentenceIntent.ASK, "Could you remember my birthday?"),
+        ("Could you please forget my birthday?", SentenceIntent.FORGET, "my birthday"),
+        ("Will you forget me?", SentenceIntent.ASK, "Will you forget me?"),
+        ("Remove my birthday from your memory.", SentenceIntent.FORGET, "my birthday"),
+        ("I forget where I live", SentenceIntent.TALK, "I forget where I live"),
+        ("Note: the key is under the mat", SentenceIntent.REMEMBER, "The key is under the mat"),
+        ("Actually, I live in Bergen", SentenceIntent.CORRECT, "I live in Bergen"),
+        ("That's wrong. I live in Bergen.", SentenceIntent.CORRECT, "I live in Bergen."),
+        ("change my home city to Bergen", SentenceIntent.CORRECT, "My home city is now Bergen"),
+        ("where do i live", SentenceIntent.ASK, "where do i live"),
+        ("Tell me Mira's job.", SentenceIntent.ASK, "Tell me Mira's job."),
+        ("Actually, where do I live?", SentenceIntent.ASK, "Actually, where do I live?"),
+        ("No, thanks", SentenceIntent.CORRECT, "Thanks"),
+        ("Hello there!", SentenceIntent.TALK, "Hello there!"),
+        ("Forget it.", SentenceIntent.TALK, "Forget it."),
+        ("别忘了我对花生过敏。", SentenceIntent.REMEMBER, "我对花生过敏。"),
+        ("不对，我现在住在波尔图", SentenceIntent.CORRECT, "我现在住在波尔图"),
+        ("你记得我住在哪里吗", SentenceIntent.ASK, "你记得我住在哪里吗"),
+        ("忘记我住在哪里", SentenceIntent.FORGET, "我住在哪里"),
     ],
 )
-def test_a_sentence_has_an_intent(text: str, kind: Intent, words: str) -> None:
+def test_a_sentence_has_an_intent(text: str, kind: SentenceIntent, words: str) -> None:
     assert intent(text, "User") == (kind, words)
 
 

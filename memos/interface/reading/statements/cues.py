@@ -204,3 +204,4 @@ STEM_OF_E = re.compile(  # of a gerund: "smok", of "smoke"
     r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"
     r"|writ|cycl|lik|lov|hat|jok)$"
 )
+UPDATE = re.compile(r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b")

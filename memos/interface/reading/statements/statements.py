@@ -1,7 +1,7 @@
 """A sentence -> the facts that it states, and how each holds: from now on, no longer, in the past, or as a wish.
 
-Knows English; chinese.py knows Chinese. Reads clause by clause: words such as "no longer", "also" and "used to" (cues.py)
-are taken out and remembered, and what is left is read by the phrasebook's forms and those of readings.yaml. A sentence
+Knows English; chinese.py knows Chinese. Reads clause by clause: cues like "no longer", "also" and "used to" (cues.py)
+are taken out and remembered, and what is left is read by the forms of the phrasebook and of readings.yaml. A sentence
 of doubt or of somebody else's words states nothing. What is not read is never guessed.
 """
 
@@ -61,6 +61,11 @@ def read(sentence: str, speaker: str = "", corrects: bool = False) -> Reading:
     if corrects:
         facts = [f.model_copy(update={"mode": "now"}) if f.mode == "is" and f.sole else f for f in facts]
     return Reading(tuple(dict.fromkeys(facts)), tuple(unread))
+
+
+def says_change(text: str) -> bool:
+    """True if a text says that something has changed, beside the update forms of the phrasebook."""
+    return bool(cues.UPDATE.search(text))
 
 
 def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
@@ -258,7 +263,7 @@ def _plain(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
 
 
 def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
-    """The facts by the most specific form, of the phrasebook's and of readings.yaml's; ends, attributes and jobs last."""
+    """The facts by the most specific form of the phrasebook and of readings.yaml; attributes and jobs are last."""
     in_phrasebook = matches(clause, voice.name, voice.lower)
     best = max((match.form.literal for match in in_phrasebook), default=-1)
     found = [
@@ -319,7 +324,7 @@ def _of_form(form: EnglishForm, match: re.Match[str], voice: _Voice, manner: Man
 
 
 def _facts(subject: str, relation: str, value: str, manner: Manner, form_mode: str, generic: bool) -> list[Fact]:
-    """One fact for each value; a plain manner gives way to the mode of the form. generic: the form fits any relation."""
+    """One fact for each value; a plain manner gives way to the form's mode. generic: the form fits any relation."""
     if subject in NOT_NAMES:
         return []
     holds, sole = english_readings().holds.get(relation), _is_sole(relation, generic)

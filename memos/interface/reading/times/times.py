@@ -23,18 +23,18 @@ _TO = re.compile(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTime:
     """A time in a text: its days, and where it stands."""
 
     when: str
     span: tuple[int, int]
 
 
-def find(text: str, today: date, past: bool = False) -> Found | None:
+def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     """The first time that a text names. today: the day of its turn. past: it lies before that, where it could lie on
     both sides."""
     text = text.translate(_SIMPLE)
-    best: tuple[int, int, Found] | None = None
+    best: tuple[int, int, FoundTime] | None = None
     for n, (regex, resolve) in enumerate(_FORMS):
         for match in regex.finditer(text):
             try:
@@ -42,7 +42,7 @@ def find(text: str, today: date, past: bool = False) -> Found | None:
             except (ValueError, OverflowError):  # no calendar has that day
                 continue
             if days and (best is None or (match.start(), n) < best[:2]) and not _inside(match, best):
-                best = (match.start(), n, Found(iso(days), match.span()))
+                best = (match.start(), n, FoundTime(iso(days), match.span()))
     if best is None:
         return None
     first = best[2]
@@ -52,14 +52,14 @@ def find(text: str, today: date, past: bool = False) -> Found | None:
             begin, day = date.fromisoformat(first.when), times_zh.number(only["d"])
             with suppress(ValueError):
                 there = moved(begin.replace(day=1), 1 if day < begin.day else 0).replace(day=day)
-                return Found(iso((begin, there)), (first.span[0], to.end() + only.end()))
+                return FoundTime(iso((begin, there)), (first.span[0], to.end() + only.end()))
         last = find(f"on {rest}" if re.match("[a-zA-Z]", rest) else rest, today, past)
         if last and last.span[0] == 0 and last.when > first.when:
-            return Found(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
+            return FoundTime(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
     return first
 
 
-def _inside(match: re.Match[str], best: tuple[int, int, Found] | None) -> bool:
+def _inside(match: re.Match[str], best: tuple[int, int, FoundTime] | None) -> bool:
     return bool(best and best[2].span[0] < match.start())
 
 

@@ -13,7 +13,7 @@ from memos.interface.reading.statements.statements import read
 from memos.interface.reading.texts import language, sentences
 
 
-class Intent(Enum):
+class SentenceIntent(Enum):
     REMEMBER = "remember"
     ASK = "ask"
     CORRECT = "correct"
@@ -27,17 +27,17 @@ _SAID = r"(?: what I (?:said|told you))?(?: about)?"
 _WRONG = r"wrong|not (?:right|true|correct)(?: any ?more)?"
 # In order: "don't forget" is to remember. "Do you remember ...?" has no mark.
 _OPENINGS = {
-    Intent.REMEMBER: (
+    SentenceIntent.REMEMBER: (
         _PLEASE + rf"(?:{_DONT} forget|remember|note|(?:keep|bear) in mind|make a note)(?:[,:]? that|:|,)\s+",
         _PLEASE + rf"(?:{_DONT} forget|remember) (?=(?:I|my|we|our)\b)",
         r"(?:for the record|note to self|fyi)[,:]\s*",
         r"请?(?:帮我)?(?:记住|记下来?|记一下|记得|(?:别|不要|不能)忘[了记]?)[，,：:、\s]*",
     ),
-    Intent.FORGET: (
+    SentenceIntent.FORGET: (
         _PLEASE + rf"(?:forget|erase|delete|remove|{_DONT} remember)(?: about)?(?:[,:]? that)?{_SAID}\s+",
         r"请?(?:帮我)?(?:忘记|忘掉|忘了|删除|删掉)(?:关于)?[，,：:\s]*",
     ),
-    Intent.CORRECT: (
+    SentenceIntent.CORRECT: (
         r"(?:no[,.]? )?(?:actually|in fact|correction|update|scratch that|sorry|wait|I was wrong)[,.:;—-]+\s*",
         rf"(?:no[,.]? )?that(?:['’]s| is) (?:{_WRONG})[,.:;—-]+\s*",
         r"no[,.:;—-]+\s*",
@@ -64,9 +64,6 @@ _QUESTION_WORDS = re.compile(
 _ZH_QUESTION = re.compile(r"[吗呢么？?]$|什么|哪|谁|多少|几[个岁点号月]|怎么|为什么|何时")
 _ZH_STATEMENT = re.compile(
     r"我们?(?:的|叫|是|有|住|在|爱|喜欢|最|不|讨厌|对|养|学|会|来自|出生|搬|换|现在|每|买|用|开|想去|打算|计划)"
-)
-_UPDATE = re.compile(
-    r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b"
 )
 _ZH_SMALL_TALK = re.compile(r"天气|下雨|你好|谢谢|再见|早上好|晚安|哈哈|不错|不好意思|不知道|不客气|不用")
 
@@ -95,26 +92,26 @@ _NO_NAMES = NOT_NAMES | frozenset(
 )
 
 
-def intent(text: str, speaker: str) -> tuple[Intent, str]:
+def intent(text: str, speaker: str) -> tuple[SentenceIntent, str]:
     """What the speaker wants, and the words it is about."""
     text = text.strip()
     if change := _CHANGE.fullmatch(text):
-        return Intent.CORRECT, f"{change[1][0].upper()}{change[1][1:]} is now {change[2]}"
+        return SentenceIntent.CORRECT, f"{change[1][0].upper()}{change[1][1:]} is now {change[2]}"
     if (polite := _COULD_YOU.match(text)) and (asks := intent(text[polite.end() :].rstrip(" ?"), speaker)):
         # "Could you remember my birthday?" asks; "Could you remember that my birthday is 3 May?" states
-        clear = _OF_SOMEBODY.match(asks[1]) if asks[0] is Intent.FORGET else parse(asks[1], speaker)
-        return asks if clear else (Intent.ASK, text)
+        clear = _OF_SOMEBODY.match(asks[1]) if asks[0] is SentenceIntent.FORGET else parse(asks[1], speaker)
+        return asks if clear else (SentenceIntent.ASK, text)
     for kind, mark in _MARKS.items():
         if (found := mark.match(text)) and not _NOTHING.fullmatch(rest := text[found.end() :]):
-            if kind is Intent.FORGET:
+            if kind is SentenceIntent.FORGET:
                 return kind, _FROM_MEMORY.sub("", rest)
-            return (Intent.ASK, text) if is_question(rest, speaker) else (kind, rest[0].upper() + rest[1:])
-    return (Intent.ASK if is_question(text, speaker) else Intent.TALK), text
+            return (SentenceIntent.ASK, text) if is_question(rest, speaker) else (kind, rest[0].upper() + rest[1:])
+    return (SentenceIntent.ASK if is_question(text, speaker) else SentenceIntent.TALK), text
 
 
 def forgets(sentence: str, speaker: str) -> bool:
     """True where something is to be forgotten: what is named for that is not to be learnt from it."""
-    return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is Intent.FORGET
+    return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is SentenceIntent.FORGET
 
 
 def is_question(text: str, speaker: str = "") -> bool:
@@ -127,11 +124,6 @@ def is_question(text: str, speaker: str = "") -> bool:
     if parse(last, speaker):  # "Will lives in Oslo" opens like a question
         return False
     return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or asked(last, speaker or "User"))
-
-
-def is_update(sentence: str) -> bool:
-    """True if a sentence says that something has changed, beside the update forms of the phrasebook."""
-    return bool(_UPDATE.search(sentence))
 
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:

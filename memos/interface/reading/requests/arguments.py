@@ -1,0 +1,438 @@
+"""A message -> what it asks for, one after the other, each with its arguments.
+
+Knows what a tagger finds in a message, times and references; knows no kernel. Which parts ask for something, and which
+words say what and who, is read by the tagger; what those words stand for is said by rules. What is to be destroyed and
+cannot be told is asked back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol, cast
+
+from memos.interface.reading.requests import references, versions, wordings
+from memos.interface.reading.requests.references import Known
+from memos.interface.reading.times import times
+from memos.ops import Asked, Intent
+
+_DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
+_REMOVES = _DESTRUCTIVE[:3]
+_STATED = ("remember", "recall", "correct")  # what they are about is a sentence
+_ABOUT_SOMEBODY = (*_STATED, "forget")
+_DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
+MAX_REQUEST = 600  # characters; what is longer is a text
+NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
+SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
+SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
+MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
+
+
+class TaggedSpan(Protocol):
+    """Characters [begin, end) of a text with their label; sure: how likely it is."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def sure(self) -> float: ...
+
+
+class TaggedMessage(Protocol):
+    """parts: what asks for something. slots: words within the message. pointed: words within what was said before."""
+
+    @property
+    def parts(self) -> Sequence[TaggedSpan]: ...
+    @property
+    def slots(self) -> Sequence[TaggedSpan]: ...
+    @property
+    def pointed(self) -> Sequence[TaggedSpan]: ...
+
+
+class MessageTagger(Protocol):
+    """Reads the parts of a message and their slots: `memos.infrastructure.host.encoders.tagger.RequestTagger`."""
+
+    def tag(self, text: str, before: str = "") -> TaggedMessage: ...
+
+
+@dataclass(frozen=True)
+class _Discourse:
+    """What was said before a message: what it speaks of, and what the message points to in it."""
+
+    known: Known
+    things: tuple[str, ...] = ()  # that the message points to as what is meant
+    partners: tuple[str, ...] = ()  # as with whom
+    named: tuple[str, ...] = ()  # within a longer text
+    of_form: bool = False  # whether it is about the cache or an adapter
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One part of a message that asks for something, with its slots and all that its arguments are read from.
+
+    what, with_, to: the likeliest slot of each. refs: words that point within a longer text. days, people: marks.
+    """
+
+    text: str
+    part: TaggedSpan
+    slots: Sequence[TaggedSpan]
+    discourse: _Discourse
+    earlier: Sequence[Asked]  # parts of the same message
+    today: date
+
+    @property
+    def what(self) -> TaggedSpan | None:
+        return self._likeliest("what")
+
+    @property
+    def with_(self) -> TaggedSpan | None:
+        return self._likeliest("with")
+
+    @property
+    def to(self) -> TaggedSpan | None:
+        return self._likeliest("to")
+
+    @property
+    def refs(self) -> list[TaggedSpan]:
+        return [slot for slot in self.slots if slot.label == "ref"]
+
+    @property
+    def days(self) -> list[str]:
+        """The days that the part names, "" for each that no rule knows."""
+        marks = [slot for slot in self.slots if slot.label in _DAYS]
+        return [_when(_cut(self.text, mark), mark.label, self.today) for mark in marks]
+
+    @property
+    def people(self) -> list[TaggedSpan]:
+        return [slot for slot in self.slots if slot.label in _PEOPLE]
+
+    def _likeliest(self, label: str) -> TaggedSpan | None:
+        """The surest of the slots that say something, else of those that point to it: "forget that I live in Oslo"."""
+        slots = [slot for slot in self.slots if slot.label == label]
+        plain = [slot for slot in slots if not wordings.POINTS.fullmatch(_cut(self.text, slot))]
+        return max(plain or slots, key=lambda slot: slot.sure, default=None)
+
+
+def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: MessageTagger) -> list[Asked]:
+    """What a message asks for; never nothing. turns: what was said before. today: the day of the message."""
+    asks = text.rstrip().endswith(("?", "？"))
+    if len(text) > MAX_REQUEST:
+        return [Asked(intent="recall", what=text.strip()) if asks else Asked(intent="talk")]
+    if not wordings.WORD.search(text):  # "2", to whatever was asked before
+        return [Asked(intent="talk")]
+    before = " ".join(str(turn.get("content", "")) for turn in turns)
+    tagged = _tagged(text, before, bool(turns), tagger)
+    found = _read_parts(text, tagged, _discourse(turns, before, tagged.pointed), today)
+    clear = {asked.intent for asked in found}
+    # what is said twice, or once with what is meant, is one thing
+    found = [asked for asked in found if asked.intent != "ask_back" or asked.what or asked.doubted not in clear]
+    if found:
+        return [asked for n, asked in enumerate(found) if asked not in found[:n]]
+    if asks and not tagged.parts:
+        return [Asked(intent="recall", what=text.strip(), who=_who(text))]
+    return [Asked(intent="talk")]
+
+
+# -- parts ---------------------------------------------------------------------------------------------
+
+
+def _tagged(text: str, before: str, has_turns: bool, tagger: MessageTagger) -> TaggedMessage:
+    """The parts and slots of a message; without what was said before, where that only blurs a clear request."""
+    tagged = tagger.tag(text, before)
+    if has_turns and (_doubtful(tagged) or _is_open(tagged)):
+        alone = tagger.tag(text)
+        if _says_whose(alone) and (_doubtful(tagged) or _is_pronoun(text, alone)):
+            return alone
+    return tagged
+
+
+def _doubtful(tagged: TaggedMessage) -> bool:
+    """True where something is to be destroyed, one is not sure, and nothing that was said before is pointed to."""
+    return not tagged.pointed and any(part.label in _DESTRUCTIVE and part.sure < SURE for part in tagged.parts)
+
+
+def _is_open(tagged: TaggedMessage) -> bool:
+    """True where it is not clear what is meant, and nothing that was said before is pointed to."""
+    return not tagged.pointed and any(part.label.startswith("ask_back") for part in tagged.parts)
+
+
+def _is_pronoun(text: str, tagged: TaggedMessage) -> bool:
+    """True where nobody is named: "where I live" is clear, "where she lives" if one woman was spoken of."""
+    people = [_cut(text, mark) for mark in tagged.slots if mark.label in _PEOPLE]
+    return all(wordings.PERSON.fullmatch(word) or wordings.SPEAKER.fullmatch(word) for word in people)
+
+
+def _says_whose(tagged: TaggedMessage) -> bool:
+    """True where what is to be destroyed is sure, and described by whom it is about: "where I live"."""
+    destroyed = [part for part in tagged.parts if part.label in _DESTRUCTIVE]
+    whats = [slot for part in destroyed for slot in _within(part, tagged.slots) if slot.label == "what"]
+    people = [mark for mark in tagged.slots if mark.label in _PEOPLE]
+    sure = all(part.sure >= SURE for part in destroyed)
+    return sure and bool(whats) and all(any(_within(what, people)) for what in whats)
+
+
+def _read_parts(text: str, tagged: TaggedMessage, discourse: _Discourse, today: date) -> list[Asked]:
+    """What each part of a message asks for; parts that ask for nothing, or withhold what they name, are left out."""
+    found: list[Asked] = []
+    parts = _joined(tagged.parts, tagged.slots)
+    withheld = [match.end() for match in wordings.WITHHELD.finditer(text)]
+    for part in parts:
+        slots = _within(part, tagged.slots)
+        if part.label in _REMOVES and any(part.begin < end <= part.end for end in withheld):
+            continue
+        if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
+            continue  # goes with the part that says what
+        asked = _asked(_Request(text, part, slots, discourse, tuple(found), today))
+        if asked.intent != "talk":
+            found.append(asked)
+    return found
+
+
+@dataclass(frozen=True)
+class _JoinedPart:
+    label: str
+    begin: int
+    end: int
+    sure: float
+
+
+def _joined(parts: Sequence[TaggedSpan], slots: Sequence[TaggedSpan]) -> list[TaggedSpan]:
+    """The parts; two of a kind that touch are one, as sure as the less sure, where one has no words of its own."""
+    out: list[TaggedSpan] = []
+    for part in parts:
+        last = out[-1] if out else None
+        touches = last is not None and last.label == part.label and part.begin == last.end
+        if last and touches and not all(_within(p, slots) for p in (last, part)):
+            out[-1] = _JoinedPart(part.label, last.begin, part.end, min(last.sure, part.sure))
+        else:
+            out.append(part)
+    return out
+
+
+def _within(part: TaggedSpan, slots: Iterable[TaggedSpan]) -> list[TaggedSpan]:
+    return [slot for slot in slots if part.begin <= slot.begin and slot.end <= part.end]
+
+
+def _cut(text: str, slot: TaggedSpan | None) -> str:
+    return text[slot.begin : slot.end].strip(" \t,，;；。.") if slot else ""
+
+
+def _discourse(turns: Sequence[Mapping[str, object]], before: str, pointed: Iterable[TaggedSpan]) -> _Discourse:
+    """What was said before, and the words that are pointed to, as the user would say them. before: the turns as one
+    text."""
+    found: dict[str, list[str]] = {"what": [], "with": [], "ref": []}
+    places: list[tuple[int, Mapping[str, object]]] = []
+    start = 0
+    for turn in turns:
+        places.append((start, turn))
+        start += len(str(turn.get("content", ""))) + 1
+    for span in pointed:
+        begin, turn = [place for place in places if place[0] <= span.begin][-1]
+        words = str(turn.get("content", ""))[span.begin - begin : span.end - begin].strip()
+        own = _uncapitalised(references.yours(words, str(turn.get("role", "")) == "assistant"))
+        if own and own not in found.setdefault(span.label, []):
+            found[span.label].append(own)
+    of_form = bool(wordings.FORMS.search(before[-NEAR:]))
+    return _Discourse(references.known(turns), *(tuple(found[label]) for label in ("what", "with", "ref")), of_form)
+
+
+def _uncapitalised(words: str) -> str:
+    """Words as within a sentence: "The list" -> "the list"."""
+    return wordings.OPENS.sub(lambda word: word[0].lower(), words)
+
+
+# -- one part ------------------------------------------------------------------------------------------
+
+
+def _asked(request: _Request) -> Asked:
+    """One part, with its arguments."""
+    name, _, detail = request.part.label.partition(":")
+    intent = cast(Intent, name)
+    if intent == "talk":
+        return Asked(intent="talk")
+    if intent in _REMOVES and not (request.with_ or request.to) and _of_form(request):
+        intent = "demote"
+    what, sure = _what(intent, request)
+    if intent == "ask_back" or (intent in _DESTRUCTIVE and not (sure and what and _is_clear(intent, what, request))):
+        stated = _cut(request.text, request.what)
+        doubted = detail if intent == "ask_back" else intent
+        return Asked(intent="ask_back", doubted=doubted, what="" if wordings.POINTS.fullmatch(stated) else stated)
+    if intent in _ABOUT_SOMEBODY:
+        return _asked_about_somebody(intent, what, request)
+    if intent in ("share", "unshare"):
+        return _asked_to_share(intent, what, detail, request)
+    if intent == "about":
+        if detail == "why" and not what:
+            earlier = [one.what for one in request.earlier if one.what]
+            what = "".join(earlier[-1:] or request.discourse.known.said[-1:])
+        return Asked(intent=intent, ask=detail, what=what)
+    if intent == "rollback":
+        return Asked(intent=intent, what=what, to=_version(request))
+    return Asked(intent=intent, what=what, to=detail if intent == "promote" else "")
+
+
+def _is_clear(intent: Intent, what: str, request: _Request) -> bool:
+    """True where a destructive request is sure of what it destroys."""
+    if request.part.sure < SURE_OF.get(intent, SURE):
+        return False
+    if intent == "forget":
+        return request.with_ is None  # who is to be kept out, or what is to go?
+    return intent != "correct" or not (request.what is None or wordings.SO.fullmatch(what))  # wrong: what is right?
+
+
+def _asked_about_somebody(intent: Intent, what: str, request: _Request) -> Asked:
+    people = request.people
+    if intent == "correct" and request.what:  # "sorry, I meant 14 Elm Street" is about nobody
+        people = [mark for mark in people if mark.label != "me" or _within(request.what, [mark])]
+    when = request.days[-1:] if intent in _STATED else []
+    return Asked(intent=intent, what=what, who=_about(request, people, what), when="".join(when))
+
+
+def _asked_to_share(intent: Intent, what: str, relation: str, request: _Request) -> Asked:
+    partner = _partner(request)
+    if not partner and request.what and (after := wordings.AFTER.match(request.text, request.what.end)):
+        partner = after["with"]  # a name that is none to the tagger: "with user12"
+    if not partner and (inside := wordings.INSIDE.fullmatch(what)):  # or in what is shared: "where I live with user12"
+        what, partner = inside["what"], inside["with"]
+    if not partner and intent == "unshare" and not request.discourse.known.shared:
+        return Asked(intent="ask_back", doubted="unshare", what=what)
+    until = request.days[-1].split("/")[-1] if request.days and intent == "share" else ""
+    return Asked(intent=intent, what=what, with_=partner, relation=relation, until=until)
+
+
+def _version(request: _Request) -> str | int:
+    """The version to go back to; of "that one" the version that the message names elsewhere, or that was named last."""
+    part = request.part
+    lines = (
+        _cut(request.text, request.to),
+        request.text[part.begin : part.end],
+        *reversed(request.discourse.known.said),
+    )
+    return next((state for line in lines if (state := versions.state(line, request.today))), "previous")
+
+
+def _of_form(request: _Request) -> bool:
+    """True where a memory is not to go, but only its KV or its adapter, as with 1,905 of 1,925 such messages of
+    scripts/reader. Of the two the one that can be undone."""
+    text, part, what = request.text, request.part, request.what
+    words = text[part.begin : part.end]
+    around = words if what is None else text[part.begin : what.begin] + "\n" + text[what.end : part.end]
+    if wordings.WHOLLY.search(words):
+        return False
+    return bool(wordings.FORMS.search(around)) or (request.discourse.of_form and not wordings.ERASES.search(words))
+
+
+# -- what the words of a part stand for ----------------------------------------------------------------
+
+
+def _what(intent: str, request: _Request) -> tuple[str, bool]:
+    """(what is meant, with what it points to put in its place; False where that could be several)."""
+    text, part, slot, discourse = request.text, request.part, request.what, request.discourse
+    words, things = _cut(text, slot), discourse.things
+    earlier = [one.what for one in request.earlier if one.what]
+    if intent in _STATED:
+        end = part.end if slot is None or 2 * (slot.end - slot.begin) < part.end - slot.begin else slot.end
+        return _resolved((slot or part).begin, end, request), True
+    points = slot is None or bool(wordings.POINTS.fullmatch(words))
+    if intent == "about" and points and not things:
+        return "", True
+    if slot and wordings.PERSON.fullmatch(words) and not (wordings.MANY.fullmatch(words) and (things or earlier)):
+        named = _named(words, " ".join(one.what for one in request.earlier), discourse)
+        return named or (references.person_of(words.lower(), discourse.known) or [words])[-1], True
+    if slot is None or points:
+        candidates = earlier[-1:] or things or discourse.known.things
+        return (candidates[-1], len(candidates) == 1) if candidates else (words, False)
+    if things and wordings.DEFINITE.match(words) and len(words) <= MAX_POINTER and not any(t in words for t in things):
+        return things[-1], len(things) == 1
+    if intent in _DESTRUCTIVE and any(_several(word, discourse) for word in wordings.SOMEBODY.findall(words)):
+        return words, False
+    return wordings.NEXT.sub("", _uncapitalised(_resolved(slot.begin, slot.end, request))), True
+
+
+def _several(word: str, discourse: _Discourse) -> bool:
+    """True where a pronoun could be one of several people who were spoken of."""
+    return len(references.person_of(word.lower(), discourse.known)) > 1
+
+
+def _resolved(begin: int, end: int, request: _Request) -> str:
+    """The words [begin, end) of a message with what they point to in its place."""
+    text, out, done = request.text, "", begin
+    for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end):
+        word = text[ref.begin : ref.end]
+        name = _named(word, text[: ref.begin], request.discourse)
+        if not name:
+            continue
+        owns = wordings.OWNS.fullmatch(word) or (word.lower() == "her" and not wordings.NO_NOUN.match(text[ref.end :]))
+        out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
+        done = ref.end
+    out = re.sub(r"[.。!！]+$", "", (out + text[done:end]).strip(" \t,，;；"))
+    return out if done > begin else references.resolved(out, request.discourse.known)
+
+
+def _named(word: str, before: str, discourse: _Discourse) -> str:
+    """Who or what is pointed to by a word within a text; "" where that is open. before: what the message says first."""
+    named = discourse.named
+    if not wordings.PERSON.fullmatch(word):
+        return named[-1] if named else discourse.things[-1] if len(discourse.things) == 1 else ""
+    own = references.person_of(word.lower(), Known(tuple(references.names_in(before))))
+    if own and not named:
+        return own[-1]
+    fits = [name for name in references.person_of(word.lower(), discourse.known) if name in named]
+    return (fits or named or ("",))[-1]
+
+
+def _partner(request: _Request) -> str:
+    """With whom something is shared."""
+    words, discourse = _cut(request.text, request.with_), request.discourse
+    if words and not wordings.PERSON.fullmatch(words):
+        return wordings.CALLED.sub("", words)
+    if discourse.partners:
+        return discourse.partners[-1]
+    if earlier := [one.with_ for one in request.earlier if one.with_]:
+        return earlier[-1]
+    if discourse.known.shared:
+        return discourse.known.shared[-1][1]
+    if words and len(who := references.person_of(words.lower(), discourse.known)) == 1:
+        return who[0]
+    return words
+
+
+def _who(text: str) -> str:
+    """The person whom words are about: the first that they name; "user" for the speaker."""
+    plain = wordings.TO_ME.sub(lambda m: " " * len(m[0]), text)
+    first = wordings.FIRST.search(plain)
+    people = [(plain.find(name), name) for name in references.names_in(plain) if plain.find(name) >= 0]
+    people += [(plain.lower().find(name.lower()), name) for name in references.names_in(plain) if plain.find(name) < 0]
+    position, name = min(people, default=(len(text) + 1, ""))
+    return "user" if first and first.start() <= position else name
+
+
+def _about(request: _Request, people: Sequence[TaggedSpan], what: str) -> str:
+    """Whom a part is about; "user": who speaks."""
+    text, slot = request.text, request.what
+    put_in = next((name for name in references.names_in(what) if name not in text), "")  # for a pointer
+    if not people:
+        if slot is None or wordings.POINTS.fullmatch(_cut(text, slot)):  # words from before the message
+            return _who(what)
+        return put_in
+    mark = people[0]
+    if mark.label == "me":
+        return "user"
+    words = re.sub(r"['’]s?$", "", _cut(text, mark))
+    if wordings.PERSON.fullmatch(words) or wordings.POINTS.fullmatch(words):
+        return _named(words, text[: mark.begin], request.discourse) or put_in
+    return words
+
+
+def _when(words: str, which: str, today: date) -> str:
+    """The day or days that the words stand for; "" where no rule knows them. which: of _DAYS."""
+    past = which == "past"
+    found = times.find(words, today, past) or times.find(f"on {words}", today, past)
+    if found or which != "until":
+        return found.when if found else ""
+    return times.until(words, today)
