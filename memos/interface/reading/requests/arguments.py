@@ -238,7 +238,8 @@ def _discourse(turns: Sequence[Mapping[str, object]], before: str, pointed: Iter
         if own and own not in found.setdefault(span.label, []):
             found[span.label].append(own)
     of_form = bool(wordings.FORMS.search(before[-NEAR:]))
-    return _Discourse(references.known(turns), *(tuple(found[label]) for label in ("what", "with", "ref")), of_form)
+    things, partners, named = (tuple(found[label]) for label in ("what", "with", "ref"))
+    return _Discourse(references.known(turns), things, partners, named, of_form)
 
 
 def _uncapitalised(words: str) -> str:
