@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the diagrams of the documents: docs/img/diagrams.yaml -> docs/img/NAME.svg.
+"""Draws the diagrams of the documents: from docs/img/diagrams.yaml to docs/img/NAME.svg.
 
     python scripts/diagrams.py            # writes them
     python scripts/diagrams.py --check    # says which are not as the text says; exit 1
@@ -60,8 +60,8 @@ def draw(diagram: dict[str, Any]) -> str:
 
 def _rise(arrow: str, value: Any, places: dict[str, Point]) -> float:
     """How much room an arrow that bends above the grid needs there, with its label."""
-    (a, _, b), by = _parsed(arrow), _bend(value)
-    top = (places[a][1] + places[b][1]) / 4 + _aside(places[a], places[b], by)[1] / 2
+    (a, _, b), bend = _parsed(arrow), _bend(value)
+    top = (places[a][1] + places[b][1]) / 4 + _aside(places[a], places[b], bend)[1] / 2
     return max(0.0, 2 * EDGE + BOX_H / 4 - top)
 
 
@@ -77,8 +77,8 @@ def _parsed(arrow: str) -> tuple[str, str, str]:
     return one, way, other
 
 
-def _box(at: Point, lines: list[str]) -> Iterator[str]:
-    x, y = at
+def _box(centre: Point, lines: list[str]) -> Iterator[str]:
+    x, y = centre
     yield f'<rect x="{x - BOX_W / 2:g}" y="{y - BOX_H / 2:g}" width="{BOX_W}" height="{BOX_H}" rx="8"/>'
     for n, line in enumerate(lines):
         kind = ' class="name"' if n == 0 else ""
@@ -98,11 +98,11 @@ def _arrow(arrow: str, value: Any, places: dict[str, Point]) -> Iterator[str]:
         yield f'<text class="label" x="{x:g}" y="{y + (4 if a[0] == b[0] else -7):g}">{escape(label)}</text>'
 
 
-def _aside(a: Point, b: Point, by: float) -> Point:
+def _aside(a: Point, b: Point, distance: float) -> Point:
     """The middle between two points, moved to the left of the way from one to the other."""
     dx, dy = b[0] - a[0], b[1] - a[1]
     length = math.hypot(dx, dy)
-    return (a[0] + b[0]) / 2 + dy / length * by, (a[1] + b[1]) / 2 - dx / length * by
+    return (a[0] + b[0]) / 2 + dy / length * distance, (a[1] + b[1]) / 2 - dx / length * distance
 
 
 def _border(box: Point, towards: Point) -> Point:

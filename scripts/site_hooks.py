@@ -1,5 +1,7 @@
-"""What the documentation site generates while it is built (mkdocs.yml names this file): the settings from
-memos/config/ and the commands from typer, in place of `<!-- generated: NAME -->`."""
+"""Generates parts of the site while mkdocs builds it: the settings from the config, the commands from typer.
+
+They take the place of `<!-- generated: NAME -->`; mkdocs.yml names this file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from html import unescape
 from typing import Any
 
 _GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
-_LONGEST = 80  # characters of a default in a table
+_LONGEST_DEFAULT = 80  # characters in a table
 
 
 def settings() -> str:
@@ -32,8 +34,8 @@ def commands() -> str:
 
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="memos")
-    told = get_docs_for_click(obj=command, ctx=context, name="memos", indent=2)  # type: ignore[arg-type]
-    return unescape(told)
+    markdown = get_docs_for_click(obj=command, ctx=context, name="memos", indent=2)  # type: ignore[arg-type]
+    return unescape(markdown)
 
 
 def _cell(text: str) -> str:
@@ -41,7 +43,7 @@ def _cell(text: str) -> str:
 
 
 def _code(default: str) -> str:
-    short = default if len(default) <= _LONGEST else default[: _LONGEST - 1] + "…"
+    short = default if len(default) <= _LONGEST_DEFAULT else default[: _LONGEST_DEFAULT - 1] + "…"
     return f"`{short}`".replace("|", "\\|") if short else ""
 
 

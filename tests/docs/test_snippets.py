@@ -36,7 +36,7 @@ from memos.interface.doors.server.edge.callers import OwnMemory
 from tests.docs.documents import DOCS, ROOT, Block, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-SAID = [
+TURNS = [
     {"speaker": "Mira", "content": "I live in Lisbon. I work as a nurse."},
     {"speaker": "Tom", "content": "I play chess."},
     {"speaker": "Tom", "content": "I live in Oslo."},
@@ -71,11 +71,11 @@ PROMPTS = {"memos chat": "Where does Mira live?\n"}  # what somebody types
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A vault in which there is something to find."""
-    folder = tmp_path_factory.mktemp("told") / "vault"
+    folder = tmp_path_factory.mktemp("filled") / "vault"
     with MemOS(vault=folder) as kernel:
-        for turn in SAID:
+        for turn in TURNS:
             kernel.add([turn])
         kernel.add("I like tea.", user="carla")
         kernel.search("anything")  # makes the vectors, once for all pages
@@ -132,11 +132,11 @@ class Page:
 
 
 @pytest.fixture
-def page(tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+def page(tmp_path: Path, filled_vault: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # memos, python
     monkeypatch.setenv("VAULT_KEY", "a passphrase for a trial")
-    shutil.copytree(told, tmp_path / "memos-data")
+    shutil.copytree(filled_vault, tmp_path / "memos-data")
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     (tmp_path / "my-model").symlink_to(model_path(SMALL_MODEL))
     (tmp_path / "export").mkdir()
@@ -164,9 +164,9 @@ def serving(page: Page) -> Iterator[None]:
 
 def go_through(doc: Path, page: Page, slow: bool) -> None:
     marks = ("", "slow") if slow else ("",)
-    there = [block for block in blocks(doc, "python", "sh") if block.mark in marks]
-    with serving(page) if any(ADDRESS in block.body for block in there) else nullcontext():
-        for block in there:
+    runnable = [block for block in blocks(doc, "python", "sh") if block.mark in marks]
+    with serving(page) if any(ADDRESS in block.body for block in runnable) else nullcontext():
+        for block in runnable:
             page.run(block)
 
 
@@ -193,14 +193,14 @@ TALKS = [pytest.param(b.body, id=name(doc)) for doc in DOCS for b in blocks(doc,
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_a_talk_that_is_shown_goes_so(talk: str, page: Page) -> None:
-    """Lines with "> " are said to `memos chat`, the others are its answers, with anything in place of "..."."""
-    said = [line[2:] for line in talk.splitlines() if line.startswith("> ")]
-    done = CliRunner().invoke(app, ["chat", "--vault", "talk"], input="\n".join([*said, ""]))
-    heard = iter(line.removeprefix("> ").strip() for line in done.stdout.splitlines())
+def test_a_conversation_that_is_shown_takes_place(talk: str, page: Page) -> None:
+    """Lines with "> " are typed into `memos chat`, the others are its answers, with anything in place of "..."."""
+    messages = [line[2:] for line in talk.splitlines() if line.startswith("> ")]
+    done = CliRunner().invoke(app, ["chat", "--vault", "talk"], input="\n".join([*messages, ""]))
+    answers = iter(line.removeprefix("> ").strip() for line in done.stdout.splitlines())
     for line in (line.strip() for line in talk.splitlines() if not line.startswith("> ")):
         pattern = ".*".join(map(re.escape, line.split("...")))
-        assert any(re.fullmatch(pattern, one) for one in heard), f"{line}\n{done.stdout}"
+        assert any(re.fullmatch(pattern, one) for one in answers), f"{line}\n{done.stdout}"
 
 
 def test_what_is_not_run_says_why() -> None:
