@@ -21,7 +21,8 @@ from memos.infrastructure.host.kv.codecs import Codec
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs, Lying
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Situation
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler
+from memos.operation.choosing.ways import Situation
 from memos.operation.policies.memos import MemosPolicy
 
 CODECS: tuple[Codec, ...] = ("raw", "int4")

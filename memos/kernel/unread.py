@@ -27,9 +27,9 @@ from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.once import once
 from memos.operation.choosing.upkeep import Upkeep
-from memos.operation.policies.words import asks, terms
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
+from memos.operation.policies.words import asks, terms
 from memos.ops import Add
 from memos.rights import Caller
 

@@ -25,15 +25,15 @@ from memos.kernel.identity import AsRead, handed
 from memos.kernel.services.sharing import Sharing
 from memos.once import once
 from memos.operation.choosing.foresight import Foresight
-from memos.operation.choosing.mem_scheduler import MemScheduler, Segment
+from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.forgetting import Forgetting
+from memos.operation.life.forgetting import UserForgetting
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.life.time_machine import TimeMachine
-from memos.operation.policies.policy import Policy, Staged
+from memos.operation.policies.policy import Policy, Segment, Staged
 from memos.operation.policies.table import POLICIES
 from memos.ops import Operation
 
@@ -178,8 +178,8 @@ class Parts:
         return derived.blob is not None and derived.blob.fingerprint == self.host.digest
 
     @once
-    def forgetting(self) -> Forgetting:
-        return Forgetting(self.vault, self.lifecycle)
+    def forgetting(self) -> UserForgetting:
+        return UserForgetting(self.vault, self.lifecycle)
 
     def _fits(self, blob: Blob) -> bool:
         """True if the model that is there has made it; not where none can be loaded."""

@@ -15,9 +15,11 @@ from memos.kernel.services.keeping import Keeping
 from memos.kernel.unread import READ_TURNS
 from memos.kernel.wiring import log
 from memos.once import once
-from memos.operation.choosing.mem_scheduler import Budgets, Move, Segment, composable
+from memos.operation.choosing.mem_scheduler import composable
+from memos.operation.choosing.moves import Budgets, Move
 from memos.operation.choosing.upkeep import Upkeep
 from memos.operation.life.mem_lifecycle import ANSWERING
+from memos.operation.policies.policy import Segment
 from memos.ops import Demote, Get, Promote
 from memos.plugins.encryption import recrypt
 from memos.rights import Caller

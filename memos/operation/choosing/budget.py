@@ -9,10 +9,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
-_STATES = 256  # partial choices that are kept; beyond, every other one
+MAX_PARTIAL_CHOICES = 256  # beyond, every other one is dropped
 
 
-class Item(NamedTuple):
+class BudgetItem(NamedTuple):
     """value: in any one unit, more is better; cost: what it takes of the budget, 0 or more."""
 
     value: float
@@ -26,7 +26,7 @@ class _Choice(NamedTuple):
     before: _Choice | None
 
 
-def fill(items: Sequence[Item], room: float) -> list[int]:
+def fill(items: Sequence[BudgetItem], room: float) -> list[int]:
     """The places of the items that are worth most together and fit the room, in order; those of no value are left out.
 
     Exact, by the choices that no other is both cheaper and better than (Nemhauser and Ullmann, 1969), as long as these
@@ -40,8 +40,8 @@ def fill(items: Sequence[Item], room: float) -> list[int]:
             continue
         more = [_Choice(c.cost + cost, c.value + value, n, c) for c in front if c.cost + cost <= room]
         front = _undominated(sorted([*front, *more], key=lambda c: (c.cost, -c.value)))
-        if len(front) > _STATES:
-            front = front[:1] + front[1 :: len(front) // _STATES + 1] + front[-1:]
+        if len(front) > MAX_PARTIAL_CHOICES:
+            front = front[:1] + front[1 :: len(front) // MAX_PARTIAL_CHOICES + 1] + front[-1:]
     chosen, choice = list[int](), front[-1]
     while choice.before is not None:
         chosen.append(choice.last)
@@ -49,7 +49,7 @@ def fill(items: Sequence[Item], room: float) -> list[int]:
     return sorted(chosen)
 
 
-def _density(item: Item) -> float:
+def _density(item: BudgetItem) -> float:
     return item.value / item.cost if item.cost else float("inf")
 
 
@@ -73,7 +73,7 @@ def shares(budget: float, wanted: Mapping[Key, float]) -> dict[Key, float]:
     return out
 
 
-def above(worth: Sequence[Item], held: float, low: float, high: float) -> list[int]:
+def above(worth: Sequence[BudgetItem], held: float, low: float, high: float) -> list[int]:
     """The places of what is to go so that the rest fits `low`, once what is held is above `high`: those of least worth
     for their cost. Between the two marks nothing moves, so that one more does not push out one each time."""
     if held <= high:

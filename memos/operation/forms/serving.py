@@ -25,7 +25,9 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.once import once
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
-from memos.operation.choosing.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation, Via
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Via
+from memos.operation.choosing.ways import ResidentKV, Situation
+from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")
 _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
@@ -204,15 +206,15 @@ class Serving:
         if held := self._held():
             self._settle(held, self._places(held))
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[ResidentKV]:
         cubes = dict(self._cubes)
         return [
-            Held(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
+            ResidentKV(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
             for name, kv in self._tiers.all().items()
             if name in cubes  # else it was let go of meanwhile
         ]
 
-    def _places(self, kvs: Sequence[Held]) -> dict[str, Literal["device", "host"]]:
+    def _places(self, kvs: Sequence[ResidentKV]) -> dict[str, Literal["device", "host"]]:
         now = self._vault.now()
         of_groups = [kv for kv in kvs if kv.cube.namespace.session_id == ""]
         worth = self._foresight.worth([kv.cube.sources[0].id for kv in of_groups], now.timestamp())
@@ -250,7 +252,7 @@ class Serving:
         except Exception:  # nobody waits for this thread, so nobody else would tell
             log.exception("prefetching failed")
 
-    def _bring_ahead(self, kv: Held) -> None:
+    def _bring_ahead(self, kv: ResidentKV) -> None:
         try:
             self._kv(kv.cube)
         except MemosError as error:
@@ -259,11 +261,11 @@ class Serving:
             self._ahead.add(kv.name)
             self.prefetched += 1
 
-    def _settle(self, decided: Sequence[Held], places: Mapping[str, Literal["device", "host"]]) -> None:
+    def _settle(self, decided: Sequence[ResidentKV], places: Mapping[str, Literal["device", "host"]]) -> None:
         """What a request has brought since it was decided stays where it is."""
         self._tiers.settle(places, {kv.name for kv in decided})
 
-    def _foreseen(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> list[Held]:
+    def _foreseen(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> list[ResidentKV]:
         """KV files that are likely to be used next, the likeliest first, as far as their bytes are allowed."""
         likely = [g for g, p in self._foresight.next(user, self._vault.now().timestamp()) if p >= LIKELY]
         kvs = {
@@ -272,12 +274,12 @@ class Serving:
             if kv.form is Form.ACTIVATION and kv.state is State.ACTIVATED and kv.namespace.session_id == ""
             if kv.blob and kv.blob.fingerprint == self._host.digest
         }
-        out, left = list[Held](), self._config.scheduler.prefetch_kv_bytes
+        out, left = list[ResidentKV](), self._config.scheduler.prefetch_kv_bytes
         for kv in (kvs[group] for group in likely if group in kvs):
             assert kv.blob
             if kv.blob.bytes <= left and self._tiers.tier(kv.blob.sha256) == "disk":
                 left -= kv.blob.bytes
-                out.append(Held(_name(kv), kv, int(kv.blob.tokens * self.costs.bytes), kv.blob.tokens))
+                out.append(ResidentKV(_name(kv), kv, int(kv.blob.tokens * self.costs.bytes), kv.blob.tokens))
         return out
 
     def release(self) -> None:

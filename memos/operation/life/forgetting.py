@@ -78,7 +78,7 @@ def read_proof(file: Path) -> Proof:
         ) from None
 
 
-class Forgetting:
+class UserForgetting:
     def __init__(self, vault: MemVault, lifecycle: MemLifecycle) -> None:
         self._vault, self._lifecycle = vault, lifecycle
 

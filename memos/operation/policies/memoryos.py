@@ -105,7 +105,7 @@ class Page:
 
 
 @dataclass
-class Topic:
+class TopicSegment:
     """A segment of the middle tier: pages on one topic."""
 
     number: int
@@ -125,7 +125,7 @@ class MemoryOSTiers:
     def __init__(self, config: MemoryOSConfig) -> None:
         self._config = config
         self.short: deque[Page] = deque()
-        self.topics: dict[int, Topic] = {}  # the middle, oldest first
+        self.topics: dict[int, TopicSegment] = {}  # the middle, oldest first
         self.profile: dict[tuple[str, str], Note] = {}  # latest of each (subject, relation) of the one who speaks
         self.knowledge: deque[Note] = deque(maxlen=config.knowledge)
         self.traits: deque[Note] = deque(maxlen=config.traits)
@@ -155,7 +155,7 @@ class MemoryOSTiers:
         if topic is None:
             if len(self.topics) >= self._config.segments:
                 self._evict(now)
-            topic = Topic(self._next(), now)
+            topic = TopicSegment(self._next(), now)
             self.topics[topic.number] = topic
         topic.pages.append(page)
         topic.fresh.append(page)
@@ -184,10 +184,10 @@ class MemoryOSTiers:
             topic.last = max(topic.last, when)
             self._promote(topic, when)
 
-    def heat(self, topic: Topic, now: datetime) -> float:
+    def heat(self, topic: TopicSegment, now: datetime) -> float:
         return heat(self._config, topic.visits, len(topic.fresh), topic.last, now)
 
-    def _promote(self, topic: Topic, now: datetime) -> None:
+    def _promote(self, topic: TopicSegment, now: datetime) -> None:
         """What a hot segment has not told yet goes to the long term. Only the segment that just grew warmer is looked
         at, so that none stands in another's way."""
         if not topic.fresh or self.heat(topic, now) < self._config.tau:
@@ -270,7 +270,9 @@ class MemoryOSTiers:
         seen = [note for note in notes if note.id in allowed]
         return sorted(seen, key=lambda note: -float(note.vector @ vector))[: self._config.top_knowledge]
 
-    def _nearest(self, vector: Floats, words: frozenset[str], topics: Iterable[Topic]) -> list[tuple[float, Topic]]:
+    def _nearest(
+        self, vector: Floats, words: frozenset[str], topics: Iterable[TopicSegment]
+    ) -> list[tuple[float, TopicSegment]]:
         """By F_score, best first; of equals the older."""
         scored = [(f_score(topic.vector, topic.keywords, vector, words), topic) for topic in topics]
         return sorted(scored, key=lambda row: -row[0])

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.operation.choosing.budget import Item, above, fill, shares
+from memos.operation.choosing.budget import BudgetItem, above, fill, shares
 
-ITEMS = st.lists(st.builds(Item, st.integers(-2, 20), st.integers(0, 20)), max_size=10)
+ITEMS = st.lists(st.builds(BudgetItem, st.integers(-2, 20), st.integers(0, 20)), max_size=10)
 
 
-def best(items: list[Item], room: float) -> float:
+def best(items: list[BudgetItem], room: float) -> float:
     """The most that any subset within the room is worth, by trying all."""
     every = (part for n in range(len(items) + 1) for part in combinations(items, n))
     return max(sum(i.value for i in part) for part in every if sum(i.cost for i in part) <= room)
 
 
 @given(ITEMS, st.integers(0, 60))
-def test_the_choice_is_the_best_there_is(items: list[Item], room: int) -> None:
+def test_the_choice_is_the_best_there_is(items: list[BudgetItem], room: int) -> None:
     chosen = [items[n] for n in fill(items, room)]
     assert sum(item.cost for item in chosen) <= room
     assert sum(item.value for item in chosen) == best(items, room)
 
 
 def test_of_very_many_nearly_the_best_is_found() -> None:
-    items = [Item(1 + (7 * n) % 101 / 100, 1 + (13 * n) % 97 / 97) for n in range(2000)]
+    items = [BudgetItem(1 + (7 * n) % 101 / 100, 1 + (13 * n) % 97 / 97) for n in range(2000)]
     chosen, room = fill(items, 300.0), 300.0
     assert sum(items[n].cost for n in chosen) <= room
     ordered = sorted(items, key=lambda i: -i.value / i.cost)
@@ -54,7 +54,7 @@ def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(
 
 
 def test_nothing_goes_between_the_marks_and_the_least_worth_above_them() -> None:
-    held = [Item(9, 30), Item(1, 30), Item(2, 20), Item(8, 20)]
+    held = [BudgetItem(9, 30), BudgetItem(1, 30), BudgetItem(2, 20), BudgetItem(8, 20)]
     assert above(held, 95, low=60, high=95) == []
     assert above(held, 100, low=60, high=95) == [1, 2]
     assert above(held, 100, low=0, high=0) == [0, 1, 2, 3]

@@ -11,8 +11,10 @@ from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
 from memos.operation.choosing.cost_model import Costs, Lying, Way
-from memos.operation.choosing.mem_scheduler import Admission, Held, MemScheduler, Segment, Situation
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler
+from memos.operation.choosing.ways import ResidentKV, Situation
 from memos.operation.policies.memos import MemosPolicy
+from memos.operation.policies.policy import Segment
 
 NOW = datetime(2025, 3, 1, tzinfo=timezone.utc)
 L0, L1, L2, L3 = (FidelityConfig(level=level) for level in ("L0", "L1", "L2", "L3"))  # type: ignore[arg-type]
@@ -175,10 +177,10 @@ def test_kv_is_made_where_it_pays() -> None:
 # where KV stays
 
 
-def held(name: str, recalls: int, size: int, tokens: int = 100) -> Held:
+def held(name: str, recalls: int, size: int, tokens: int = 100) -> ResidentKV:
     used = Usage(recalls=recalls, last_recalled=NOW - timedelta(days=1))
     blob = Blob(sha256=name, bytes=1, tokens=tokens, fingerprint="host")
-    return Held(name, cube(name, form=Form.ACTIVATION, payload=blob, usage=used), size, tokens)
+    return ResidentKV(name, cube(name, form=Form.ACTIVATION, payload=blob, usage=used), size, tokens)
 
 
 def test_what_saves_most_for_its_bytes_stays_nearest() -> None:

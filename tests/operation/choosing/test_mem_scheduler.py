@@ -14,9 +14,10 @@ import pytest
 from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Move, Route, Segment, Via, composable
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Route, Via, composable
+from memos.operation.choosing.moves import Move
 from memos.operation.policies.memos import MemosPolicy
-from memos.operation.policies.policy import Signals
+from memos.operation.policies.policy import Segment, Signals
 
 DAY = datetime(2025, 3, 1, tzinfo=timezone.utc)
 NOW = DAY + timedelta(days=100)
