@@ -17,7 +17,6 @@ from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
-from memos.infrastructure.host.kv.codecs import Codec
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs, Lying
@@ -25,7 +24,7 @@ from memos.operation.choosing.mem_scheduler import Admission, MemScheduler
 from memos.operation.choosing.ways import Situation
 from memos.operation.policies.memos import MemosPolicy
 
-CODECS: tuple[Codec, ...] = ("raw", "int4")
+CODECS: tuple[str, ...] = ("raw", "int4")
 PLACES = ("host", "cache", "disk")
 LEVELS = (
     FidelityConfig(level="L0"),
@@ -47,7 +46,7 @@ class Case:
     with_kv: int
     question: str
     place: str
-    codec: Codec
+    codec: str
     levels: tuple[FidelityConfig, ...]
 
 

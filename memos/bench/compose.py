@@ -133,7 +133,8 @@ def _naive(host: Host, ask: Request) -> Request:
 
 def _note(host: Host, ask: Request, full: ModelAnswer, probe: Probe, two: bool, tally: Tally) -> None:
     done = host.answer(ask, DECODE)
-    kl, top = host.divergence(ask)
+    near = host.nearness(ask)
+    kl, top = near.kl, near.same_first
     memory = sum(len(past.ids) for past in ask.pasts) - (len(ask.pasts) - 1) * len(host.head)
     tokens = full.prompt_tokens
     question = tokens - memory

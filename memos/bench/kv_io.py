@@ -13,7 +13,7 @@ from typing import Any
 
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
-from memos.infrastructure.host.kv.codecs import CODECS
+from memos.infrastructure.host.kv.codecs import storing_codecs
 from memos.infrastructure.host.model.decode import DecodeRow
 from memos.infrastructure.host.model.measure import drop_from_page_cache
 from memos.interface.doors.progress import Show
@@ -34,7 +34,8 @@ def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         query = tuple(rng.randrange(10, 2000) for _ in range(32))
-        for n, codec in enumerate(CODECS):
+        codecs = storing_codecs()
+        for n, codec in enumerate(codecs):
             path = Path(folder) / f"{codec}.safetensors"
             save = statistics.median(_seconds(partial(host.save_kv, kept, path, codec)) for _ in range(3))
             size, stored = path.stat().st_size, DecodeRow(query, host.load_kv(path))
@@ -59,7 +60,7 @@ def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any
                         "fidelity_kl": kl,
                     }
                 )
-                show("kv-io", 2 * n + m + 1, 2 * len(CODECS))
+                show("kv-io", 2 * n + m + 1, 2 * len(codecs))
     return {"model": host.describe(), "tokens": tokens, "bytes": kept.bytes, "fork_ms": fork_ms, "rows": rows}
 
 

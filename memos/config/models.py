@@ -12,6 +12,7 @@ from memos.config.section import Section
 class ModelConfig(Section):
     """The local Hugging Face causal LM."""
 
+    engine: str = Field("transformers", description="what runs the model; `memos plugins` lists what is installed")
     path: str = Field("memos-small", description="a folder, a hub name, or memos-small: the model inside the package")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes cuda where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
@@ -84,9 +85,9 @@ class FidelityConfig(Section):
 class ActivationConfig(Section):
     """How a KV cache is stored."""
 
-    codec: Literal["raw", "bf16", "fp8", "int8", "int4", "trained"] = Field(
+    codec: str = Field(
         "raw",
-        description="raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use; "
+        description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use; "
         "trained: few rows, distilled and gated as an adapter is",
     )
     trained_share: float = Field(
@@ -97,12 +98,13 @@ class ActivationConfig(Section):
     )
 
     @property
-    def stored(self) -> Literal["raw", "bf16", "fp8", "int8", "int4"]:
+    def stored(self) -> str:
         """How its bytes lie in the file."""
         return "raw" if self.codec == "trained" else self.codec
 
 
 class EmbedderConfig(Section):
+    engine: str = Field("transformers", description="what embeds; `memos plugins` lists what is installed")
     path: str = Field(
         "all-MiniLM-L6-v2", description="the pinned package, or a folder or hub name of a BERT-like encoder"
     )

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from memos.errors import (
     NotFound,
 )
 from memos.infrastructure.host.host import Request
+from memos.infrastructure.host.kv.codecs import RAW
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Via
@@ -613,7 +615,8 @@ def test_memory_that_runs_out_on_the_way_is_answered_from_text(
     with opened(tmp_path / "vault", memos) as kernel:
         kernel.promote(talk(kernel, ada), "activation", user=ada)
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-            patch.setattr("memos.infrastructure.host.kv.files.unpack", lambda *_: torch.empty(1 << 60))
+            full = replace(RAW, unpack=lambda *_: torch.empty(1 << 60))
+            patch.setattr("memos.infrastructure.host.kv.files.codecs.get", lambda name: full)
             reply = kernel.ask(ASKED, user=ada)
         assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
         assert "answering from text: there is no memory left for a KV cache" in caplog.text

@@ -12,29 +12,42 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TypeVar
 
 import torch
 from peft import LoraConfig
 from peft.tuners.tuners_utils import check_target_module_exists
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from memos.config import ModelConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.lora import LINEAR
+from memos.infrastructure.host.forward import Forward
 
 log = logging.getLogger("memos")
 Stack = tuple[Path, ...]  # folders of adapters that are active together; none: the base
-PLANS = 4  # batches whose adapters are kept side by side
+MAX_PLANS = 4  # batches whose adapters are kept side by side
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def names_of(stack: Stack) -> tuple[str, ...]:
+    """What KV made under adapters remembers of them: in the vault a folder's name is its digest; else its path."""
+    return tuple(f.name if len(f.name) == 64 else str(f.absolute()) for f in stack)
+
+
+def label_of(names: Sequence[str]) -> str:
+    """Adapters, by `names_of`, as a message calls them."""
+    return f"adapter {', '.join(name[-12:] for name in names)}" if names else "the base model"
 
 
 @dataclass(frozen=True)
@@ -47,12 +60,12 @@ class Adapter:
         return Adapter({name: (a.to(device), b.to(device)) for name, (a, b) in self.layers.items()})
 
 
-def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, str]) -> Adapter:
+def read_adapter(folder: Path, modules: dict[str, torch.nn.Module], fingerprint: dict[str, str]) -> Adapter:
     """The adapter in a folder, if its tensors are exactly those that its config asks for on a model of these modules.
 
     Raises FingerprintMismatch, CorruptBlob, and Unsupported for a kind of adapter that cannot be added row by row.
     """
-    ours = lora.read_card(folder, fingerprint)
+    has_card = bool(lora.read_card(folder, fingerprint))
     try:
         kind = json.loads((folder / "adapter_config.json").read_text("utf-8"))["peft_type"]
         if kind != "LORA":
@@ -64,24 +77,30 @@ def read_adapter(folder: Path, modules: dict[str, Any], fingerprint: dict[str, s
     # a pattern that is none is re.error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, re.error) as error:
         raise _unreadable(folder, " ".join(str(error).split())[:200]) from error  # peft checks nothing
-    if not ours:
-        _require_base(folder, config.base_model_name_or_path, modules[""].name_or_path)
+    if not has_card:
+        _require_base(folder, config.base_model_name_or_path, str(getattr(modules[""], "name_or_path", "")))
     _require_plain(folder, config, named)
-    layers: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-    for name, module in named.items():
-        stem = f"base_model.model.{name}.lora_"
-        a, b = (tensors.pop(f"{stem}{half}.weight", None) for half in "AB")
-        rank = _of(config.rank_pattern, name, config.r)
-        width_out, width_in = module.weight.shape[::-1] if isinstance(module, Conv1D) else module.weight.shape
-        if a is None or b is None or a.shape != (rank, width_in) or b.shape != (width_out, rank):
-            raise _unreadable(folder, f"its tensors of {name} are not what its config asks for")
-        alpha = _of(config.alpha_pattern, name, config.lora_alpha)
-        scale = alpha / (rank**0.5 if config.use_rslora else rank)
-        weight = module.weight.detach()
-        layers[name] = a.T.to(weight).contiguous(), (b.T.float() * scale).to(weight).contiguous()
+    layers = {name: _layer_of(folder, config, name, module, tensors) for name, module in named.items()}
     if tensors or not layers:
         raise _unreadable(folder, f"it has {len(tensors)} tensors that its config does not ask for")
     return Adapter(layers)
+
+
+def _layer_of(
+    folder: Path, config: LoraConfig, name: str, module: torch.nn.Module, tensors: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A and B of a layer as in `Adapter`, taken out of the tensors of a file. Raises CorruptBlob."""
+    weight = module.weight
+    assert isinstance(weight, torch.Tensor)
+    a, b = (tensors.pop(f"base_model.model.{name}.lora_{half}.weight", None) for half in "AB")
+    rank = int(_setting(config.rank_pattern, name, config.r))
+    width_out, width_in = weight.shape[::-1] if isinstance(module, Conv1D) else weight.shape
+    if a is None or b is None or a.shape != (rank, width_in) or b.shape != (width_out, rank):
+        raise _unreadable(folder, f"its tensors of {name} are not what its config asks for")
+    alpha = _setting(config.alpha_pattern, name, config.lora_alpha)
+    scale = alpha / (rank**0.5 if config.use_rslora else rank)
+    like = weight.detach()
+    return a.T.to(like).contiguous(), (b.T.float() * scale).to(like).contiguous()
 
 
 def _require_base(folder: Path, base: str | None, here: str) -> None:
@@ -129,8 +148,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and 0 < value < 1e6
 
 
-def _of(pattern: dict[str, Any], name: str, default: Any) -> Any:
-    """A setting of one layer, which may differ by the end of its name."""
+def _setting(pattern: dict[str, float] | None, name: str, default: float) -> float:
+    """Of one layer, whose rank and scaling may differ by the end of its name."""
     return next((value for key, value in (pattern or {}).items() if name.endswith(key)), default)
 
 
@@ -147,7 +166,7 @@ class Adapters:
         """shared: between threads. One that is not may be trained in: autograd runs forwards again in threads of its
         own."""
         self.module, self._fingerprint, self._config = lora.twin(model), fingerprint, config
-        self._now: Any = threading.local() if shared else SimpleNamespace()
+        self._forward: threading.local | SimpleNamespace = threading.local() if shared else SimpleNamespace()
         self._lock = threading.Lock()
         self._memory: OrderedDict[Path, Adapter] = OrderedDict()
         self._plans: OrderedDict[tuple[Stack, ...], _Plan | None] = OrderedDict()  # of the last batches
@@ -159,7 +178,7 @@ class Adapters:
 
     @property
     def names(self) -> set[str]:
-        """Of the folders of the adapters in memory."""
+        """Names of the folders of the adapters in memory."""
         with self._lock:
             return {folder.name for folder in self._memory}
 
@@ -183,11 +202,11 @@ class Adapters:
 
     @contextmanager
     def active(self, plan: _Plan | None) -> Iterator[None]:
-        self._now.plan = plan
+        self._forward.plan = plan
         try:
             yield
         finally:
-            self._now.plan = None
+            self._forward.plan = None
 
     def _planned(self, rows: tuple[Stack, ...]) -> _Plan | None:
         with self._lock:
@@ -196,7 +215,7 @@ class Adapters:
             stacks = {stack: joined([self._get(folder) for folder in stack]) for stack in dict.fromkeys(rows)}
             plan = _plan([stacks[stack] for stack in rows])
             with self._lock:
-                self._keep(self._plans, PLANS, rows, plan)
+                self._keep(self._plans, MAX_PLANS, rows, plan)
         return plan
 
     def _get(self, folder: Path) -> Adapter:
@@ -218,15 +237,15 @@ class Adapters:
         return near
 
     @staticmethod
-    def _keep(kept: OrderedDict[Any, Any], most: int, name: object, thing: object) -> None:
-        kept[name] = thing
-        kept.move_to_end(name)
-        while len(kept) > most:
-            kept.popitem(last=False)
+    def _keep(cached: OrderedDict[_K, _V], most: int, key: _K, value: _V) -> None:
+        cached[key] = value
+        cached.move_to_end(key)
+        while len(cached) > most:
+            cached.popitem(last=False)
 
-    def _hook(self, name: str) -> Any:
+    def _hook(self, name: str) -> Callable[..., torch.Tensor | None]:
         def add(module: torch.nn.Module, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor | None:
-            plan: _Plan | None = getattr(self._now, "plan", None)
+            plan: _Plan | None = getattr(self._forward, "plan", None)
             layer = plan.layers.get(name) if plan else None
             if plan is None or layer is None:
                 return None
@@ -282,9 +301,22 @@ class Adapted:
     def __init__(self, adapters: Adapters, plan: _Plan | None) -> None:
         self._adapters, self._plan = adapters, plan
 
-    def __call__(self, **inputs: Any) -> Any:
+    def __call__(self, **inputs: object) -> Forward:
         with self._adapters.active(self._plan):
-            return self._adapters.module(**inputs)
+            forward: Forward = self._adapters.module(**inputs)
+            return forward
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._adapters.module, name)
+    @property
+    def config(self) -> PreTrainedConfig:
+        return self._adapters.module.config
+
+    @property
+    def device(self) -> torch.device:
+        return self._adapters.module.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._adapters.module.dtype
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        return self._adapters.module.parameters()

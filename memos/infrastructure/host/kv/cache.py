@@ -12,30 +12,38 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import overload
 
 import torch
 import xxhash
-from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import DynamicCache
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from memos.errors import NoRoom, Unsupported
+from memos.infrastructure.host.forward import CausalLM
+
+# on a CPU torch raises a plain RuntimeError where memory runs out, as it does for much else
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError, RuntimeError)
+
+
+def raise_no_room(what: str, error: Exception) -> None:
+    """Raises NoRoom if an error of OUT_OF_MEMORY says that a device, or the machine, has no memory left."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "allocate memory" in str(error):
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise NoRoom(
+            f"there is no memory left for {what} ({reason}); "
+            f"set scheduler.device_kv_bytes or host_kv_bytes lower, or ask via plaintext"
+        ) from error
 
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Raises NoRoom where a device, or the machine, has no memory left."""
+    """Raises NoRoom where what is done within it runs out of memory."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        told = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        # on a CPU torch raises a plain RuntimeError, which only its words tell from others
-        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
-            raise
-        raise NoRoom(
-            f"there is no memory left for {what} ({told}); "
-            f"set scheduler.device_kv_bytes or host_kv_bytes lower, or ask via plaintext"
-        ) from error
+    except OUT_OF_MEMORY as error:
+        raise_no_room(what, error)
+        raise
 
 
 Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values
@@ -54,11 +62,11 @@ class Arriving(Sequence[Layer]):
     def __init__(self, layers: int, bring: Callable[[int], Layer], device: torch.device) -> None:
         self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._coming: list[Future[tuple[Layer, Any]]] = [
+        self._futures: list[Future[tuple[Layer, torch.cuda.Event | None]]] = [
             _bringers.submit(self._brought, bring, n) for n in range(layers)
         ]
 
-    def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, Any]:
+    def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, torch.cuda.Event | None]:
         with room_for("a KV cache"):
             if self._stream is None:
                 return bring(n), None
@@ -68,12 +76,16 @@ class Arriving(Sequence[Layer]):
             return layer, arrived
 
     def __len__(self) -> int:
-        return len(self._coming)
+        return len(self._futures)
 
-    def __getitem__(self, n: Any) -> Any:
+    @overload
+    def __getitem__(self, n: int) -> Layer: ...
+    @overload
+    def __getitem__(self, n: slice) -> list[Layer]: ...
+    def __getitem__(self, n: int | slice) -> Layer | list[Layer]:
         if isinstance(n, slice):
             return [self[i] for i in range(*n.indices(len(self)))]
-        layer, arrived = self._coming[n].result()
+        layer, arrived = self._futures[n].result()
         if arrived is not None:
             here = torch.cuda.current_stream()
             here.wait_event(arrived)
@@ -193,22 +205,22 @@ def join(pieces: Sequence[Activation]) -> Activation:
 class _Awaited(DynamicLayer):
     """A cached layer that is on its way: who reads its keys or values waits for them, who asks its length does not."""
 
-    keys = property(lambda self: self._read()[0], lambda self, new: self._held.__setitem__(0, new))
-    values = property(lambda self: self._read()[1], lambda self, new: self._held.__setitem__(1, new))
+    keys = property(lambda self: self._read()[0], lambda self, new: self._tensors.__setitem__(0, new))
+    values = property(lambda self: self._read()[1], lambda self, new: self._tensors.__setitem__(1, new))
 
     def __init__(self, layers: Arriving, n: int, tokens: int) -> None:
-        self._coming, self._n, self._tokens = layers, n, tokens
-        self._held: list[torch.Tensor | None] = [None, None]
+        self._arriving, self._n, self._tokens = layers, n, tokens
+        self._tensors: list[torch.Tensor | None] = [None, None]  # keys and values, once they are there
         super().__init__()
         self.is_initialized = True
 
     def _read(self) -> list[torch.Tensor | None]:
-        if self._held[0] is None:
-            self._held = list(self._coming[self._n])
-        return self._held
+        if self._tensors[0] is None:
+            self._tensors = list(self._arriving[self._n])
+        return self._tensors
 
     def get_seq_length(self) -> int:
-        return self._tokens if self._held[0] is None else super().get_seq_length()
+        return self._tokens if self._tensors[0] is None else super().get_seq_length()
 
 
 def cache_of(layers: Sequence[Layer]) -> DynamicCache:
@@ -222,7 +234,12 @@ def cache_of(layers: Sequence[Layer]) -> DynamicCache:
     return cache
 
 
-def fresh_cache(model: PreTrainedModel) -> DynamicCache:
+def cached_layers(cache: Cache) -> tuple[Layer, ...]:
+    """Keys and values of each layer of a cache, without a copy."""
+    return tuple((layer.keys, layer.values) for layer in cache.layers)  # type: ignore[misc, union-attr]
+
+
+def fresh_cache(model: CausalLM) -> DynamicCache:
     """An empty cache that keeps keys and values of every token.
 
     Layers with a sliding window would throw away what has left it; kept whole, the model's own mask hides it, and
@@ -239,7 +256,7 @@ def fresh_cache(model: PreTrainedModel) -> DynamicCache:
 
 
 @torch.inference_mode()
-def encode(model: PreTrainedModel, ids: Sequence[int], start: int = 0) -> Activation:
+def encode(model: CausalLM, ids: Sequence[int], start: int = 0) -> Activation:
     """Run the ids once, the first at position `start`, and keep their keys and values. Raises Unsupported."""
     row = torch.tensor([list(ids)], device=model.device)
     positions = torch.arange(start, start + len(ids), device=model.device)[None]
@@ -251,26 +268,26 @@ def encode(model: PreTrainedModel, ids: Sequence[int], start: int = 0) -> Activa
         use_cache=True,
         logits_to_keep=1,
     )
+    layers = list[Layer]()
     cache = getattr(out, "past_key_values", None)  # a pure state space model has none
-    layers: Any = tuple(
-        (getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in getattr(cache, "layers", ())
-    )
-    for n, (keys, values) in enumerate(layers):
+    for n, layer in enumerate(getattr(cache, "layers", ())):
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if keys is None or values is None or keys.shape[-2] != len(ids):
             raise Unsupported(
                 f"{model.config.model_type} keeps no keys and values of every token in layer {n}; its memories can be "
                 f"plaintext or parametric"
             )
+        layers.append((keys, values))
     if not layers:
         raise Unsupported(
             f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
         )
     require_finite(model, layers)
-    return Activation(tuple(ids), layers)
+    return Activation(tuple(ids), tuple(layers))
 
 
-def require_finite(model: PreTrainedModel, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Raises Unsupported."""
+def require_finite(model: CausalLM, layers: Sequence[Layer]) -> None:
+    """Raises Unsupported where keys or values are infinite or no numbers."""
     if not all(torch.isfinite(t).all() for layer in layers for t in layer):
         raise Unsupported(
             f"{model.config.model_type} produced keys or values that are not finite in {model.dtype}; try another dtype"

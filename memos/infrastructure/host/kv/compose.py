@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from memos.infrastructure.host.kv.cache import Activation, alike, require_finite
+from memos.infrastructure.host.forward import CausalLM, Inputs
+from memos.infrastructure.host.kv.cache import Activation, alike, cached_layers, require_finite
 from memos.infrastructure.host.kv.rope import Motion
 
 Path = tuple[tuple[int, ...], ...]  # the ids of each piece
@@ -24,10 +24,10 @@ Path = tuple[tuple[int, ...], ...]  # the ids of each piece
 
 def starts(pieces: Sequence[Activation], head: int) -> list[int]:
     """Where each piece's own tokens begin in the composition of all."""
-    at, out = head, []
+    start, out = head, []
     for piece in pieces:
-        out.append(at)
-        at += len(piece.ids) - head
+        out.append(start)
+        start += len(piece.ids) - head
     return out
 
 
@@ -50,7 +50,7 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
 def heads_of(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
     """Level 2: the first tokens of each later piece, as rows of the composition (EPIC, 2410.15332)."""
     spans = zip(starts(pieces, head)[1:], pieces[1:], strict=True)
-    return tuple(row for at, piece in spans for row in range(at, at + min(first, len(piece.ids) - head)))
+    return tuple(row for start, piece in spans for row in range(start, start + min(first, len(piece.ids) - head)))
 
 
 @torch.inference_mode()
@@ -60,7 +60,7 @@ def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Ac
     positions = torch.arange(n, n + len(ids), device=model.device)[None]
     row = torch.tensor([list(ids)], device=model.device)
     out = model(input_ids=row, position_ids=positions, past_key_values=before.fork(), use_cache=True, logits_to_keep=1)
-    layers = tuple((layer.keys, layer.values) for layer in out.past_key_values.layers)
+    layers = cached_layers(out.past_key_values)
     require_finite(model, layers)
     return Activation((*before.ids, *ids), layers)
 
@@ -74,18 +74,18 @@ def asked_for(
     reader: a twin of the model with eager attention, which alone tells its attention. Summed over its layers,
     heads and tokens.
     """
-    at, device = len(past.ids), reader.device
+    start, device = len(past.ids), reader.device
     out = reader(
         input_ids=torch.tensor([list(ids)], device=device),
-        position_ids=torch.arange(at, at + len(ids), device=device)[None],
-        attention_mask=torch.ones(1, at + len(ids), dtype=torch.long, device=device),
+        position_ids=torch.arange(start, start + len(ids), device=device)[None],
+        attention_mask=torch.ones(1, start + len(ids), dtype=torch.long, device=device),
         past_key_values=past.fork(),
         use_cache=True,
         output_attentions=True,
         logits_to_keep=1,
     )
-    weight = sum(layer[0, ..., :at].float().sum((0, 1)) for layer in out.attentions)
-    assert isinstance(weight, torch.Tensor)
+    each = (layer[0, ..., :start].float().sum((0, 1)) for layer in out.attentions)
+    weight = sum(each, torch.zeros(start, device=device))
     rows = torch.tensor(list(within), device=device)
     best = rows[weight[rows].topk(min(n, len(rows))).indices]
     return sorted(best.tolist())
@@ -94,18 +94,19 @@ def asked_for(
 class PrefixTree:
     """Exact prefixes of several pieces, kept for the next request that begins with some of the same pieces.
 
-    A path is the ids of each piece; what is kept of a path serves every beginning of it, as a view. The least
+    A path is the ids of each piece; what is stored of a path serves every beginning of it, as a view. The least
     recently used leave when there is more than `limit` bytes.
     """
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        self._kept: OrderedDict[Path, tuple[Activation, tuple[int, ...], Activation]] = OrderedDict()
+        # by path: the KV of the first piece that it was grown from, tokens at the end of each piece, KV of the whole
+        self._stored: OrderedDict[Path, tuple[Activation, tuple[int, ...], Activation]] = OrderedDict()
 
     def longest(self, path: Path, first: Activation) -> tuple[int, Activation | None]:
         """How many pieces of the path are there already, and their KV, which was grown from just this `first`."""
         best, found = 0, None
-        for other, (grown_from, _, _) in self._kept.items():
+        for other, (grown_from, _, _) in self._stored.items():
             if grown_from is not first:  # the same text from a file in another codec is other KV
                 continue
             same = alike(path, other)
@@ -113,20 +114,20 @@ class PrefixTree:
                 best, found = same, other
         if found is None:
             return 0, None
-        self._kept.move_to_end(found)
-        _, lengths, activation = self._kept[found]
+        self._stored.move_to_end(found)
+        _, lengths, activation = self._stored[found]
         return best, activation.upto(lengths[best - 1])
 
     def keep(self, path: Path, first: Activation, lengths: Sequence[int], activation: Activation) -> None:
         """lengths: tokens of the prefix at the end of each piece."""
-        for other in [o for o in self._kept if path[: len(o)] == o]:
-            del self._kept[other]
-        self._kept[path] = first, tuple(lengths), activation
-        while sum(a.bytes for _, _, a in self._kept.values()) > self.limit and self._kept:
-            self._kept.popitem(last=False)
+        for other in [o for o in self._stored if path[: len(o)] == o]:
+            del self._stored[other]
+        self._stored[path] = first, tuple(lengths), activation
+        while sum(a.bytes for _, _, a in self._stored.values()) > self.limit and self._stored:
+            self._stored.popitem(last=False)
 
     def clear(self) -> None:
-        self._kept.clear()
+        self._stored.clear()
 
 
 class _Renewed(DynamicLayer):
@@ -138,7 +139,7 @@ class _Renewed(DynamicLayer):
         self.keys, self.values, self._rows = keys, values, rows
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if n := len(self._rows):
             assert self.keys is not None and self.values is not None
@@ -149,7 +150,7 @@ class _Renewed(DynamicLayer):
         return super().update(key_states, value_states, *args, **kwargs)
 
 
-def renewal_inputs(model: PreTrainedModel, past: Activation, rows: Sequence[int], ids: Sequence[int]) -> dict[str, Any]:
+def renewal_inputs(model: CausalLM, past: Activation, rows: Sequence[int], ids: Sequence[int]) -> Inputs:
     """Arguments of one forward that computes `rows` of `past` anew and then reads `ids` after it.
 
     The rows see all before them, new rows among it, so with every row the result is the full prefill's.
@@ -168,7 +169,9 @@ def renewal_inputs(model: PreTrainedModel, past: Activation, rows: Sequence[int]
     }
 
 
-def mask_of(model: PreTrainedModel, seen: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> Any:
+def mask_of(
+    model: CausalLM, seen: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
+) -> torch.Tensor | dict[str, torch.Tensor]:
     """A 4-D mask for `model`: seen [T, K] is True where a query may look; sliding windows are cut from it.
 
     queries [T], keys [K]: positions. Where layers differ in their window, a mask for each layer type.

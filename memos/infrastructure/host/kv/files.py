@@ -1,7 +1,7 @@
 """KV caches as files: one safetensors file each, layer-major, with what made it and checksums in its header.
 
 Knows files; knows no models. A file that does not fit this host, or is not as it was written, is refused: what its
-header tells, before anything is read; a layer, before it is used.
+header says, before anything is read; a layer, before it is used.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
@@ -17,10 +18,10 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from memos.errors import CorruptBlob, FingerprintMismatch, VaultError
+from memos.errors import CorruptBlob, FingerprintMismatch, InputError, PluginError, VaultError
 from memos.infrastructure.host.fingerprint import require_same_host
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, room_for
-from memos.infrastructure.host.kv.codecs import CODECS, Codec, pack, unpack
+from memos.infrastructure.host.kv.codecs import Codec, Parts, codecs
 
 _DTYPES = {
     "F32": torch.float32,
@@ -30,35 +31,28 @@ _DTYPES = {
     "U8": torch.uint8,
 }
 LAYOUT = "kv/5 layer-major rotated base-0"
-_UNDER, _TRAINED = "adapters", "trained rows"  # in the fingerprint of KV that was made under some, or trained
-Parts = dict[str, torch.Tensor]  # a layer as stored: "k" and "v", and the codec's scales beside them
+# in the fingerprint of KV that was made under adapters, or trained
+_ADAPTERS, _TRAINED = "adapters", "trained rows"
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
+_LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside them
 
 
 def save_activation(
-    activation: Activation, path: Path, fingerprint: dict[str, str], codec: Codec = "raw", after: Sequence[int] = ()
+    activation: Activation, path: Path, fingerprint: dict[str, str], codec: str = "raw", after: Sequence[int] = ()
 ) -> None:
     """Tensors `layers.NNN.k` and `.v`, and the codec's scales beside them; a layer can be read alone.
 
     after: ids that stand before those of `activation`, whose KV lies elsewhere. Raises VaultError where it cannot be
-    written, as on a full disk.
+    written, as on a full disk, InputError and PluginError for a codec that is not there.
     """
-    layers = [
-        {
-            f"{kind}{part}": stored.cpu().contiguous()
-            for kind, tensor in zip("kv", layer, strict=True)
-            for part, stored in pack(codec, kind, tensor).items()
-        }
-        for layer in activation.layers
-    ]
-    ids, sums = json.dumps(activation.ids), json.dumps([_checksum(layer) for layer in layers])
+    layers = [_packed(codecs.get(codec), layer) for layer in activation.layers]
     header = {
         "layout": LAYOUT,
         "codec": codec,
         "fingerprint": json.dumps(fingerprint | _made_by(activation), sort_keys=True),
-        "ids": ids,
-        "after": _place(after),
-        "checksums": sums,
+        "ids": json.dumps(activation.ids),
+        "after": _position(after),
+        "checksums": json.dumps([_checksum(layer) for layer in layers]),
     }
     header["digest"] = _digest(header)
     tensors = {f"layers.{n:03d}.{name}": tensor for n, layer in enumerate(layers) for name, tensor in layer.items()}
@@ -73,6 +67,13 @@ def save_activation(
         ) from error
 
 
+def _packed(codec: Codec, layer: Layer) -> Parts:
+    keys, values = layer
+    parts = {f"k{part}": stored for part, stored in codec.pack("k", keys).items()}
+    parts |= {f"v{part}": stored for part, stored in codec.pack("v", values).items()}
+    return {name: stored.cpu().contiguous() for name, stored in parts.items()}
+
+
 def load_activation(
     path: Path, fingerprint: dict[str, str], device: torch.device, after: Sequence[int] = ()
 ) -> Activation:
@@ -83,71 +84,107 @@ def load_activation(
     or changed; for a layer, where it is used.
     """
     try:
-        with safe_open(path, "pt") as f:  # finds a file that is cut short
-            header = f.metadata() or {}
-        if header.get("layout") != LAYOUT:
-            raise FingerprintMismatch(
-                f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; "
-                f"promote its sources again"
-            )
-        made = dict(json.loads(header["fingerprint"]))
-        under = tuple(json.loads(made.pop(_UNDER, "[]")))  # which ones are wanted is for the request to say
-        trained = int(made.pop(_TRAINED, "0"))
-        require_same_host(made, fingerprint, path.name)
-        codec: Codec = next(known for known in CODECS if known == header["codec"])
-        if _digest(header) != header["digest"]:
-            raise _damaged(path)
-        ids, sums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
+        header = _read_header(path, fingerprint)
         file = path.open("rb", buffering=0)  # one for all layers: the system reads ahead in it
         if hasattr(os, "posix_fadvise"):  # the system reads further ahead then
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         places = _places(file)
-        if list(places) != [f"layers.{n:03d}" for n in range(len(sums))]:
+        if list(places) != [f"layers.{n:03d}" for n in range(len(header.checksums))]:
             raise _damaged(path)
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RuntimeError, StopIteration) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
         raise CorruptBlob(
             f"{path.name} is not a readable KV file ({error}); demote its cube, or promote its sources again"
         ) from error
-    if _place(after) != header["after"]:
+    if _position(after) != header.after:
         raise FingerprintMismatch(f"{path.name} continues other tokens than those before it; promote its sources again")
-    dtype = getattr(torch, fingerprint["dtype"])
     with room_for("a KV cache"):
         content = torch.empty(max(end for parts in places.values() for _, end, *_ in parts.values()), dtype=torch.uint8)
+    layers = _StoredLayers(
+        path, file, list(places.values()), header, content, device, getattr(torch, fingerprint["dtype"])
+    )
+    arriving = Arriving(len(header.checksums), layers.bring, device)
+    return Activation(header.ids, arriving, header.adapters, header.trained)
 
-    read = list[int]()
 
-    def bring(n: int) -> Layer:
-        try:
-            stored = _read(file, places[f"layers.{n:03d}"], content)
-            read.append(n)
-            if len(read) == len(sums):
-                file.close()
-        except (OSError, ValueError, RuntimeError) as error:  # gone, or cut short, since its header was read
-            raise _damaged(path) from error
-        if _checksum(stored) != sums[n]:
-            raise _damaged(path)
-        parts = {name: tensor.to(device, non_blocking=True) for name, tensor in stored.items()}
-        keys, values = (
-            unpack(codec, kind, {name[1:]: t for name, t in parts.items() if name[0] == kind}, dtype) for kind in "kv"
+@dataclass(frozen=True)
+class _Header:
+    """What a file says of its tensors, once it fits this host and its digest is right."""
+
+    codec: Codec
+    ids: tuple[int, ...]
+    after: str
+    checksums: list[str]
+    adapters: tuple[str, ...]  # which ones are wanted is for the request to say
+    trained: int
+
+
+def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
+    """Raises FingerprintMismatch, CorruptBlob, and much else for a file that is no KV file."""
+    with safe_open(path, "pt") as f:  # finds a file that is cut short
+        header = f.metadata() or {}
+    if header.get("layout") != LAYOUT:
+        raise FingerprintMismatch(
+            f"{path.name} has layout {header.get('layout')!r}, this host reads {LAYOUT!r}; promote its sources again"
         )
-        return keys, values
+    made_by = dict(json.loads(header["fingerprint"]))
+    adapters, trained = tuple(json.loads(made_by.pop(_ADAPTERS, "[]"))), int(made_by.pop(_TRAINED, "0"))
+    require_same_host(made_by, fingerprint, path.name)
+    if _digest(header) != header["digest"]:
+        raise _damaged(path)
+    try:
+        codec = codecs.get(header["codec"])
+    except (InputError, PluginError) as error:
+        raise CorruptBlob(f"{path.name} cannot be read: {error}; or promote its sources again") from error
+    ids, checksums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
+    return _Header(codec, ids, header["after"], checksums, adapters, trained)
 
-    return Activation(ids, Arriving(len(sums), bring, device), under, trained)
+
+@dataclass(frozen=True)
+class _StoredLayers:
+    """The layers of an open file, each read, checked and unpacked when it is asked for."""
+
+    path: Path
+    file: FileIO
+    places: list[_LayerPlaces]
+    header: _Header
+    content: torch.Tensor  # [bytes of the file], which the layers are read into
+    device: torch.device
+    dtype: torch.dtype
+    read: list[int] = field(default_factory=list)  # layers that were read
+
+    def bring(self, n: int) -> Layer:
+        try:
+            stored = _read(self.file, self.places[n], self.content)
+            self.read.append(n)
+            if len(self.read) == len(self.places):
+                self.file.close()
+        except (OSError, ValueError, RuntimeError) as error:  # gone, or cut short, since its header was read
+            raise _damaged(self.path) from error
+        if _checksum(stored) != self.header.checksums[n]:
+            raise _damaged(self.path)
+        parts = {name: tensor.to(self.device, non_blocking=True) for name, tensor in stored.items()}
+        keys, values = ({name[1:]: t for name, t in parts.items() if name[0] == kind} for kind in "kv")
+        unpack = self.header.codec.unpack
+        return unpack("k", keys, self.dtype), unpack("v", values, self.dtype)
 
 
 def _digest(header: dict[str, str]) -> str:
-    """Of all that a header says of its tensors."""
-    told = "".join(header[part] for part in ("codec", "fingerprint", "ids", "after", "checksums"))
-    return xxhash.xxh3_128(told.encode()).hexdigest()
+    """XXH3 over all that a header says of its tensors."""
+    content = "".join(header[part] for part in ("codec", "fingerprint", "ids", "after", "checksums"))
+    return xxhash.xxh3_128(content.encode()).hexdigest()
 
 
 def _made_by(activation: Activation) -> dict[str, str]:
     """What made KV beside the model: adapters that were active, by their digests, and training."""
-    by = {_UNDER: json.dumps(activation.under) if activation.under else "", _TRAINED: str(activation.trained or "")}
-    return {part: told for part, told in by.items() if told}
+    made_by = dict[str, str]()
+    if activation.under:
+        made_by[_ADAPTERS] = json.dumps(activation.under)
+    if activation.trained:
+        made_by[_TRAINED] = str(activation.trained)
+    return made_by
 
 
-def _place(ids: Sequence[int]) -> str:
+def _position(ids: Sequence[int]) -> str:
     """How many ids stand before, and which."""
     return f"{len(ids)} {xxhash.xxh3_128(json.dumps(list(ids)).encode()).hexdigest()}"
 
@@ -156,11 +193,11 @@ def _damaged(path: Path) -> CorruptBlob:
     return CorruptBlob(f"{path.name} does not match its digest; demote its cube, or promote its sources again")
 
 
-def _places(file: FileIO) -> dict[str, dict[str, _Place]]:
+def _places(file: FileIO) -> dict[str, _LayerPlaces]:
     """For each layer, by name, where its parts lie in a file whose header safetensors has found sound."""
     begin = 8 + int.from_bytes(file.read(8), "little")
     entries = json.loads(file.read(begin - 8))
-    out: dict[str, dict[str, _Place]] = {}
+    out: dict[str, _LayerPlaces] = {}
     for name, entry in sorted(entries.items()):
         if name == "__metadata__":
             continue
@@ -172,7 +209,7 @@ def _places(file: FileIO) -> dict[str, dict[str, _Place]]:
     return out
 
 
-def _read(file: FileIO, places: dict[str, _Place], into: torch.Tensor) -> Parts:
+def _read(file: FileIO, places: _LayerPlaces, into: torch.Tensor) -> Parts:
     """The parts of a layer, each run of bytes in one call, as views of `into`, which has room for the whole file.
 
     Through safetensors' memory map, a file that is not in the page cache came at half the rate; into memory of each

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from memos.errors import Unsupported
 from memos.infrastructure.host.kv.cache import Activation, encode
@@ -57,48 +56,30 @@ class Capability:
 @torch.inference_mode()
 def examine(model: PreTrainedModel) -> Capability:
     """Try each use on random tokens against the model's plain forward. Never raises for what a model cannot do."""
-    trial = _Trial(model)
-    limit, differences, why = limit_of(model.config), list[tuple[str, float]](), list[str]()
-
-    def holds(what: str, difference: Callable[[], float]) -> bool:
-        try:
-            measured = difference()
-        except Unsupported as error:
-            why.append(str(error))
-            return False
-        # whatever a foreign model's code raises at what is tried says that it cannot do it
-        except Exception as error:
-            why.append(f"{what} fails in {model.config.model_type}: {type(error).__name__}: {str(error)[:160]}")
-            return False
-        differences.append((what, measured))
-        if math.isfinite(measured) and measured <= TOLERANCE.get(model.dtype, 1e-4) * max(1.0, trial.largest):
-            return True
-        why.append(f"{what} is not right in {model.config.model_type}: logits differ by {measured:.2g}")
-        return False
-
-    exact = holds("an exact prefix", trial.prefix)
-    composable = exact and holds("composition", trial.composition)
-    renewal = composable and holds("recomputing rows", trial.renewal)
-    batches = exact and holds("a batch of different questions", trial.batch)
+    trial, limit = _Trial(model), limit_of(model.config)
+    exact = trial.holds("an exact prefix", trial.prefix)
+    composable = exact and trial.holds("composition", trial.composition)
+    renewal = composable and trial.holds("recomputing rows", trial.renewal)
+    batches = exact and trial.holds("a batch of different questions", trial.batch)
     if exact and not batches:
-        why.pop()  # nothing is refused: such requests go one by one
+        trial.why.pop()  # nothing is refused: such requests go one by one
     window = getattr(model.config.get_text_config(), "sliding_window", None)
-    tried = len(trial.memory) + len(trial.query)
+    tokens_tried = len(trial.memory) + len(trial.query)
     if limit:
-        why.append(f"up to {limit} tokens, where its positions begin to be computed otherwise")
+        trial.why.append(f"up to {limit} tokens, where its positions begin to be computed otherwise")
     return Capability(
         exact=exact,
         motion=trial.motion if composable else None,
         renewal=renewal,
         batches=batches,
         limit=limit,
-        renewal_limit=window if window and window >= tried else None,
-        differences=tuple(differences),
-        why="; ".join(why),
+        renewal_limit=window if window and window >= tokens_tried else None,
+        differences=tuple(trial.differences),
+        why="; ".join(trial.why),
     )
 
 
-def limit_of(config: Any) -> int | None:
+def limit_of(config: PreTrainedConfig) -> int | None:
     """Tokens after which a longer text changes what was computed for a shorter one; None if it never does.
 
     Dynamic NTK (from one token earlier, after a longer text) and longrope change their frequencies at the original
@@ -118,12 +99,19 @@ def limit_of(config: Any) -> int | None:
     return min(limits, default=None)
 
 
+def has_experts(model: PreTrainedModel) -> bool:
+    """True if tokens are routed to experts, so that the rows of a batch share these."""
+    config = model.config.get_text_config()
+    return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+
+
 class _Trial:
     """Random texts, and each use of their KV as a difference from the plain forward."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model, self.largest = model, 0.0
+        self.model, self.largest = model, 0.0  # the largest |logit| so far
         self.motion: Motion | None = None
+        self.differences, self.why = list[tuple[str, float]](), list[str]()  # see `Capability`
         draw = torch.Generator().manual_seed(0)
         vocabulary = model.config.get_text_config().vocab_size
         lengths = (_HEAD, *[_PIECE + 2 * n for n in range(_PIECES)], _QUERY)
@@ -132,9 +120,26 @@ class _Trial:
         self.head, *self.pieces, self.query = texts
         self.memory = [i for text in (self.head, *self.pieces) for i in text]
 
+    def holds(self, use: str, difference: Callable[[], float]) -> bool:
+        """True if the model can be used so; else `why` says what is wrong."""
+        kind = self.model.config.model_type
+        try:
+            measured = difference()
+        except Unsupported as error:
+            self.why.append(str(error))
+            return False
+        # whatever a foreign model's code raises at what is tried says that it cannot do it
+        except Exception as error:
+            self.why.append(f"{use} fails in {kind}: {type(error).__name__}: {str(error)[:160]}")
+            return False
+        self.differences.append((use, measured))
+        if math.isfinite(measured) and measured <= TOLERANCE.get(self.model.dtype, 1e-4) * max(1.0, self.largest):
+            return True
+        self.why.append(f"{use} is not right in {kind}: logits differ by {measured:.2g}")
+        return False
+
     def prefix(self) -> float:
-        kept = encode(self.model, self.memory)
-        return self._difference(self._over(kept), self._full())
+        return self._difference(self._over(encode(self.model, self.memory)), self._full())
 
     def composition(self) -> float:
         moved = self.head + self.pieces[0]
@@ -152,8 +157,8 @@ class _Trial:
 
     def batch(self) -> float:
         """Two rows over the same KV, the second with half the question, against each alone."""
-        kept = encode(self.model, self.memory)
-        rows = [DecodeRow(tuple(self.query), kept), DecodeRow(tuple(self.query[: _QUERY // 2]), kept)]
+        kv = encode(self.model, self.memory)
+        rows = [DecodeRow(tuple(self.query), kv), DecodeRow(tuple(self.query[: _QUERY // 2]), kv)]
         together = self.model(**prefill_inputs(self.model, rows, 0)[0], use_cache=True).logits[:, -1]
         alone = [self.model(**prefill_inputs(self.model, [r], 0)[0], use_cache=True).logits[0, -1] for r in rows]
         return self._difference(together, torch.stack(alone))
@@ -161,38 +166,23 @@ class _Trial:
     def _encoded(self) -> list[Activation]:
         return [encode(self.model, self.head + piece) for piece in self.pieces]
 
-    def _over(self, kept: Activation) -> torch.Tensor:
+    def _over(self, kv: Activation) -> torch.Tensor:
         """Logits of the query over KV, as a request reads it."""
-        return self.model(
-            **prefill_inputs(self.model, [DecodeRow(tuple(self.query), kept)], 0)[0], use_cache=True
-        ).logits
+        inputs, _ = prefill_inputs(self.model, [DecodeRow(tuple(self.query), kv)], 0)
+        logits: torch.Tensor = self.model(**inputs, use_cache=True).logits
+        return logits
 
     def _full(self) -> torch.Tensor:
         """Logits of the query in one plain forward of the whole text."""
         ids = torch.tensor([self.memory + self.query], device=self.model.device)
-        return self.model(input_ids=ids, use_cache=False).logits[:, -len(self.query) :]
+        logits: torch.Tensor = self.model(input_ids=ids, use_cache=False).logits[:, -len(self.query) :]
+        return logits
 
     def _block_diagonal(self) -> torch.Tensor:
-        """Logits of the query in one forward where no piece sees another.
-
-        Each later piece has a copy of the head of its own right before it, as when it was encoded; the query sees
-        the first head only.
-        """
-        ids, positions, owner = list(self.head), list(range(len(self.head))), [0] * len(self.head)
-        lengths = [Activation(tuple(self.head + piece), ()) for piece in self.pieces]
-        for n, (piece, start) in enumerate(zip(self.pieces, starts(lengths, len(self.head)), strict=True)):
-            if n:
-                ids += self.head
-                positions += range(start - len(self.head), start)
-                owner += [-n] * len(self.head)  # a copy of the head, seen by this piece only
-            ids += piece
-            positions += range(start, start + len(piece))
-            owner += [n or _FIRST] * len(piece)
-        at = positions[-1] + 1
-        ids, owner = ids + self.query, owner + [_QUERIES] * len(self.query)
-        positions += range(at, at + len(self.query))
+        """Logits of the query in one forward where no piece sees another."""
+        ids, positions, owners = self._layout()
         device = self.model.device
-        place, who = torch.tensor(positions, device=device), torch.tensor(owner, device=device)
+        place, who = torch.tensor(positions, device=device), torch.tensor(owners, device=device)
         asks, seen = who[:, None], who[None]
         first = (seen == 0) & ((asks == 0) | (asks == _FIRST) | (asks == _QUERIES))
         visible = first | (asks == seen) | ((asks > 0) & (asks < _FIRST) & (seen == -asks))
@@ -205,15 +195,36 @@ class _Trial:
             attention_mask=mask_of(self.model, visible, place, place),
             use_cache=False,
         )
-        return out.logits[:, -len(self.query) :]
+        logits: torch.Tensor = out.logits[:, -len(self.query) :]
+        return logits
+
+    def _layout(self) -> tuple[list[int], list[int], list[int]]:
+        """Ids of head, pieces and query, their positions, and whose each is.
+
+        Each later piece has a copy of the head of its own right before it, as when it was encoded; the query sees
+        the first head only.
+        """
+        ids, positions, owners = list(self.head), list(range(len(self.head))), [0] * len(self.head)
+        lengths = [Activation(tuple(self.head + piece), ()) for piece in self.pieces]
+        for n, (piece, start) in enumerate(zip(self.pieces, starts(lengths, len(self.head)), strict=True)):
+            if n:
+                ids += self.head
+                positions += range(start - len(self.head), start)
+                owners += [-n] * len(self.head)  # a copy of the head, seen by this piece only
+            ids += piece
+            positions += range(start, start + len(piece))
+            owners += [n or _FIRST] * len(piece)
+        end = positions[-1] + 1
+        positions += range(end, end + len(self.query))
+        return ids + self.query, positions, owners + [_QUERIES] * len(self.query)
 
     def _difference(self, one: torch.Tensor, other: torch.Tensor) -> float:
         """The largest |logit difference|, infinite where not the same logits are finite (some models mask a few)."""
-        told = other.abs() < torch.finfo(other.dtype).max / 2  # False for inf and NaN too
-        if not told.any() or not torch.equal(told, one.abs() < torch.finfo(one.dtype).max / 2):
+        finite = other.abs() < torch.finfo(other.dtype).max / 2  # False for inf and NaN too
+        if not finite.any() or not torch.equal(finite, one.abs() < torch.finfo(one.dtype).max / 2):
             return float("inf")
-        self.largest = max(self.largest, float(other[told].abs().max()))
-        return float((one[told].float() - other[told].float()).abs().max())
+        self.largest = max(self.largest, float(other[finite].abs().max()))
+        return float((one[finite].float() - other[finite].float()).abs().max())
 
 
 _FIRST, _QUERIES = 1000, 1001  # owners beside the numbers of later pieces

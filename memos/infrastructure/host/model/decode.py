@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
@@ -16,12 +16,13 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from memos.config import DecodeConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
-from memos.infrastructure.host.kv.cache import Activation, cache_of, fresh_cache
+from memos.infrastructure.host.forward import CausalLM, Forward, Inputs
+from memos.infrastructure.host.kv.cache import Activation, cache_of, cached_layers, fresh_cache
 from memos.infrastructure.host.kv.compose import renewal_inputs
 from memos.infrastructure.host.model.beam import BeamSearch
 from memos.infrastructure.host.model.constrained import Constraint
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,13 @@ class Decoder:
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
     def complete(
-        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
     ) -> list[ModelAnswer]:
         """Answers of a batch, each the same as if it were decoded alone; see `stream`."""
         return drained(self.stream(model, rows, config, began))
 
     def stream(
-        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
     ) -> Generator[tuple[int, str], None, list[ModelAnswer]]:
         """Yields (row, new piece of its answer) as the answers grow; returns the whole answers and their costs.
 
@@ -137,11 +138,11 @@ class Decoder:
         ]
 
     @torch.inference_mode()
-    def kl(self, model: torch.nn.Module, true: DecodeRow, near: DecodeRow) -> float:
+    def kl(self, model: CausalLM, true: DecodeRow, near: DecodeRow) -> float:
         """Nats from the next token's distribution after `true` to that after `near`."""
         rows = (prefill_inputs(model, [row], self.pad)[0] for row in (true, near))
-        told = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
-        p, q = (torch.log_softmax(logits, -1) for logits in told)
+        last = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
+        p, q = (torch.log_softmax(logits, -1) for logits in last)
         return float((p.exp() * (p - q)).sum().clamp_min(0))
 
     def require_room(self, prompt: int, config: DecodeConfig) -> None:
@@ -155,7 +156,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _loop(
-        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
         step, mask = prefill_inputs(model, rows, self.pad)
@@ -174,13 +175,13 @@ class Decoder:
                     stream.done = n + 1 == config.max_new_tokens
             yield
             if all(s.done for s in streams):
-                streams[0].kv = _kept(out, rows[0], streams[0].ids)
+                streams[0].kv = _read_kv(out, rows[0], streams[0].ids)
                 return
             step, mask = step_inputs(model, out, step, mask, chosen)
 
     @torch.inference_mode()
     def _search(
-        self, model: torch.nn.Module, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
     ) -> Iterator[None]:
         """Yields after each forward, which computes all beams of all rows; an answer is there once it is certain."""
         stops = (*self._stop, *config.stop)
@@ -192,7 +193,7 @@ class Decoder:
         step, mask = prefill_inputs(model, rows, self.pad)
         while True:
             out = model(**step, use_cache=True, logits_to_keep=1)
-            streams[0].kv = streams[0].kv or _kept(out, rows[0])  # of the prompt: the beams part from here
+            streams[0].kv = streams[0].kv or _read_kv(out, rows[0])  # of the prompt: the beams part from here
             log_p = torch.log_softmax(out.logits[:, -1].float(), -1)
             first, parents = 0, list[int]()
             for search, stream in zip(searches, streams, strict=True):
@@ -221,14 +222,14 @@ class Decoder:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
 
-def drained(pieces: Generator[Any, None, Answer]) -> Answer:
-    """What a stream returns at its end; its pieces are not wanted."""
+def drained(pieces: Generator[object, None, Returned]) -> Returned:
+    """What a stream returns at its end; its pieces are dropped."""
     while True:
         try:
             next(pieces)
         except StopIteration as done:
-            answer: Answer = done.value
-            return answer
+            returned: Returned = done.value
+            return returned
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:
@@ -236,14 +237,14 @@ def _cut(text: str, stops: Sequence[str]) -> str:
     return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
-def now(model: torch.nn.Module) -> float:
-    """Now, with the device's work done."""
+def now(model: CausalLM) -> float:
+    """Seconds on the clock, once the device has done its work."""
     if next(model.parameters()).device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
-def prefill_inputs(model: Any, rows: Sequence[DecodeRow], pad: int) -> tuple[dict[str, Any], torch.Tensor]:
+def prefill_inputs(model: CausalLM, rows: Sequence[DecodeRow], pad: int) -> tuple[Inputs, torch.Tensor]:
     """Arguments of the first forward of a batch, padded on the left, and which of its keys are real: [B, P + T].
 
     A row lies as [padding, past, padding, ids]; position_ids [B, T] count real tokens only, so padding changes no
@@ -264,16 +265,18 @@ def prefill_inputs(model: Any, rows: Sequence[DecodeRow], pad: int) -> tuple[dic
         mask[n, past - (row.past.rows if row.past else 0) : past] = 1
         mask[n, past + width - len(row.ids) :] = 1
     mask = mask.to(device)
-    inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
+    inputs: Inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
     cache = _stack([r.past for r in rows], past)
     if cache is None and rows[0].keep:
         cache = fresh_cache(model)
-    return (inputs if cache is None else inputs | {"past_key_values": cache}), mask
+    if cache is not None:
+        inputs["past_key_values"] = cache
+    return inputs, mask
 
 
 def step_inputs(
-    model: Any, out: Any, step: dict[str, Any], mask: torch.Tensor, tokens: Sequence[int], parents: Sequence[int] = ()
-) -> tuple[dict[str, Any], torch.Tensor]:
+    model: CausalLM, out: Forward, step: Inputs, mask: torch.Tensor, tokens: Sequence[int], parents: Sequence[int] = ()
+) -> tuple[Inputs, torch.Tensor]:
     """Arguments of the forward after `step`, which gave `out`: one token a row; and which of its keys are real.
 
     parents: the row of `step` that each token follows, where the rows are not the same.
@@ -292,24 +295,24 @@ def step_inputs(
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
 
 
-def _kept(out: Any, row: DecodeRow, answer: Sequence[int] = ()) -> Activation | None:
+def _read_kv(out: Forward, row: DecodeRow, answer: Sequence[int] = ()) -> Activation | None:
     """KV of all that the model has read of a row to keep; the last token of its answer has often not been."""
-    if not row.keep:
+    if not row.keep or out.past_key_values is None:
         return None
-    layers = tuple((layer.keys, layer.values) for layer in out.past_key_values.layers)
+    layers = cached_layers(out.past_key_values)
     ids = (*(row.past.ids if row.past else ()), *row.ids, *answer)
     return Activation(ids[: layers[0][0].shape[-2]], layers)
 
 
 def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | None:
     """One cache for the batch; a single row shares its tensors, several are padded on the left with zeros."""
-    held = [p for p in pasts if p]
-    if not held:
+    present = [p for p in pasts if p]
+    if not present:
         return None
     if len(pasts) == 1:
-        return held[0].fork()
+        return present[0].fork()
     layers = []
-    for n, model_layer in enumerate(held[0].layers):
+    for n, model_layer in enumerate(present[0].layers):
         stacked = [t.new_zeros(len(pasts), *t.shape[1:2], length, t.shape[-1]) for t in model_layer]
         for i, activation in enumerate(pasts):
             if activation:

@@ -13,33 +13,40 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import asked_for, compose, renewal_inputs
 from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import DecodeRow, now, prefill_inputs
 
-_LENGTHS = (1, 8, 32, 96, 256, 768, 2048)
+_LENGTHS = (1, 8, 32, 96, 256, 768, 2048)  # tokens of the texts that are read
 _LONG_S = 0.4  # a forward that took longer ends the list: the rest is extrapolated
 _FEW, _MANY = 8, 64  # tokens of a question
-_TELLING = 256  # over a cache shorter than this, what a token of it costs is lost in the noise, and taken as nothing
+_MIN_KV_TOKENS = 256  # over a shorter cache, what a token of it costs is lost in the noise, and taken as nothing
 _ROUNDS = 5
 PAUSE_S = 0.02
 
+ReadTable = list[tuple[int, float]]  # tokens of a text, seconds of its forward
+Work = Callable[[], object]  # what is timed; or it returns the seconds itself, as a float
+
 
 @torch.inference_mode()
-def measure(model: Any, can: Capability, context: int | None, reader: Callable[[], Any]) -> dict[str, Any]:
-    """Seconds, and seconds per token; see `Costs`. Without KV (can.exact is False), of reading alone."""
+def measure(
+    model: PreTrainedModel, can: Capability, context: int | None, reader: Callable[[], PreTrainedModel]
+) -> tuple[ReadTable, dict[str, float]]:
+    """What texts of some lengths take to read, and seconds a token of KV by the names of `Costs`; without KV (can.exact
+    is False) the latter is empty."""
     rng = random.Random(0)
     vocabulary = model.config.get_text_config().vocab_size
     ids = [rng.randrange(min(10, vocabulary // 2), vocabulary) for _ in range(_LENGTHS[-1])]
     most = min(n for n in (context, can.limit, can.renewal_limit, _LENGTHS[-1]) if n)
 
     def forward(tokens: int, past: Activation | None = None) -> None:
-        model(**prefill_inputs(model, [DecodeRow(tuple(ids[:tokens]), past)], 0)[0], use_cache=True, logits_to_keep=1)
+        inputs, _ = prefill_inputs(model, [DecodeRow(tuple(ids[:tokens]), past)], 0)
+        model(**inputs, use_cache=True, logits_to_keep=1)
 
     lengths, took = list[int](), 0.0
     for length in _LENGTHS:  # warms up too
@@ -47,45 +54,62 @@ def measure(model: Any, can: Capability, context: int | None, reader: Callable[[
             break
         took = _seconds(model, partial(forward, length))
         lengths.append(length)
+    works: dict[str, Work] = {f"read {n}": partial(forward, n) for n in lengths}
     longest = lengths[-1]
-    works: dict[str, Callable[[], object]] = {f"read {n}": partial(forward, n) for n in lengths}
-    room = longest + _MANY + _FEW <= most  # for a question after what is kept
-    if can.exact:
-        kept = encode(model, ids[:longest])
-    if can.exact and room:
-        question = ids[:_MANY]
-        rows = range(longest - _FEW, longest)
-        works |= {f"after {n}": partial(forward, n, kept) for n in (_FEW, _MANY, _MANY + _FEW)}
-        if motion := can.motion:
-            works["move"] = lambda: compose([kept, kept], 1, motion)
-        if can.renewal:
-            twin = reader()
-            works["renew"] = lambda: model(
-                **renewal_inputs(model, kept, rows, question), use_cache=True, logits_to_keep=1
-            )
-            works["look"] = lambda: asked_for(twin, kept, question, range(longest), _FEW)
+    has_room = longest + _MANY + _FEW <= most  # for a question after the KV
+    kv = encode(model, ids[:longest]) if can.exact else None
+    if kv and has_room:
+        works |= {f"after {n}": partial(forward, n, kv) for n in (_FEW, _MANY, _MANY + _FEW)}
+        works |= _composition_works(model, can, reader, kv, ids[:_MANY])
     s = _in_turn(model, works)
     # what disturbs a measurement only adds to it: no text takes longer than a longer one
     read = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
-    figures: dict[str, Any] = {"read": read}
-    if can.exact:
-        told = room and longest >= _TELLING
-        few, many = (s[f"after {n}"] - _between(read, n) if room else 0.0 for n in (_FEW, _MANY))
-        attend = told * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
-        figures |= {
-            "attend": attend,
-            "past": told * max(0.0, few / longest - _FEW * attend),
-            "bytes": kept.bytes / longest,
-            "layers": len(kept.layers),
-            "move": s.get("move", 0.0) / (2 * longest),
-            "renew": told * max(0.0, s.get("renew", 0.0) - s.get(f"after {_MANY + _FEW}", 0.0)) / longest,
-            "look": told * max(0.0, s.get("look", 0.0) - s.get(f"after {_MANY}", 0.0)) / (longest * _MANY),
-        }
-    return figures
+    return read, _kv_figures(kv, read, s, has_room) if kv else {}
+
+
+def _composition_works(
+    model: PreTrainedModel,
+    can: Capability,
+    reader: Callable[[], PreTrainedModel],
+    kv: Activation,
+    question: Sequence[int],
+) -> dict[str, Work]:
+    """What composed KV takes beside its forward: moving it, computing rows anew, and looking for these."""
+    works: dict[str, Work] = {}
+    longest = len(kv.ids)
+    rows = range(longest - _FEW, longest)
+    if motion := can.motion:
+        works["move"] = lambda: compose([kv, kv], 1, motion)
+    if can.renewal:
+        twin = reader()
+        works["renew"] = lambda: model(**renewal_inputs(model, kv, rows, question), use_cache=True, logits_to_keep=1)
+        works["look"] = lambda: asked_for(twin, kv, question, range(longest), _FEW)
+    return works
+
+
+def _kv_figures(kv: Activation, read: ReadTable, s: Mapping[str, float], has_room: bool) -> dict[str, float]:
+    """By the names of `Costs`, from the seconds of each work."""
+    longest = len(kv.ids)
+    measurable = has_room and longest >= _MIN_KV_TOKENS
+    few, many = (s[f"after {n}"] - _between(read, n) if has_room else 0.0 for n in (_FEW, _MANY))
+    attend = measurable * max(0.0, (many - few) / ((_MANY - _FEW) * longest))
+    return {
+        "attend": attend,
+        "past": measurable * max(0.0, few / longest - _FEW * attend),
+        "bytes": kv.bytes / longest,
+        "layers": len(kv.layers),
+        "move": s.get("move", 0.0) / (2 * longest),
+        "renew": measurable * max(0.0, s.get("renew", 0.0) - s.get(f"after {_MANY + _FEW}", 0.0)) / longest,
+        "look": measurable * max(0.0, s.get("look", 0.0) - s.get(f"after {_MANY}", 0.0)) / (longest * _MANY),
+    }
 
 
 def measure_loads(
-    model: Any, tokens: int, folder: Path, save: Callable[[Activation, Path], None], load: Callable[[Path], Activation]
+    model: PreTrainedModel,
+    tokens: int,
+    folder: Path,
+    save: Callable[[Activation, Path], None],
+    load: Callable[[Path], Activation],
 ) -> dict[str, tuple[float, float]]:
     """By where KV lies: (seconds, seconds a token) until it is on the device.
 
@@ -95,12 +119,12 @@ def measure_loads(
     sizes = (8, max(32, tokens))
     seconds: dict[str, list[float]] = {}
     for length in sizes:
-        kept = encode(model, [n % 97 + 1 for n in range(length)])
-        save(kept, path)
+        kv = encode(model, [n % 97 + 1 for n in range(length)])
+        save(kv, path)
 
         ways: dict[str, Callable[[], Activation]] = {"cache": lambda: load(path), "disk": lambda: load(path)}
         if model.device.type != "cpu":
-            ways["host"] = partial(kept.on("cpu").on, model.device)
+            ways["host"] = partial(kv.on("cpu").on, model.device)
         works = {
             place: partial(_until_there, model, way, path if place == "disk" else None) for place, way in ways.items()
         }
@@ -114,8 +138,8 @@ def measure_loads(
     return out
 
 
-def _until_there(model: Any, way: Callable[[], Activation], cold: Path | None) -> float:
-    """Seconds, without those that the file takes to be cold."""
+def _until_there(model: PreTrainedModel, way: Callable[[], Activation], cold: Path | None) -> float:
+    """Seconds until all layers are on the device; `cold`: a file that is dropped from the page cache before."""
     if cold:
         drop_from_page_cache(cold)
     began = now(model)
@@ -156,9 +180,9 @@ def _between(table: Sequence[tuple[int, float]], tokens: int) -> float:
     return table[-1][1] * tokens / table[-1][0]
 
 
-def _in_turn(model: Any, works: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Median seconds of each (or what it says that it took), as it comes in requests: in turn, and after a pause. What
-    is done again and again without one finds its data at hand and its threads awake. A long one is done once."""
+def _in_turn(model: PreTrainedModel, works: Mapping[str, Work]) -> dict[str, float]:
+    """Median seconds of each, as it comes in requests: in turn, and after a pause. What is done again and again without
+    one finds its data at hand and its threads awake. A long one is done once."""
     took: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(_ROUNDS):
         for name, work in works.items():
@@ -168,7 +192,7 @@ def _in_turn(model: Any, works: Mapping[str, Callable[[], object]]) -> dict[str,
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 
-def _seconds(model: Any, work: Callable[[], object]) -> float:
+def _seconds(model: PreTrainedModel, work: Work) -> float:
     began = now(model)
-    said = work()
-    return said if isinstance(said, float) else now(model) - began
+    returned = work()
+    return returned if isinstance(returned, float) else now(model) - began

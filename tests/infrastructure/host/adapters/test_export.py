@@ -45,8 +45,8 @@ def test_a_stack_is_one_adapter_that_plain_peft_loads(host: Host, tmp_path: Path
     ids = torch.tensor([host.ids_of("Where does Mira live?")])
     with torch.inference_mode():
         plain = PeftModel.from_pretrained(lora.twin(host.model), str(out)).eval()(input_ids=ids).logits
-        expected = host._model_of([tuple(folders)])(input_ids=ids).logits
-        again = host._model_of([(out,)])(input_ids=ids).logits
+        expected = host.model_under([tuple(folders)])(input_ids=ids).logits
+        again = host.model_under([(out,)])(input_ids=ids).logits
     assert_close(plain, expected, atol=1e-4, rtol=0)
     assert_close(again, expected, atol=1e-4, rtol=0)
     card = json.loads((out / "card.json").read_text())

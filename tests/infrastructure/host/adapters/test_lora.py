@@ -132,7 +132,7 @@ def adapter(made: Made, tmp_path: Path) -> Path:
 def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
     ids = torch.tensor([host.ids_of(question)], device=host.model.device)
     with torch.inference_mode():
-        return host._model_of([(folder,)])(input_ids=ids).logits.float().cpu()
+        return host.model_under([(folder,)])(input_ids=ids).logits.float().cpu()
 
 
 # the folder

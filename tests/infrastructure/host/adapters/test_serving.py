@@ -57,7 +57,7 @@ def test_each_row_is_as_plain_peft_has_it(small: Host, tmp_path: Path, name: str
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(10, host.model.config.get_text_config().vocab_size, (len(rows), 9), generator=draw)
     with torch.inference_mode():
-        together = host._model_of([(row,) if row else () for row in rows])(input_ids=ids).logits
+        together = host.model_under([(row,) if row else () for row in rows])(input_ids=ids).logits
     for n, folder in enumerate(rows):
         alone = by_peft(host, folder, ids[n : n + 1])[0]
         assert_close(together[n], alone, atol=2e-5 * max(1.0, float(alone.abs().max())), rtol=0)
@@ -76,7 +76,9 @@ def test_what_peft_can_ask_of_lora_is_served(small: Host, tmp_path: Path, settin
     folder = random_adapter(small, tmp_path / "a", 1, **settings)
     ids = torch.tensor([small.prompts.ids("Where does Mira live?")])
     with torch.inference_mode():
-        assert_close(small._model_of([(folder,)])(input_ids=ids).logits, by_peft(small, folder, ids), atol=1e-4, rtol=0)
+        assert_close(
+            small.model_under([(folder,)])(input_ids=ids).logits, by_peft(small, folder, ids), atol=1e-4, rtol=0
+        )
 
 
 @pytest.mark.parametrize("settings", [{"use_dora": True}, {"bias": "all"}, {"modules_to_save": ["lm_head"]}])
@@ -156,7 +158,7 @@ def test_a_stream_that_is_left_half_way_leaves_no_adapter_behind(small: Host, se
 
 def test_an_error_in_a_forward_leaves_no_adapter_behind(small: Host, served: list[Request]) -> None:
     expected = [small.answer(r, BRIEF).ids for r in served]
-    model = small._model_of([served[0].adapters])
+    model = small.model_under([served[0].adapters])
     with pytest.raises(IndexError):
         model(input_ids=torch.full((1, 1), 1_000_000))
     assert [small.answer(r, BRIEF).ids for r in served] == expected
@@ -179,6 +181,6 @@ def test_a_trained_adapter_is_gated_as_it_will_be_served(small: Host, tmp_path: 
     folder = random_adapter(small, tmp_path / "a", 4)
     ids = torch.tensor([small.prompts.ids("Where does Mira live?")])
     with torch.inference_mode():
-        cold = small._adapters.cold((folder,))(input_ids=ids.repeat(3, 1)).logits
+        cold = small._adapters().cold((folder,))(input_ids=ids.repeat(3, 1)).logits
     assert_close(cold, by_peft(small, folder, ids).repeat(3, 1, 1), atol=1e-4, rtol=0)
     assert small.adapters.isdisjoint({"a"})

@@ -16,6 +16,7 @@ from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, heads_of, starts
+from memos.infrastructure.host.kv_rows import KVRows
 
 CUBES = (
     ("Mira: I live in Lisbon.", "Tom is a nurse."),
@@ -64,7 +65,7 @@ def test_a_level_that_leaves_nothing_out_is_the_full_prompt(
 
 
 def test_each_level_is_nearer_to_the_full_prompt(host: Host) -> None:
-    kl = {level: host.divergence(composed(host, level, first_tokens=4, share=0.3))[0] for level in LEVELS}
+    kl = {level: host.nearness(composed(host, level, first_tokens=4, share=0.3)).kl for level in LEVELS}
     assert kl["L1"] > kl["L3"] > kl["L4"] == 0
     assert kl["L0"] < 1e-8 < kl["L1"]
 
@@ -252,7 +253,7 @@ def test_l3_past_a_window_that_was_not_tried_is_refused(host: Host) -> None:
     request = composed(host, "L3")
     narrow = replace(host.capability, renewal_limit=40)
     other = Host(host.model, host.tokenizer)
-    other.__dict__["capability"] = narrow
+    other._kv_rows = KVRows(other.model, lambda: narrow, lambda: other.head)
     with pytest.raises(Unsupported, match="L3 is confirmed on llama up to its window of 40 tokens"):
         other.logits(request)
 

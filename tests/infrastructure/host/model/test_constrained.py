@@ -40,7 +40,7 @@ def test_a_schema_without_bounds_is_refused() -> None:
 def test_a_model_that_gives_no_numbers_is_held_to_the_schema_too() -> None:
     host = Host.load(ModelConfig(path="shape:tiny"))
     width = host.model.get_output_embeddings().weight.shape[0]
-    constraint: Constraint = host._grammars.constraint({"enum": ["yes", "no"]})
+    constraint: Constraint = host._grammars().constraint({"enum": ["yes", "no"]})
     for broken in (torch.full((width,), torch.nan), torch.full((width,), -torch.inf)):
         allowed = constraint.allowed(broken)
         assert torch.isfinite(allowed).any() and not torch.isfinite(allowed).all()

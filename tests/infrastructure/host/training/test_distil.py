@@ -165,7 +165,7 @@ def test_a_student_beside_an_adapter_is_the_base_under_it(host: Host, tmp_path: 
     with served.under([(first,), ()]), torch.no_grad():
         beside = distil._answer_logits(student, rows)
     with torch.inference_mode():
-        expected = distil._answer_logits(host._model_of([(first,), ()]), rows)
+        expected = distil._answer_logits(host.model_under([(first,), ()]), rows)
     assert_close(beside, expected, atol=2e-5, rtol=0)
 
 
@@ -193,9 +193,9 @@ def test_adapters_together_are_peft_s_cat(host: Host, tmp_path: Path) -> None:
     ids = torch.tensor([host.ids_of("Where does Mira live?")])
     with torch.inference_mode():
         expected = model.eval()(ids).logits
-        together = host._model_of([folders])(input_ids=ids).logits
-        mixed = host._model_of([folders, (), folders[:1]])(input_ids=ids.repeat(3, 1)).logits
-        single = host._model_of([folders[:1]])(input_ids=ids).logits
+        together = host.model_under([folders])(input_ids=ids).logits
+        mixed = host.model_under([folders, (), folders[:1]])(input_ids=ids.repeat(3, 1)).logits
+        single = host.model_under([folders[:1]])(input_ids=ids).logits
     assert_close(together, expected, atol=1e-4, rtol=0)
     assert_close(mixed[0], together[0], atol=1e-4, rtol=0)
     assert_close(mixed[1], host.model(ids).logits[0], atol=1e-4, rtol=0)
