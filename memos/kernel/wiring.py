@@ -18,6 +18,7 @@ from memos.cube import Blob, Form, MemCube, Namespace, Text
 from memos.errors import Denied, HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.engines import engines
 from memos.infrastructure.host.loading import loading
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.interface.reading.mem_reader import MemReader
@@ -103,7 +104,7 @@ class Parts:
 
             model, tokenizer = self._given
             if model is None:
-                return Host.load(self.config.model)
+                return engines.get(self.config.model.engine)(self.config.model)
             named = {"path": str(getattr(model.config, "_name_or_path", "")) or "the given model"}
             return Host(model, tokenizer, self.config.model.model_copy(update=named))
 
@@ -141,9 +142,9 @@ class Parts:
 
     @once
     def embedder(self) -> Embedder:
-        from memos.infrastructure.host.encoders.embedder import Embedder  # loads torch and transformers
+        from memos.infrastructure.host.encoders.embedder import embedders
 
-        return Embedder(self.config.embedder)
+        return embedders.get(self.config.embedder.engine)(self.config.embedder)
 
     @once
     def operator(self) -> MemOperator:
