@@ -94,7 +94,9 @@ def test_the_choice_is_held_against_every_way(host: Host) -> None:
 
 def test_every_codec_is_saved_loaded_and_compared(host: Host) -> None:
     report = bench_kv_io(host, 64, 0, Shown()) | SURROUNDED
-    assert [(r["codec"], r["tier"]) for r in report["rows"]] == [(c, t) for c in storing_codecs() for t in ("disk", "host")]
+    assert [(r["codec"], r["tier"]) for r in report["rows"]] == [
+        (c, t) for c in storing_codecs() for t in ("disk", "host")
+    ]
     assert all(r["mb_s"] > 0 and r["share_of_raw"] > 0 for r in report["rows"])
     assert report["rows"][0]["fidelity_kl"] == pytest.approx(0, abs=1e-9)
     assert kv_io_table(report).row_count == len(report["rows"])
