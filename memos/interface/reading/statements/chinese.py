@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from typing import Literal
-
-import yaml
+from dataclasses import dataclass
 
 from memos.cube import Fact
-
-Mode = Literal["is", "also", "now", "ended", "was", "will"]
-HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
-_LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
+from memos.interface.reading.statements.readings import Mode
+from memos.interface.reading.statements.readings_zh import ChineseForm, chinese_readings
 
 _QUESTION = re.compile(r"[吗呢么？?][。！!]*$|什么|哪[里儿个]|谁|怎么|为什么|何时|是不是|是否|有没有|会不会|要不要")
 _DOUBT = re.compile(
@@ -86,50 +79,26 @@ _BEEN = re.compile("过了?$|[住待做当学作]过")
 _NO_PLACE = re.compile(r"(?:楼|厅|室|公寓里?|宿舍|房子里?|房间|一起|附近|旁边|隔壁|里|边|校)$")
 _LISTED = re.compile(r"、|和|跟|与|以及|还有")
 _VERB_OF_OBJECT = re.compile(r"^(?:打|踢|弹|拉|吹|下|玩|学|练|看|听|读|敲)(?=.)")
-
-
-@dataclass
-class _Cues:
-    """What the adverbs of a clause say."""
-
-    names: set[str] = field(default_factory=set)
-
-    def mode(self, text: str) -> Mode | None:
-        """How the clause holds; None where it states nothing."""
-        names = self.names
-        if "will" in names:
-            return None if "not" in names else "will"
-        if "past" in names:
-            return "was"
-        if "not" in names:
-            part = "part" in names and not re.search(r"再|了[。！]?$", text)
-            return None if part or "dated" in names else "ended"
-        if "also" in names:
-            return "also"
-        return "now" if "now" in names else "is"
+_IS_MINE = re.compile(  # "小王是我的老板"
+    r"(?P<o>[^，是我]{1,8}?)(?P<cue>现在|也|还|曾经?|以前|过去|之前)?是(?:我|我们)的?(?P<noun>[^，的]{1,6}?)了?"
+)
+_ATTRIBUTE = re.compile(  # "我的老板是王强"
+    r"(?!把)的?(?P<new>新)?(?P<noun>[^是叫为换改变]{1,10}?)(?P<now>现在|如今|目前|已经)?(?P<also>也|还)?"
+    r"(?P<verb>是|叫做?|为|换成了?|改成了?|改为了?|变成了?|成了|换为|有)(?P<o>[^是]{1,30}?)(?:了|啦)?"
+)
+_CHANGED = re.compile(r"把(?P<noun>.{1,10}?)(?:换成|改成|改为|更新为|设成)了?(?P<o>.{1,30}?)了?")  # "把密码改成9024了"
+_FAVOURITE = ("最喜欢的", "最爱的", "最爱吃的", "最爱喝的", "最喜爱的", "最喜欢吃的", "最喜欢喝的")
+_INNER = r"(?=过敏|是(?:好)?朋友|感兴趣)"  # what an adverb may stand before within a predicate
 
 
 @dataclass(frozen=True)
-class _Form:
-    relation: str
-    regex: re.Pattern[str]
-    mode: Literal["is", "now", "also", "ended"]
-    literal: int
+class _Cut:
+    """One way to cut a clause: whom it is about, in which words, what it says of them, and the adverbs before that."""
 
-
-@dataclass(frozen=True)
-class _Book:
-    """readings_zh.yaml, compiled."""
-
-    forms: tuple[_Form, ...]
-    over: tuple[re.Pattern[str], ...]
-    holds: dict[str, str]
-    nouns: dict[str, str]
-    many: frozenset[str]
-    single: tuple[str, ...]
-    places: re.Pattern[str]  # where one works for nobody in particular
-    kin: re.Pattern[str]
-    name: re.Pattern[str]
+    subject: str
+    words: str
+    rest: str
+    adverbs: frozenset[str] = frozenset()
 
 
 def read(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
@@ -142,202 +111,204 @@ def read(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     text = re.sub(r"换了?(?:个|一个)?(?P<n>[^，换工]{1,5}?)了?[，,](?:现在|新的)(?:是|叫)", r"的\g<n>换成", text)
     text = re.sub(r"换了?工作了?[，,](?:现在)?(?:在|去了?|到了?)(?=[^，,。]+?[了。！]*$)", "跳槽到", text)
     facts, unread = list[Fact](), list[str]()
-    subject, whole = "", ""
+    before = _Cut("", "", "")
     for clause in (part.strip() for part in _CLAUSE.split(text) if part and part.strip()):
         found: list[Fact] = []
-        for who, called, rest, cues in _subjects(clause, speaker, subject, whole):
-            if found := _predicate(rest, who, cues, clause):
-                subject, whole = who, called
+        for cut in _cuts(clause, speaker, before):
+            if found := _predicate(cut, clause):
+                before = cut
                 break
-            if called and not subject:
-                subject, whole = who, called
+            if cut.words and not before.subject:
+                before = cut
         facts += found
         if not found:
             unread.append(clause)
     return facts, unread
 
 
-def _subjects(clause: str, speaker: str, before: str, whole: str) -> Iterator[tuple[str, str, str, _Cues]]:
-    """(subject, its words, the rest, cues so far): each way to cut the clause, the surest first."""
-    lead = _Cues()
-    rest = _stripped(clause, lead)
+def _cuts(clause: str, speaker: str, before: _Cut) -> Iterator[_Cut]:
+    """Each way to cut a clause, the surest first. before: the subject of the clause before, for one without."""
+    rest, adverbs = _without_adverbs(clause)
     if rest.startswith(("不对", "不是的")):
         rest = rest[2:]
     if _PRONOUN.match(rest):
         return
-    book = _book()
-    if mine := re.fullmatch(
-        r"(?P<o>[^，是我]{1,8}?)(?P<cue>现在|也|还|曾经?|以前|过去|之前)?是(?:我|我们)的?(?P<noun>[^，的]{1,6}?)了?",
-        rest,
-    ):
-        noun = mine["noun"]
-        if mine["cue"] in ("曾", "曾经", "以前", "过去", "之前"):
-            return
-        if speaker and (noun in book.nouns or noun.endswith((*book.single, "朋友"))):
-            friend = f"和{mine['o']}是朋友" if noun.endswith("朋友") and noun not in book.nouns else ""
-            yield speaker, "我", friend or f"的{noun}{mine['cue'] or ''}是{mine['o']}", lead
-        return
-    if kin := book.kin.match(rest):
-        owner = speaker if kin["who"] in ("我", "我们", "咱们") else kin["who"]
-        if owner:
-            yield owner, kin["who"], rest[kin.end("who") :], lead  # "我妹妹叫小红" tells of me
-            yield f"{owner}的{kin['kin']}", kin[0], rest[kin.end() :], lead
-        return
-    if first := re.match(r"我们?家(?=[住搬])|我们?|咱们?", rest):
+    readings = chinese_readings()
+    if mine := _IS_MINE.fullmatch(rest):
+        if speaker and (predicate := _of_mine(mine)):
+            yield _Cut(speaker, "我", predicate, adverbs)
+    elif kin := readings.kin.match(rest):
+        if owner := speaker if kin["who"] in ("我", "我们", "咱们") else kin["who"]:
+            yield _Cut(owner, kin["who"], rest[kin.end("who") :], adverbs)  # "我妹妹叫小红" tells of me
+            yield _Cut(f"{owner}的{kin['kin']}", kin[0], rest[kin.end() :], adverbs)
+    elif first := re.match(r"我们?家(?=[住搬])|我们?|咱们?", rest):
         if speaker:
-            yield speaker, first[0], rest[first.end() :], lead
-        return
-    for length in (2, 3, 4):
-        if (named := book.name.match(rest[:length])) and named.end() == min(length, len(rest)):
-            yield rest[:length], rest[:length], rest[length:], lead
-    if latin := re.match(r"[A-ZÀ-Þ][A-Za-zÀ-ɏ'-]*(?: [A-ZÀ-Þ][A-Za-zÀ-ɏ'-]*)?", rest):
-        yield latin[0], latin[0], rest[latin.end() :].strip(), lead
-    if before:
-        yield before, whole, rest if not re.match(r"新?[^是]{1,6}是", rest) else f"的{rest}", lead
+            yield _Cut(speaker, first[0], rest[first.end() :], adverbs)
+    else:
+        for length in (2, 3, 4):
+            if (named := readings.name.match(rest[:length])) and named.end() == min(length, len(rest)):
+                yield _Cut(rest[:length], rest[:length], rest[length:], adverbs)
+        if latin := re.match(r"[A-ZÀ-Þ][A-Za-zÀ-ɏ'-]*(?: [A-ZÀ-Þ][A-Za-zÀ-ɏ'-]*)?", rest):
+            yield _Cut(latin[0], latin[0], rest[latin.end() :].strip(), adverbs)
+        if before.subject:
+            rest = f"的{rest}" if re.match(r"新?[^是]{1,6}是", rest) else rest
+            yield _Cut(before.subject, before.words, rest, adverbs)
 
 
-def _stripped(text: str, cues: _Cues) -> str:
-    """Without the adverbs in front, which the cues keep."""
-    text = text.strip()
-    while text:
-        for name, form in _ADVERBS:
-            if found := form.match(text):
-                cues.names.add(name)
-                text = text[found.end() :]
-                break
-        else:
-            return text
-    return text
+def _of_mine(mine: re.Match[str]) -> str:
+    """ "王强是我的老板" as said of me: "的老板是王强"; "" for what was, and for what one has no name for."""
+    noun, readings = mine["noun"], chinese_readings()
+    if mine["cue"] in ("曾", "曾经", "以前", "过去", "之前"):
+        return ""
+    if noun.endswith("朋友") and noun not in readings.nouns:
+        return f"和{mine['o']}是朋友"
+    named = noun in readings.nouns or noun.endswith(readings.single)
+    return f"的{noun}{mine['cue'] or ''}是{mine['o']}" if named else ""
 
 
-def _predicate(rest: str, who: str, cues: _Cues, clause: str) -> list[Fact]:
+def _without_adverbs(text: str) -> tuple[str, frozenset[str]]:
+    """(the text without the adverbs in front, what these say)."""
+    text, adverbs = text.strip(), frozenset[str]()
+    while text and (found := next(((n, m) for n, form in _ADVERBS if (m := form.match(text))), None)):
+        adverbs |= {found[0]}
+        text = text[found[1].end() :]
+    return text, adverbs
+
+
+def _mode(adverbs: frozenset[str], clause: str) -> Mode | None:
+    """How a clause with these adverbs holds; None where it states nothing."""
+    if "will" in adverbs:
+        return None if "not" in adverbs else "will"
+    if "past" in adverbs:
+        return "was"
+    if "not" in adverbs:
+        partly = "part" in adverbs and not re.search(r"再|了[。！]?$", clause)
+        return None if partly or "dated" in adverbs else "ended"
+    if "also" in adverbs:
+        return "also"
+    return "now" if "now" in adverbs else "is"
+
+
+def _predicate(cut: _Cut, clause: str) -> list[Fact]:
     """The facts of a predicate: with its adverbs as they stand first, then with fewer of them."""
-    cues = _Cues(set(cues.names))
+    rest, adverbs = cut.rest, cut.adverbs
     if _FORMER.match(rest) or re.match(r"的?(?:第一|前)", rest):
         return []
     while rest:
-        first = next((name for name, form in _ADVERBS if form.match(rest)), "")
+        name, adverb = next(((n, m) for n, form in _ADVERBS if (m := form.match(rest))), ("", None))
         # "每周一健身" and "最喜欢的菜" are read whole; "打算搬家" is no ball game
-        if first in ("", "part", "most") and (found := _forms(rest, who, cues, clause)):
+        if name in ("", "part", "most") and (found := _by_forms(cut.subject, rest, adverbs, clause)):
             return found
-        for name, form in _ADVERBS:
-            if taken := form.match(rest):
-                cues.names.add(name)
-                rest = rest[taken.end() :]
-                if name == "not" and taken[0].startswith("没有"):
-                    rest = "有" + rest
-                elif name == "not" and taken[0] == "没":
-                    return []
-                break
-        else:
+        if adverb is None or (name == "not" and adverb[0] == "没"):
             return []
+        adverbs |= {name}
+        rest = rest[adverb.end() :]
+        if name == "not" and adverb[0].startswith("没有"):
+            rest = "有" + rest
     return []
 
 
-def _forms(rest: str, who: str, cues: _Cues, clause: str) -> list[Fact]:
-    names = set(cues.names)
-    inner = re.sub(r"(?<=.)(?:已经?)?(不再|再也不|不|也|还)(?=过敏|是(?:好)?朋友|感兴趣)", "", rest)
-    for cut in re.findall(r"(不|也|还)(?=过敏|再过敏|是(?:好)?朋友|感兴趣)", rest[1:]):
-        names.add("not" if cut == "不" else "also")
-    if re.search(r"(?<=[\u4e00-\u9fff])也(?=[在做当有])", inner):
-        names.add("also")
-    inner = re.sub(r"(?<=[\u4e00-\u9fff])也(?=[在做当有])", "", inner) if "also" in names else inner
-    mode = _Cues(names).mode(clause)
+def _by_forms(subject: str, rest: str, adverbs: frozenset[str], clause: str) -> list[Fact]:
+    """The facts by the most specific form of a predicate, or by the forms that end something."""
+    inner, adverbs = _without_inner_adverbs(rest, adverbs)
+    mode = _mode(adverbs, clause)
     if mode is None:
         return []
     bare = _TAIL.sub("", inner)
-    if attribute := _attribute(inner, who, mode):
+    if attribute := _attribute(inner, subject, mode):
         return attribute
-    started = re.sub(r"^(?:开始|恢复)", "", bare)
-    book = _book()
-    best: tuple[int, _Form, re.Match[str]] | None = None
-    ends: list[Fact] = []
-    for words in dict.fromkeys((bare, started, inner)):
-        for form in book.forms:
-            if not (match := form.regex.fullmatch(words)):
-                continue
-            if form.mode == "ended":
-                if mode in ("is", "now", "also") or "again" in names:
-                    obj = _bare(match.groupdict().get("o") or "")
-                    ends.append(Fact(subject=who, relation=form.relation, object=obj, mode="ended"))
-            elif best is None or form.literal > best[0]:
-                best = (form.literal, form, match)
-        if best or ends:
-            break
-    if best:
-        form, match = best[1:]
-        dated = "dated" in names and form.mode == "is"
-        been = form.relation != "visited" and bool(_BEEN.search(rest))
-        return _facts(form, match, who, mode, "most" in names, been or dated)
-    if not ends and mode in ("is", "now", "also"):
-        for over in book.over:
-            if match := over.fullmatch(bare):
-                return [Fact(subject=who, relation="", object=_bare(match["o"]), mode="ended")]
-    return list(dict.fromkeys(ends))
+    current = mode in ("is", "now", "also")
+    for words in dict.fromkeys((bare, re.sub(r"^(?:开始|恢复)", "", bare), inner)):
+        found = [(form, match) for form in chinese_readings().forms if (match := form.regex.fullmatch(words))]
+        states = [pair for pair in found if pair[0].mode != "ended"]
+        if states:
+            form, match = max(states, key=lambda pair: pair[0].literal)
+            been = form.relation != "visited" and bool(_BEEN.search(rest))
+            dated = "dated" in adverbs and form.mode == "is"
+            return _facts(form, match, subject, mode, "most" in adverbs, been or dated)
+        if current or "again" in adverbs:
+            ends = [(form.relation, _bare(match.groupdict().get("o") or "")) for form, match in found]
+            if ends:
+                return [_ended(subject, relation, words) for relation, words in dict.fromkeys(ends)]
+    given_up = (match for form in chinese_readings().over if current and (match := form.fullmatch(bare)))
+    return [_ended(subject, "", _bare(match["o"])) for match in given_up][:1]
 
 
-def _facts(form: _Form, match: re.Match[str], who: str, mode: Mode, most: bool, been: bool) -> list[Fact]:
-    book = _book()
-    words = match.groupdict().get("o") or ""
-    relation = f"{form.relation} {match['key']}" if "key" in match.groupdict() else form.relation
+def _ended(subject: str, relation: str, words: str) -> Fact:
+    return Fact(subject=subject, relation=relation, object=words, mode="ended")
+
+
+def _without_inner_adverbs(rest: str, adverbs: frozenset[str]) -> tuple[str, frozenset[str]]:
+    """(a predicate without the adverbs within it, all adverbs): "对花生也过敏"."""
+    inner = re.sub(rf"(?<=.)(?:已经?)?(不再|再也不|不|也|还){_INNER}", "", rest)
+    for adverb in re.findall(r"(不|也|还)(?=过敏|再过敏|是(?:好)?朋友|感兴趣)", rest[1:]):
+        adverbs |= {"not" if adverb == "不" else "also"}
+    within = r"(?<=[\u4e00-\u9fff])也(?=[在做当有])"
+    if re.search(within, inner):
+        adverbs |= {"also"}
+    return (re.sub(within, "", inner) if "also" in adverbs else inner), adverbs
+
+
+def _facts(form: ChineseForm, match: re.Match[str], subject: str, mode: Mode, most: bool, been: bool) -> list[Fact]:
+    """One fact for each value. most: it is said to be the favourite. been: it is said to be over."""
+    readings, groups = chinese_readings(), match.groupdict()
+    words = groups.get("o") or ""
+    relation = f"{form.relation} {groups['key']}" if "key" in groups else form.relation
     if most and relation == "likes" and words.endswith("色"):
         relation = "colour"
     most = most and relation in ("food", "drink", "colour")  # "最喜欢吃火锅", not "最喜欢爬山"
-    holds = "one" if most else book.holds.get(relation, "many")
-    how: Mode = mode
-    if been and mode in ("is", "now"):
-        how = "was"
-    elif mode == "also" and form.mode == "now":
-        how = "now"
-    elif mode in ("is", "now") and form.mode == "also":
-        how = "also"
-    elif mode == "now" or (mode == "is" and form.mode == "now"):
-        how = "now" if holds in ("one", "few") or form.mode == "now" else "is"
+    holds = "one" if most else readings.holds.get(relation, "many")
     if re.match(r"(?:不|没|了$|个$|在|别人|你|被)", words):
         return []
+    if (relation == "city" and _NO_PLACE.search(words)) or (
+        relation == "employer" and readings.places.fullmatch(words)
+    ):
+        return []
+    how: Mode = "was" if been and mode in ("is", "now") else _mode_of_form(mode, form, holds)
     values = [words] if holds == "one" else [v for v in _LISTED.split(words) if v]
     sole = holds == "one" and how in ("is", "now")
-    if (relation == "city" and _NO_PLACE.search(words)) or (relation == "employer" and book.places.fullmatch(words)):
-        return []
     cleaned = (_bare(v, form.relation) for v in values)
-    return [Fact(subject=who, relation=relation, object=v, mode=how, sole=sole) for v in cleaned if v and v != who]
+    return [
+        Fact(subject=subject, relation=relation, object=v, mode=how, sole=sole) for v in cleaned if v and v != subject
+    ]
 
 
-def _attribute(rest: str, who: str, mode: Mode) -> list[Fact]:
+def _mode_of_form(mode: Mode, form: ChineseForm, holds: str) -> Mode:
+    """How a form holds in a clause of this mode: a plain one gives way to the form's own."""
+    if mode == "also" and form.mode == "now":
+        return "now"
+    if mode in ("is", "now") and form.mode == "also":
+        return "also"
+    if mode == "now" or (mode == "is" and form.mode == "now"):
+        return "now" if holds in ("one", "few") or form.mode == "now" else "is"
+    return mode
+
+
+def _attribute(rest: str, subject: str, mode: Mode) -> list[Fact]:
     """ "我的老板是王强", "我把密码改成9024了"."""
-    book = _book()
-    found = re.fullmatch(
-        r"(?!把)的?(?P<new>新)?(?P<noun>[^是叫为换改变]{1,10}?)(?P<now>现在|如今|目前|已经)?(?P<also>也|还)?"
-        r"(?P<verb>是|叫做?|为|换成了?|改成了?|改为了?|变成了?|成了|换为|有)(?P<o>[^是]{1,30}?)(?:了|啦)?",
-        rest,
-    )
-    changed = (
-        None
-        if found
-        else re.fullmatch(r"把(?P<noun>.{1,10}?)(?:换成|改成|改为|更新为|设成)了?(?P<o>.{1,30}?)了?", rest)
-    )
-    if not (match := found or changed):
+    found = _ATTRIBUTE.fullmatch(rest)
+    changed = None if found else _CHANGED.fullmatch(rest)
+    match = found or changed
+    if not match:
         return []
-    groups = match.groupdict()
-    noun, obj = groups["noun"].strip("的 "), groups["o"].strip(" 。！!《》") if groups["o"] else ""
-    favourite = noun.startswith(("最喜欢的", "最爱的", "最爱吃的", "最爱喝的", "最喜爱的", "最喜欢吃的", "最喜欢喝的"))
-    relation = book.nouns.get(noun, "")
-    single = favourite or noun.endswith(book.single) or (relation != "" and relation not in book.many)
-    if not (single or relation) or not obj or re.match(r"(?:不|很|非常|太|在|个|一个)", obj):
+    groups, readings = match.groupdict(), chinese_readings()
+    noun, words = groups["noun"].strip("的 "), groups["o"].strip(" 。！!《》")
+    relation, verb = readings.nouns.get(noun, ""), groups.get("verb") or "换成"
+    several = relation == "" or relation in readings.many
+    single = noun.startswith(_FAVOURITE) or noun.endswith(readings.single) or not several
+    if not (single or relation) or not words or re.match(r"(?:不|很|非常|太|在|个|一个)", words):
         return []
-    verb = groups.get("verb", "换成") or ""
-    if verb == "有" and relation not in book.many:
+    if verb == "有" and relation not in readings.many:
         return []
-    anew = bool(changed or groups.get("new") or groups.get("now") or verb[0] in "换改变成")
     how: Mode = mode
     if groups.get("also") or verb == "有":
         how = "also" if mode in ("is", "now") else mode
-    elif mode == "now" or (mode == "is" and anew):
+    elif mode == "now" or (
+        mode == "is" and (changed or groups.get("new") or groups.get("now") or verb[0] in "换改变成")
+    ):
         how = "now" if single else "is"
     sole = single and how in ("is", "now")
-    if mode == "ended":
-        how = "ended"
-    return [Fact(subject=who, relation=relation or noun, object=_bare(obj), mode=how, sole=sole)]
+    return [Fact(subject=subject, relation=relation or noun, object=_bare(words), mode=how, sole=sole)]
 
 
 def _bare(words: str, relation: str = "") -> str:
@@ -348,59 +319,3 @@ def _bare(words: str, relation: str = "") -> str:
     if relation in ("does", "likes", "hobby"):
         words = _VERB_OF_OBJECT.sub("", words)
     return words.strip("了的《》 ")
-
-
-@cache
-def _book() -> _Book:
-    folder = files("memos.interface.reading.statements")
-    book = yaml.safe_load(folder.joinpath("readings_zh.yaml").read_text("utf-8"))
-    english = yaml.safe_load(folder.joinpath("readings.yaml").read_text("utf-8"))["relations"]
-    lists = {
-        "JOB": r"(?P<o>(?:(?![我你他她的年月天一二三四五六七八九十两几])[\u4e00-\u9fff]){0,4}?(?:"
-        + "|".join(book["jobs"].split())
-        + "|(?!"
-        + "|".join(book["no_jobs"].split())
-        + r")(?:(?![一二三四五六七八九十年月天的])[\u4e00-\u9fff]){1,3}[师员长工手匠]))",
-        "PLAY": "[" + "".join(book["play"].split()) + "]",
-        "DO": "|".join(book["do"].split()),
-    }
-    named = {
-        "ANIMAL": r".{0,4}(?:" + "|".join(book["animals"].split()) + ")",
-        "TONGUE": ".{0,3}(?:" + "|".join(book["tongues"].split()) + ")",
-    }
-    modes: dict[str, Literal["is", "now", "also", "ended"]] = {
-        "is": "is", "now": "now", "adds": "also", "ends": "ended", "not": "ended", "over": "ended",
-    }  # fmt: skip
-
-    def compiled(form: str) -> re.Pattern[str]:
-        pattern = re.sub(r"\{o=(\w+)\}", lambda m: f"(?P<o>{named[m[1]]})", form)
-        pattern = re.sub(r"\{(JOB|PLAY|DO)\}", lambda m: lists[m[1]], pattern)
-        return re.compile(pattern.replace("{o}", r"(?P<o>[^，。是]{1,20}?)"))
-
-    forms = tuple(
-        _Form(
-            name,
-            compiled(form),
-            mode,
-            len(re.sub(r"\(\?!.*?\)|\{.*?\}|[^\u4e00-\u9fff]", "", form)) + ("=" in form or "JOB" in form),
-        )
-        for name, entry in book["relations"].items()
-        for key, mode in modes.items()
-        for form in entry.get(key, ())
-    )
-    kin = "|".join(sorted(book["kin"].split(), key=len, reverse=True))
-    surnames = "".join(book["surnames"].split())
-    han = r"[\u4e00-\u9fff]"
-    return _Book(
-        forms=forms,
-        over=tuple(compiled(form) for form in book["over"]),
-        holds={name: entry.get("holds", "many") for name, entry in english.items()},
-        nouns=book["nouns"],
-        many=frozenset(book["many"]),
-        single=tuple(book["single"].split()),
-        places=re.compile(rf"{'|'.join(book['places'].split())}|.+[市省县区镇村国街路]"),
-        kin=re.compile(rf"(?P<who>我们?|咱们|(?:小|阿|老){han}|[{surnames}]{han})的?(?P<kin>{kin})(?!号|机)"),
-        name=re.compile(
-            rf"(?:小{han}{{1,2}}|阿{han}{{1,2}}|老[{surnames}]|[{surnames}]{han}{{1,2}}(?:先生|女士|老师)?)"
-        ),
-    )
