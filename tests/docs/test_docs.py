@@ -208,6 +208,12 @@ def test_an_extra_that_is_named_is_there_and_is_installed_from_the_clone() -> No
     assert "memos[" not in sources  # on PyPI the name is somebody else's
 
 
+def test_the_page_on_plugins_has_every_extension_point() -> None:
+    sources = "".join(text(path) for path in ROOT.glob("memos/**/*.py"))
+    groups = set(re.findall(r'Registry(?:\[.*\])?\(\s*"(memos\.\w+)"', sources))
+    assert set(re.findall(r"^\| `(memos\.\w+)` \|", text(ROOT / "docs/how-to/plugin.md"), re.MULTILINE)) == groups
+
+
 def test_every_page_is_in_the_sites_contents() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     pages = (doc for doc in DOCS if doc.parent != ROOT and doc not in RECORDS)  # these are in the list of decisions
