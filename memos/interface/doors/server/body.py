@@ -1,25 +1,22 @@
-"""What the routes under /v1 share: a key, and a body that is JSON; strict, since what is taken in is told again. And
-that nobody is answered who has left.
-"""
+"""What the routes under /v1 share: a key, a body of strict JSON, and no answer for a client that has disconnected."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from email.message import Message
-from typing import Any
 
 import pydantic_core
 from fastapi import Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from memos.errors import InputError
-from memos.interface.doors.server.edge.lanes import Gone
+from memos.interface.doors.server.edge.lanes import ClientDisconnected
 
 KEY = Security(HTTPBearer(auto_error=False))  # for the OpenAPI; the edge has looked at it before
 
@@ -28,27 +25,27 @@ class JsonRoute(APIRoute):
     """A call with a body takes the request and the body, and answers with a response. FastAPI describes it; what is
     given is read here: on the way of its own, which solves dependencies, a request takes 0.3 ms longer."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
         if self.body_field is None:
             return super().get_route_handler()
         info, call = self.body_field.field_info, self.endpoint
-        form: Any = info.annotation
+        form: type[BaseModel] = info.annotation  # type: ignore[assignment]
 
         async def handler(request: Request) -> Response:
             content = await _content(request)
             if not content and not info.is_required():
-                return await _unless_left(request, call(request, info.default))
+                return await _unless_disconnected(request, call(request, info.default))
             if not content:
                 raise RequestValidationError(
                     [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
                 )
-            given = _parsed(content) if _says_json(request.headers.get("content-type", "")) else content
+            data = _parsed(content) if _says_json(request.headers.get("content-type", "")) else content
             try:
-                body = form.model_validate(given)
+                body = form.model_validate(data)
             except ValidationError as error:
                 found = error.errors(include_url=False)
                 raise RequestValidationError([e | {"loc": ("body", *e["loc"])} for e in found]) from None
-            return await _unless_left(request, call(request, body))
+            return await _unless_disconnected(request, call(request, body))
 
         return handler
 
@@ -61,21 +58,21 @@ async def _content(request: Request) -> bytes:
         raise HTTPException(400) from None  # which nobody reads
 
 
-async def _unless_left(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """The answer. Where whoever asks leaves before, what waits is not done; what goes on does so to its end, or to
-    its next piece. Raises what the answer does; Gone."""
-    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_left(request))
+async def _unless_disconnected(request: Request, answer: Coroutine[object, object, Response]) -> Response:
+    """The answer. Of a client that disconnects before, a call that waits is not made; one that runs goes on to its end,
+    or to its next piece. Raises what the answer does; ClientDisconnected."""
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_disconnect(request))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
         if answering.done():
             return answering.result()
-        raise Gone("whoever asked has left before the answer was there; what was remembered stays")
+        raise ClientDisconnected("whoever asked has left before the answer was there; what was remembered stays")
     finally:
         leaving.cancel()
         answering.cancel()
 
 
-async def _left(request: Request) -> None:
+async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -83,13 +80,13 @@ async def _left(request: Request) -> None:
 def _says_json(content_type: str) -> bool:
     if content_type == "application/json":  # as nearly all do
         return True
-    told = Message()
-    told["content-type"] = content_type
-    kind, _, form = told.get_content_type().partition("/")
+    header = Message()
+    header["content-type"] = content_type
+    kind, _, form = header.get_content_type().partition("/")
     return kind == "application" and (form == "json" or form.endswith("+json"))
 
 
-def _parsed(content: bytes) -> Any:
+def _parsed(content: bytes) -> object:
     """No NaN, no half characters, no endless nesting. Raises InputError."""
     try:
         return pydantic_core.from_json(content, allow_inf_nan=False)

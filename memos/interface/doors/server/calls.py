@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pydantic_core
 from starlette.responses import Response
@@ -14,36 +14,39 @@ from memos.cost import metered
 from memos.interface.doors.server.edge.lanes import Lanes
 from memos.interface.doors.server.edge.telemetry import Telemetry
 
-_Done = TypeVar("_Done")
-_Piece = TypeVar("_Piece")
+T = TypeVar("T")
+Piece = TypeVar("Piece")
 
 
-class Calls:
+class CallRunner:
+    """Makes calls off the event loop."""
+
     def __init__(self, lanes: Lanes, telemetry: Telemetry) -> None:
         self.lanes, self._telemetry = lanes, telemetry
 
-    async def make(self, name: str, call: Callable[[], _Done]) -> _Done:
+    async def make(self, name: str, call: Callable[[], T]) -> T:
         """Raises what the call does, Busy."""
         with self._telemetry.call(name):
             return await self.lanes.of(name).run(partial(self._counted, call))
 
-    async def told(
-        self, name: str, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1
-    ) -> AsyncGenerator[_Piece | _Done, None]:
+    async def stream(
+        self, name: str, call: Callable[[Callable[[Piece], None]], T], places: int = 1
+    ) -> AsyncGenerator[Piece | T, None]:
         """Answers as they grow, and then what came of them; see `Lane.pieces`."""
         with self._telemetry.call(name):
             async with aclosing(self.lanes.model.pieces(partial(self._counted, call), places)) as pieces:
                 async for piece in pieces:
                     yield piece
 
-    def _counted(self, call: Callable[..., _Done], *values: object) -> _Done:
+    def _counted(self, call: Callable[..., T], *values: object) -> T:
         """In the thread of the call, so that what it took is counted however it ends, and whoever still listens."""
         with metered() as cost:
             try:
                 return call(*values)
             finally:
-                self._telemetry.spent(cost)
+                self._telemetry.count_cost(cost)
 
 
-def as_json(value: Any, status: int = 200) -> Response:
+def as_json(value: object, status: int = 200) -> Response:
+    """The value as the body of an answer."""
     return Response(pydantic_core.to_json(value), status, media_type="application/json")

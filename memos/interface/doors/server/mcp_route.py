@@ -1,30 +1,30 @@
-"""The tools of `memos.interface.doors.agents.mcp` at /v1/mcp of the server, over streamable HTTP: each request by itself, as whoever
-its key stands for, within the limits of all others."""
+"""The tools of agents/mcp.py at /v1/mcp of the server: each request as whoever its key stands for, within all limits.
+
+Over streamable HTTP, each request by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
-from fastapi import FastAPI
-from mcp.server.context import ServerRequestContext
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from memos.config import ServeConfig
-from memos.interface.doors.agents.mcp import mcp_server
+from memos.interface.doors.agents.mcp import Context, mcp_server
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.calls import Calls
+from memos.interface.doors.server.calls import CallRunner
 
 PATH = "/v1/mcp"
 
 
-def mount(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Adds the route; what is returned has to be entered as long as the app lives."""
-
+def mcp_routes(
+    calls: CallRunner, config: ServeConfig
+) -> tuple[list[BaseRoute], Callable[[], AbstractAsyncContextManager[None]]]:
+    """The routes, and what has to be entered as long as they are served."""
     server = mcp_server(_memory_of, calls.make)
-    routes = server.streamable_http_app(
+    routes: list[BaseRoute] = server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         json_response=True,
@@ -36,10 +36,10 @@ def mount(app: FastAPI, calls: Calls, config: ServeConfig) -> Callable[[], Abstr
         # refused, and an open one would count as a request that goes on until the client leaves
         assert isinstance(route, Route)
         route.methods = {"POST"}
-    app.router.routes.extend(routes)
-    return server.session_manager.run
+    return routes, server.session_manager.run
 
 
-def _memory_of(context: ServerRequestContext[Any, Any]) -> Memory:
+def _memory_of(context: Context) -> Memory:
     assert context.request is not None  # over HTTP there is one
-    return context.request.scope["seat"].memory
+    memory: Memory = context.request.scope["seat"].memory
+    return memory

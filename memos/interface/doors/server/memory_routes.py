@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from memos.interface.doors.api.memory import API, Memory, arguments
 from memos.interface.doors.server.body import KEY, JsonRoute
-from memos.interface.doors.server.calls import Calls, as_json
+from memos.interface.doors.server.calls import CallRunner, as_json
 from memos.interface.doors.server.edge import failures
 
 
-def memory_router(calls: Calls) -> APIRouter:
+def memory_router(calls: CallRunner) -> APIRouter:
     router = APIRouter(
         prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
     )
@@ -33,7 +33,7 @@ def memory_router(calls: Calls) -> APIRouter:
     return router
 
 
-def _endpoint(name: str, calls: Calls) -> Callable[..., Awaitable[Response]]:
+def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]]:
     form = arguments(name)
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 

@@ -16,7 +16,7 @@ import pytest
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
 from memos.errors import Busy, HostError, TooLarge
-from memos.interface.doors.server.edge.lanes import Gone, Lane
+from memos.interface.doors.server.edge.lanes import ClientDisconnected, Lane
 from tests.interface.doors.server.conftest import endless, refused, running, until
 
 MOST = 20_000  # tokens: minutes, if nobody ends it
@@ -202,7 +202,7 @@ def test_an_answer_that_nobody_hears_ends_with_its_next_piece() -> None:
                 while True:
                     tell("on and on")
                     time.sleep(0.01)
-            except Gone as gone:
+            except ClientDisconnected as gone:
                 ended.append(gone)
                 raise
 
@@ -213,4 +213,4 @@ def test_an_answer_that_nobody_hears_ends_with_its_next_piece() -> None:
         lane.close()
 
     asyncio.run(session())
-    assert isinstance(ended[0], Gone)
+    assert isinstance(ended[0], ClientDisconnected)

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,9 @@ from memos.interface.doors.server.edge.lanes import Lane
 if TYPE_CHECKING:
     from memos.kernel.identity import Bound
 
-_KNOWN = 4096  # keys whose memory is at hand
-_LOOK_S = 1.0  # after which it is looked again whether there is a key
-_WRONG = 30  # keys a minute and address that are not in force; beyond, the vault is not asked about another
+MAX_CACHED = 4096  # keys whose memory is at hand, and addresses that have shown a wrong one
+KEY_CHECK_S = 1.0  # after which it is asked again whether the vault has a key
+MAX_WRONG_KEYS = 30  # a minute and address; beyond, the vault is not asked about another
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Seat:
 
 
 class OwnMemory(Memory):
-    """Of the config's user alone: whoever calls without a key is no other, whatever the call says."""
+    """The memories of the config's user alone: whoever calls without a key is no other, whatever the call says."""
 
     def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Bound:
         own = self.kernel.config.user_id
@@ -57,16 +57,16 @@ class OwnMemory(Memory):
 
 
 @dataclass
-class _Use:
-    """What a key or an address has asked. left: of its requests of a minute, as of `at`."""
+class TokenBucket:
+    """Requests of a key, or wrong keys of an address: how many are left of a minute's, as of `updated`."""
 
     left: float
-    at: float
-    going: int = field(default=0)
+    updated: float
+    running: int = 0
 
     def wait(self, most: int, now: float) -> float:
         """Seconds until one is left, of `most` a minute; 0 where one is."""
-        self.left, self.at = min(float(most), self.left + (now - self.at) * most / 60), now
+        self.left, self.updated = min(float(most), self.left + (now - self.updated) * most / 60), now
         return max(0.0, 1 - self.left) * 60 / most
 
     def take(self) -> None:
@@ -80,20 +80,20 @@ class Callers:
         """loopback: only this machine can call, and needs no key while there is none."""
         self._memory, self._loopback, self._lane = memory, loopback, lane
         self._own = Seat("", OwnMemory(kernel=memory.kernel))
-        self._known: OrderedDict[str, Seat] = OrderedDict()
-        self._strangers: OrderedDict[str, _Use] = OrderedDict()  # by address
-        self._open, self._looked = False, -_LOOK_S
+        self._seats: OrderedDict[str, Seat] = OrderedDict()
+        self._strangers: OrderedDict[str, TokenBucket] = OrderedDict()  # by address
+        self._open, self._checked = False, -KEY_CHECK_S
 
     @property
     def open(self) -> bool:
         """True while no key was ever made and whoever reaches this machine acts as its user."""
         now = time.monotonic()
-        if now - self._looked >= _LOOK_S:
-            self._open, self._looked = self._loopback and not self._memory.kernel.keys(), now
+        if now - self._checked >= KEY_CHECK_S:
+            self._open, self._checked = self._loopback and not self._memory.kernel.keys(), now
         return self._open
 
-    async def of(self, authorization: str | None, address: str) -> Seat:
-        """Whose the header is, which came from an address. Raises Unauthenticated, Busy."""
+    async def seat_of(self, authorization: str | None, address: str) -> Seat:
+        """Who shows this header, which came from an address. Raises Unauthenticated, Busy."""
         if self.open:
             return self._own
         scheme, _, key = (authorization or "").partition(" ")
@@ -102,31 +102,31 @@ class Callers:
                 "this server takes no call without a key; send it as `Authorization: Bearer KEY`, and ask who keeps "
                 "the vault for one (`memos key add`)"
             )
-        return self._known.get(key.strip()) or await self._enter(key.strip(), address)
+        return self._seats.get(key.strip()) or await self._enter(key.strip(), address)
 
-    def refused(self, seat: Seat) -> None:
-        """Its key is none any more: who shows it again is a stranger."""
-        self._known = OrderedDict((key, known) for key, known in self._known.items() if known is not seat)
+    def forget(self, seat: Seat) -> None:
+        """Its key was revoked: who shows it again is a stranger."""
+        self._seats = OrderedDict((key, one) for key, one in self._seats.items() if one is not seat)
 
     async def _enter(self, key: str, address: str) -> Seat:
         now = time.monotonic()
-        use = self._strangers.setdefault(address, _Use(float(_WRONG), now))
-        if len(self._strangers) > _KNOWN:
+        bucket = self._strangers.setdefault(address, TokenBucket(float(MAX_WRONG_KEYS), now))
+        if len(self._strangers) > MAX_CACHED:
             self._strangers.popitem(last=False)
-        if wait := use.wait(_WRONG, now):
+        if wait := bucket.wait(MAX_WRONG_KEYS, now):
             raise Busy(
-                f"{address or 'this address'} has shown {_WRONG} keys a minute that are not in force, and no new one "
-                f"is looked at until there are fewer; ask who keeps the vault for one (`memos key add`)",
+                f"{address or 'this address'} has shown {MAX_WRONG_KEYS} keys a minute that are not in force, and no "
+                f"new one is looked at until there are fewer; ask who keeps the vault for one (`memos key add`)",
                 wait,
             )
         try:
             memory = await self._lane.run(partial(self._memory.as_, key))
         except Unauthenticated:
-            use.take()
+            bucket.take()
             raise
-        self._known[key] = seat = Seat(key.split("_")[1], memory)
-        if len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
+        self._seats[key] = seat = Seat(key.split("_")[1], memory)
+        if len(self._seats) > MAX_CACHED:
+            self._seats.popitem(last=False)
         return seat
 
 
@@ -135,20 +135,22 @@ class Meter:
 
     def __init__(self, config: ServeConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
-        self._uses: dict[str, _Use] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     @contextmanager
     def admitted(self, key: str) -> Iterator[None]:
         """One request of a key, which is one that is in force. Raises Busy."""
         limits, now = self._config.of(key), self._clock()
-        use = self._uses.setdefault(key, _Use(float(limits.requests_a_minute or 0), now))
-        if use.going >= limits.concurrent:
-            raise Busy(f"{use.going} requests of this key go on already (serve.concurrent); end one, or ask later", 1.0)
-        if (most := limits.requests_a_minute) and (wait := use.wait(most, now)):
+        bucket = self._buckets.setdefault(key, TokenBucket(float(limits.requests_a_minute or 0), now))
+        if bucket.running >= limits.concurrent:
+            raise Busy(
+                f"{bucket.running} requests of this key go on already (serve.concurrent); end one, or ask later", 1.0
+            )
+        if (most := limits.requests_a_minute) and (wait := bucket.wait(most, now)):
             raise Busy(f"this key has made its {most} requests a minute (serve.requests_a_minute); slow down", wait)
-        use.take()
-        use.going += 1
+        bucket.take()
+        bucket.running += 1
         try:
             yield
         finally:
-            use.going -= 1
+            bucket.running -= 1

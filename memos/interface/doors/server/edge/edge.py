@@ -1,4 +1,4 @@
-"""What every request passes before a route: who asks, how much, and how large. And what is told of it afterwards.
+"""What every request passes before a route: who asks, how much, and how large; and what is reported afterwards.
 
 Pure ASGI, since the path of a request has to stay short. Reads no body, and writes none of it down.
 """
@@ -27,19 +27,21 @@ def is_loopback(host: str) -> bool:
 
 
 class Edge:
+    """ASGI middleware around the whole app."""
+
     def __init__(self, app: ASGIApp, callers: Callers, config: ServeConfig, telemetry: Telemetry) -> None:
-        self._app, self._callers, self._most, self._telemetry = app, callers, config.body_bytes, telemetry
+        self._app, self._callers, self._max_bytes, self._telemetry = app, callers, config.body_bytes, telemetry
         self._meter = Meter(config)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        with self._telemetry.request(scope, headers) as seen:
+        with self._telemetry.request(scope, headers) as outcome:
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    seen.status = message["status"]
+                    outcome.status = message["status"]
                 await send(message)
 
             if not scope["path"].startswith(GUARDED):
@@ -47,14 +49,14 @@ class Edge:
             try:
                 self._require_here(headers.get(b"host", ""), headers.get(b"origin"))
                 address, _ = scope["client"] or ("", 0)
-                seat = await self._callers.of(headers.get(b"authorization"), address)
-                seen.key = seat.key
+                seat = await self._callers.seat_of(headers.get(b"authorization"), address)
+                outcome.key = seat.key
                 self._require_size(headers.get(b"content-length", ""))
                 with self._meter.admitted(seat.key):
                     scope["seat"] = seat
                     await self._app(scope, self._bounded(receive), sending)
-                if seen.status == 401:
-                    self._callers.refused(seat)
+                if outcome.status == 401:
+                    self._callers.forget(seat)
             except MemosError as error:
                 await failures.response(error)(scope, receive, sending)
 
@@ -62,21 +64,22 @@ class Edge:
         """A page of some other site, whose name leads here or which calls here, is not whoever sits at this machine."""
         if not self._callers.open:
             return
-        for told in (host,) if origin is None else (host, origin):
-            named = told.rpartition("://")[2]
+        for header in (host,) if origin is None else (host, origin):
+            named = header.rpartition("://")[2]
             if not is_loopback(named if named.endswith("]") else named.rpartition(":")[0] or named):
                 raise Denied(
-                    f"without a key this server is for this machine alone, and not for {told!r:.80}; call it as "
+                    f"without a key this server is for this machine alone, and not for {header!r:.80}; call it as "
                     f"127.0.0.1, or make a key with `memos key add`"
                 )
 
     def _require_size(self, length: str) -> None:
-        if length.isdecimal() and int(length[:20]) > self._most:
+        if length.isdecimal() and int(length[:20]) > self._max_bytes:
             self._too_large(f"{int(length[:20]):,}")
 
     def _too_large(self, size: str) -> None:
         raise TooLarge(
-            f"the body has {size} bytes, and {self._most:,} are read (serve.body_bytes); send less at once, or raise it"
+            f"the body has {size} bytes, and {self._max_bytes:,} are read (serve.body_bytes); send less at once, or "
+            f"raise it"
         )
 
     def _bounded(self, receive: Receive) -> Receive:
@@ -87,7 +90,7 @@ class Edge:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > self._most:
+            if taken > self._max_bytes:
                 self._too_large(f"{taken:,} or more")
             return message
 

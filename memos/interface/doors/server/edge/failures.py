@@ -1,10 +1,9 @@
-"""Errors of memos as answers over HTTP: one table of status codes, one shape, the words of the error."""
+"""Errors of memos as answers over HTTP: one table of status codes, one shape, the message of the error."""
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +14,7 @@ from starlette.responses import JSONResponse
 from memos import errors
 from memos.errors import Busy, InputError, MemosError
 from memos.interface.doors.api.arguments import explained, place_of
-from memos.interface.doors.server.edge.lanes import Gone
+from memos.interface.doors.server.edge.lanes import ClientDisconnected
 
 log = logging.getLogger("memos")
 # the nearest class above an error decides
@@ -39,7 +38,7 @@ STATUS: dict[type[Exception], int] = {
     errors.HostError: 500,
     errors.QuotaExceeded: 507,
     errors.NoRoom: 507,
-    Gone: 499,  # which nobody reads
+    ClientDisconnected: 499,  # which nobody reads
 }
 # as OpenAI's clients tell errors apart beside the status
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -60,7 +59,7 @@ class Failed(BaseModel):
 
 
 # for the OpenAPI: what any route under /v1 may answer
-RESPONSES: dict[int | str, dict[str, Any]] = {
+RESPONSES: dict[int | str, dict[str, object]] = {
     status: {"model": Failed, "description": told}
     for status, told in {
         400: "the request cannot be used",

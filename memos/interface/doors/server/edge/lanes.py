@@ -1,5 +1,4 @@
-"""Threads for calls that block, with a bounded queue before them: a lane for answers of the model, one for what trains
-or makes KV, one for all else.
+"""Threads for calls that block, each lane behind a bounded queue: answers of the model, training, and all else.
 
 The host runs one forward at a time, so answers wait for each other; what does not need the model does not wait for
 them, and nobody waits for training but who asked for it.
@@ -13,84 +12,86 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from memos.errors import Busy, MemosError, TooLarge
 
 # calls that wait for the model as a request, and those that train and encode beside it, as jobs do
 ANSWERS, JOBS = frozenset({"chat", "explain", "feedback"}), frozenset({"promote", "tick"})
-_Done = TypeVar("_Done")
-_Piece = TypeVar("_Piece")
+T = TypeVar("T")
+Piece = TypeVar("Piece")
 
 
-class Gone(MemosError):
+class ClientDisconnected(MemosError):
     """Nobody listens to an answer any more."""
 
 
 class Lane:
+    """Threads for calls of one kind, and the queue before them."""
+
     def __init__(self, name: str, workers: int, queue: int) -> None:
         """queue: how many calls may wait beside those that go on."""
-        self.name, self._workers, self._most, self._inside = name, workers, workers + queue, 0
+        self.name, self._workers, self._capacity, self._occupied = name, workers, workers + queue, 0
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(workers, f"memos-{name}")
         self.stopping = threading.Event()
 
     @property
     def waiting(self) -> int:
-        return max(0, self._inside - self._workers)
+        return max(0, self._occupied - self._workers)
 
     @property
     def full(self) -> bool:
-        return self._inside >= self._most
+        return self._occupied >= self._capacity
 
-    async def run(self, call: Callable[[], _Done], places: int = 1) -> _Done:
+    async def run(self, call: Callable[[], T], places: int = 1) -> T:
         """In a thread of the lane, in its turn. A call that is cancelled while it waits is not made. places: that it
         takes until it ends, as so many calls would. Raises Busy; TooLarge for more places than there are."""
-        if places > self._most:
+        if places > self._capacity:
             raise TooLarge(
-                f"{places:,} calls of the {self.name} are asked for at once, and {self._most:,} may go on or wait "
+                f"{places:,} calls of the {self.name} are asked for at once, and {self._capacity:,} may go on or wait "
                 f"(serve.queue); ask for fewer at once, or raise it"
             )
         with self._lock:
-            if self._inside + places > self._most:
+            if self._occupied + places > self._capacity:
                 raise Busy(
                     f"{self.waiting} calls wait for the {self.name} already, and there is no room for {places} more "
                     f"(serve.queue); ask again in a second",
                     1.0,
                 )
-            self._inside += places
+            self._occupied += places
         future = self._threads.submit(contextvars.copy_context().run, call)
         # once it has really ended: whoever asked may have left before
-        future.add_done_callback(partial(self._left, places))
+        future.add_done_callback(partial(self._release, places))
         return await asyncio.wrap_future(future)
 
-    def _left(self, places: int, _: Future[Any]) -> None:
+    def _release(self, places: int, _: Future[T]) -> None:
         with self._lock:
-            self._inside -= places
+            self._occupied -= places
 
     async def pieces(
-        self, call: Callable[[Callable[[_Piece], None]], _Done], places: int = 1
-    ) -> AsyncGenerator[_Piece | _Done, None]:
+        self, call: Callable[[Callable[[Piece], None]], T], places: int = 1
+    ) -> AsyncGenerator[Piece | T, None]:
         """The pieces that a call tells as it goes on, and then its result. Closed before, the call ends with its next
         piece, or is not made at all. Raises what the call and `run` do."""
-        heard: asyncio.Queue[_Piece | None] = asyncio.Queue()
-        loop, gone = asyncio.get_running_loop(), threading.Event()
+        pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
+        loop, closed = asyncio.get_running_loop(), threading.Event()
 
-        def tell(piece: _Piece) -> None:
-            if gone.is_set():
-                raise Gone("nobody listens to this answer any more; what was remembered stays")
+        def tell(piece: Piece) -> None:
+            if closed.is_set():
+                raise ClientDisconnected("nobody listens to this answer any more; what was remembered stays")
             if self.stopping.is_set():
                 raise Busy("this server is stopping; what was remembered stays, ask again when it is back", 10.0)
-            loop.call_soon_threadsafe(heard.put_nowait, piece)
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
 
         task = asyncio.ensure_future(self.run(partial(call, tell), places))
-        task.add_done_callback(lambda _: heard.put_nowait(None))
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
-            while (piece := await heard.get()) is not None:
+            while (piece := await pieces.get()) is not None:
                 yield piece
             yield await task
         finally:
-            gone.set()
+            closed.set()
             if not task.cancel() and not task.cancelled():
                 task.exception()  # was raised above, or is for nobody
 
@@ -101,6 +102,8 @@ class Lane:
 
 
 class Lanes:
+    """The lanes of a server, and which of them makes a call."""
+
     def __init__(self, workers: int, queue: int) -> None:
         self.model, self.jobs, self.calls = (
             Lane("model", 1, queue),

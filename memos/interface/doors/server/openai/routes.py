@@ -4,107 +4,110 @@ from __future__ import annotations
 
 import base64
 import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
-import pydantic_core
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from memos.config import DecodeConfig
-from memos.errors import InputError, MemosError, NotFound
+from memos.errors import InputError, NotFound
 from memos.interface.doors.server.body import KEY, JsonRoute
-from memos.interface.doors.server.calls import Calls, as_json
+from memos.interface.doors.server.calls import CallRunner, as_json
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Seat
+from memos.interface.doors.server.openai.answers import AnswerPiece, ChatFormat, EventStream, TextFormat, events, whole
 from memos.interface.doors.server.openai.wire import (
-    ChatChoice,
     ChatCompletion,
     ChatRequest,
-    Completion,
     CompletionRequest,
     Embedding,
     EmbeddingRequest,
     Embeddings,
-    Memories,
     Model,
     Models,
-    Said,
-    TextChoice,
-    Usage,
+    TextCompletion,
+    TokenUsage,
 )
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS, Reply
 
-Asked = ChatRequest | CompletionRequest
-Piece = tuple[int, str]  # which answer it is of, and what it adds
 
-
-def openai_router(kernel: MemOS, calls: Calls) -> APIRouter:
+def openai_router(kernel: MemOS, calls: CallRunner) -> APIRouter:
     router = APIRouter(
         prefix="/v1", tags=["OpenAI"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
     )
-    began = int(time.time())
-    answering, embedding = _name(kernel.config.model.path), _name(kernel.config.embedder.path)
+    api = OpenAIEndpoints(kernel, calls)
+    streams = "or a stream of chunks"
+    router.post("/chat/completions", response_model=ChatCompletion, response_description=streams)(api.chat_completions)
+    router.post("/completions", response_model=TextCompletion, response_description=streams)(api.completions)
+    router.post("/embeddings", response_model=Embeddings)(api.embeddings)
+    router.get("/models", response_model=Models)(api.models)
+    router.get("/models/{model:path}", response_model=Model)(api.model)
+    return router
 
-    async def answered(request: Request, asked: Asked, form: type[_Chat] | type[_Text]) -> Response:
-        decode = asked.decode(kernel.config.decode)
-        told = calls.told("chat", partial(_answers, request.scope["seat"], asked, decode), len(asked.asks))
-        shape = form(answering, decode.max_new_tokens)
-        if not asked.stream:
-            return as_json(shape.whole(await _whole(told)))
-        first = await anext(told)  # what fails before the first piece is told by its status
-        return _Events(
-            told, _events(first, told, shape, bool(asked.stream_options and asked.stream_options.include_usage))
-        )
 
-    @router.post("/chat/completions", response_model=ChatCompletion, response_description="or a stream of chunks")
-    async def chat_completions(request: Request, asked: ChatRequest) -> Response:
+class OpenAIEndpoints:
+    """A method for each route."""
+
+    def __init__(self, kernel: MemOS, calls: CallRunner) -> None:
+        self._kernel, self._calls = kernel, calls
+        self._started = int(time.time())
+        self._answering, self._embedding = (_name(part.path) for part in (kernel.config.model, kernel.config.embedder))
+
+    async def chat_completions(self, request: Request, asked: ChatRequest) -> Response:
         """Do what the last message asks for: remember, correct, forget, or answer from what is remembered."""
-        return await answered(request, asked, _Chat)
+        return await self._answer(request, asked, ChatFormat)
 
-    @router.post("/completions", response_model=Completion, response_description="or a stream of chunks")
-    async def completions(request: Request, asked: CompletionRequest) -> Response:
+    async def completions(self, request: Request, asked: CompletionRequest) -> Response:
         """The same for messages without turns."""
-        return await answered(request, asked, _Text)
+        return await self._answer(request, asked, TextFormat)
 
-    @router.post("/embeddings", response_model=Embeddings)
-    async def embeddings(request: Request, asked: EmbeddingRequest) -> Response:
+    async def embeddings(self, request: Request, asked: EmbeddingRequest) -> Response:
         """A vector of length 1 for each text, as memories are found by."""
-        seat: Seat = request.scope["seat"]
-        vectors, tokens = await calls.make("embed", partial(_embed, seat, kernel, asked.texts))
-        if asked.dimensions not in (None, vectors.shape[1]):
+        embed = partial(_embed, request.scope["seat"], self._kernel, asked.texts)
+        vectors, tokens = await self._calls.make("embed", embed)
+        width = vectors.shape[1]
+        if asked.dimensions not in (None, width):
             raise InputError(
-                f"dimensions {asked.dimensions} is not what {embedding} makes; leave it out for its {vectors.shape[1]}"
+                f"dimensions {asked.dimensions} is not what {self._embedding} makes; leave it out for its {width}"
             )
-        base64d = asked.encoding_format == "base64"
-        told = [
-            Embedding(index=n, embedding=base64.b64encode(v.tobytes()).decode() if base64d else v.tolist())
+        in_base64 = asked.encoding_format == "base64"
+        data = [
+            Embedding(index=n, embedding=base64.b64encode(v.tobytes()).decode() if in_base64 else v.tolist())
             for n, v in enumerate(vectors.astype("<f4"))
         ]
-        return as_json(Embeddings(data=told, model=embedding, usage=Usage(prompt_tokens=tokens, total_tokens=tokens)))
+        usage = TokenUsage(prompt_tokens=tokens, total_tokens=tokens)
+        return as_json(Embeddings(data=data, model=self._embedding, usage=usage))
 
-    @router.get("/models", response_model=Models)
-    async def models(request: Request) -> Response:
+    async def models(self, request: Request) -> Response:
         """The model that answers, and the one that embeds."""
-        await calls.make("models", request.scope["seat"].require)
-        return as_json(Models(data=[Model(id=name, created=began) for name in (answering, embedding)]))
+        await self._calls.make("models", request.scope["seat"].require)
+        names = (self._answering, self._embedding)
+        return as_json(Models(data=[Model(id=name, created=self._started) for name in names]))
 
-    @router.get("/models/{model:path}", response_model=Model)
-    async def model(request: Request, model: str) -> Response:
-        await calls.make("models", request.scope["seat"].require)
-        if model not in (answering, embedding):
-            raise NotFound(f"there is no model {model!r:.80} here; there are {answering} and {embedding}")
-        return as_json(Model(id=model, created=began))
+    async def model(self, request: Request, model: str) -> Response:
+        await self._calls.make("models", request.scope["seat"].require)
+        if model not in (self._answering, self._embedding):
+            raise NotFound(f"there is no model {model!r:.80} here; there are {self._answering} and {self._embedding}")
+        return as_json(Model(id=model, created=self._started))
 
-    return router
+    async def _answer(
+        self, request: Request, asked: ChatRequest | CompletionRequest, form: type[ChatFormat] | type[TextFormat]
+    ) -> Response:
+        decode = asked.decode(self._kernel.config.decode)
+        answer = partial(_answers, request.scope["seat"], asked, decode)
+        pieces = self._calls.stream("chat", answer, len(asked.messages_asked))
+        shape = form(self._answering, decode.max_new_tokens)
+        if not asked.stream:
+            return as_json(shape.whole(await whole(pieces)))
+        first = await anext(pieces)  # what fails before the first piece is reported by its status
+        with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        return EventStream(pieces, events(first, pieces, shape, with_usage))
 
 
 def _name(path: str) -> str:
@@ -112,32 +115,45 @@ def _name(path: str) -> str:
     return Path(path).name if Path(path).is_absolute() or path.startswith(".") else path
 
 
-def _answers(seat: Seat, asked: Asked, decode: DecodeConfig, tell: Callable[[Piece], None]) -> list[Reply]:
-    """In a thread: an answer to each message that is asked, one after the other, told as they grow."""
+def _answers(
+    seat: Seat, asked: ChatRequest | CompletionRequest, decode: DecodeConfig, tell: Callable[[AnswerPiece], None]
+) -> list[Reply]:
+    """In a thread: an answer to each message that is asked, one after the other, passed on as they grow."""
     return [
         _answer(seat, asked, message, decode, lambda text, n=n: tell((n, text)))  # type: ignore[misc]
-        for n, message in enumerate(asked.asks)
+        for n, message in enumerate(asked.messages_asked)
     ]
 
 
-def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_text: Callable[[str], None]) -> Reply:
-    said: dict[str, Any] = {"turns": asked.turns()}
+class _Conversation(TypedDict, total=False):
+    turns: list[dict[str, str]]
+    session: str
+
+
+def _answer(
+    seat: Seat,
+    asked: ChatRequest | CompletionRequest,
+    message: str,
+    decode: DecodeConfig,
+    on_text: Callable[[str], None],
+) -> Reply:
+    conversation: _Conversation = {"turns": asked.turns()}
     if asked.session is not None:
-        said["session"] = asked.session
-    told = False
+        conversation["session"] = asked.session
+    begun = False
 
     def tell(piece: str) -> None:
-        nonlocal told
-        if told or (piece := piece.lstrip()):  # as the whole answer has none before it
-            told = True
+        nonlocal begun
+        if begun or (piece := piece.lstrip()):  # as the whole answer has none before it
+            begun = True
             on_text(piece)
 
     if asked.memory and asked.schema_of_answer is None:
-        reply: Reply = seat.calls.chat(message, **said, on_text=tell, decode=decode)
+        reply: Reply = seat.calls.chat(message, **conversation, on_text=tell, decode=decode)
     else:
         via = "auto" if asked.memory else "none"
-        reply = seat.calls.ask(message, via=via, **said, on_text=tell, decode=decode)
-    if not told:  # it was done without the model
+        reply = seat.calls.ask(message, via=via, **conversation, on_text=tell, decode=decode)
+    if not begun:  # it was done without the model
         on_text(reply.text)
     return reply
 
@@ -145,120 +161,3 @@ def _answer(seat: Seat, asked: Asked, message: str, decode: DecodeConfig, on_tex
 def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
     seat.require()
     return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
-
-
-async def _whole(told: AsyncGenerator[Piece | list[Reply], None]) -> list[Reply]:
-    """The replies at the end."""
-    async with aclosing(told):
-        return await anext(piece async for piece in told if isinstance(piece, list))
-
-
-class _Shape:
-    """How replies of one route look, whole and in chunks: `choice` is a piece of the answer, or its end.
-
-    most: tokens at which an answer is cut.
-    """
-
-    prefix, chunk = "", ""
-
-    def __init__(self, model: str, most: int) -> None:
-        self._most, self._begun = most, set[int]()
-        self.head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
-
-    def finish(self, reply: Reply) -> Literal["stop", "length"]:
-        return "length" if reply.answer_tokens >= self._most else "stop"
-
-
-class _Chat(_Shape):
-    prefix, chunk = "chatcmpl", "chat.completion.chunk"
-
-    def whole(self, replies: Sequence[Reply]) -> ChatCompletion:
-        choices = [
-            ChatChoice(index=n, message=Said(content=reply.text), finish_reason=self.finish(reply))
-            for n, reply in enumerate(replies)
-        ]
-        return ChatCompletion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
-
-    def choice(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
-        delta = {} if text is None else {"content": text}
-        if index not in self._begun:  # clients put what the pieces say one behind the other, also who says it
-            self._begun.add(index)
-            delta = {"role": "assistant", **delta}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
-
-
-class _Text(_Shape):
-    prefix, chunk = "cmpl", "text_completion"
-
-    def whole(self, replies: Sequence[Reply]) -> Completion:
-        choices = [
-            TextChoice(index=n, text=reply.text, finish_reason=self.finish(reply)) for n, reply in enumerate(replies)
-        ]
-        return Completion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
-
-    def choice(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
-        return {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish}
-
-
-def _usage(replies: Sequence[Reply]) -> Usage:
-    cached, written = sum(r.past_tokens for r in replies), sum(r.answer_tokens for r in replies)
-    read = cached + sum(r.prompt_tokens for r in replies)
-    return Usage(
-        prompt_tokens=read,
-        completion_tokens=written,
-        total_tokens=read + written,
-        prompt_tokens_details={"cached_tokens": cached},
-    )
-
-
-def _memories(replies: Sequence[Reply]) -> Memories:
-    used = (cube.id for reply in replies for cube in (*reply.admission.cubes, *reply.admission.internal))
-    return Memories(
-        used=list(dict.fromkeys(used)),
-        remembered=[cube.id for reply in replies for cube in reply.remembered],
-        forgotten=[id for reply in replies for id in reply.forgotten],
-    )
-
-
-async def _events(
-    piece: Piece | list[Reply],
-    told: AsyncGenerator[Piece | list[Reply], None],
-    shape: _Chat | _Text,
-    with_usage: bool,
-) -> AsyncGenerator[bytes, None]:
-    """The stream of answers of which the first piece is there. An error within it is its last event but one."""
-
-    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        usage = {"usage": None} if with_usage else {}
-        return _event({**shape.head, "object": shape.chunk, "choices": choices, **usage, **more})
-
-    try:
-        while isinstance(piece, tuple):
-            yield event([shape.choice(*piece)])
-            piece = await anext(told)
-        for n, reply in enumerate(piece):
-            yield event([shape.choice(n, None, shape.finish(reply))], memos=_memories([reply]))
-        if with_usage:
-            yield event([], usage=_usage(piece))
-    except MemosError as error:
-        yield _event(failures.failed(error))
-    yield b"data: [DONE]\n\n"
-
-
-def _event(data: Any) -> bytes:
-    return b"data: " + pydantic_core.to_json(data) + b"\n\n"
-
-
-class _Events(StreamingResponse):
-    """Server-sent events. However it ends, also by the client's leaving, the answer ends with it."""
-
-    def __init__(self, told: AsyncGenerator[Any, None], events: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        self._of = (events, told)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            for generator in self._of:
-                await generator.aclose()

@@ -1,10 +1,12 @@
-"""The forms of OpenAI's API, as far as memos can honour them. What changes an answer and cannot be honoured is refused
-by name, as is what nobody knows; what changes none is passed over.
+"""Requests and answers of OpenAI's API, as far as memos can honour them.
+
+A field that changes an answer and cannot be honoured is refused by name, as is an unknown one; one that changes none is
+ignored.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,12 +14,12 @@ from memos.config import DecodeConfig
 from memos.errors import meant
 
 # about the answer's way, its price and its whereabouts, not about the answer
-_PASSED_OVER = frozenset(
+_IGNORED_FIELDS = frozenset(
     """user metadata safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options service_tier
     prediction parallel_tool_calls""".split()
 )
 # values that ask for nothing; any other of these would change the answer
-_REFUSED: dict[str, tuple[Any, ...]] = {
+_REFUSED_UNLESS: dict[str, tuple[object, ...]] = {
     "n": (1,),
     "best_of": (1,),
     "logprobs": (False, 0),
@@ -40,28 +42,28 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
 }
 
 
-class _Form(BaseModel):
+class WireModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class _Request(_Form):
+class OpenAIRequest(WireModel):
     @model_validator(mode="after")
-    def _can_be_honoured(self) -> _Request:
+    def _can_be_honoured(self) -> OpenAIRequest:
         for name, value in (self.model_extra or {}).items():
-            if value is None or name in _PASSED_OVER:
+            if value is None or name in _IGNORED_FIELDS:
                 continue
-            if name not in _REFUSED:
+            if name not in _REFUSED_UNLESS:
                 raise ValueError(f"{name:.60} is unknown; {meant(name, type(self).model_fields, 'leave it out')}")
-            if value not in _REFUSED[name]:
+            if value not in _REFUSED_UNLESS[name]:
                 raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
         return self
 
 
-class StreamOptions(_Form):
+class StreamOptions(WireModel):
     include_usage: bool = False
 
 
-class PlainText(_Form):
+class PlainText(WireModel):
     type: Literal["text"]
 
     @property
@@ -69,32 +71,32 @@ class PlainText(_Form):
         return None
 
 
-class JsonObject(_Form):
+class JsonObject(WireModel):
     type: Literal["json_object"]
 
     @property
-    def schema_of(self) -> dict[str, Any]:
+    def schema_of(self) -> dict[str, object]:
         return {"type": "object"}
 
 
-class NamedSchema(_Form):
+class NamedSchema(WireModel):
     """strict: an answer follows the schema in any case."""
 
     name: str
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: dict[str, object] = Field(alias="schema")
     strict: bool | None = None
 
 
-class JsonSchema(_Form):
+class JsonSchema(WireModel):
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
     @property
-    def schema_of(self) -> dict[str, Any]:
+    def schema_of(self) -> dict[str, object]:
         return self.json_schema.schema_
 
 
-class _Asked(_Request):
+class AnswerRequest(OpenAIRequest):
     """What a request for an answer says beside the messages. memory, session: of memos alone."""
 
     model: str = Field("", description="any: the model that is loaded answers, and the answer names it")
@@ -114,7 +116,7 @@ class _Asked(_Request):
     session: str | None = Field(None, description="name of a conversation that memos keeps, in place of earlier turns")
 
     @model_validator(mode="after")
-    def _agrees(self) -> _Asked:
+    def _agrees(self) -> AnswerRequest:
         if self.stream_options and not self.stream:
             raise ValueError("stream_options are for a stream; leave them out, or set stream to true")
         if "" in self.stops:
@@ -126,17 +128,17 @@ class _Asked(_Request):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
-    def schema_of_answer(self) -> dict[str, Any] | None:
+    def schema_of_answer(self) -> dict[str, object] | None:
         return self.response_format.schema_of if self.response_format else None
 
     @property
-    def most(self) -> int | None:
+    def max_new_tokens(self) -> int | None:
         return self.max_tokens
 
     def decode(self, default: DecodeConfig) -> DecodeConfig:
         """How the answer is decoded, where the request says so."""
-        asked = {
-            "max_new_tokens": self.most,
+        given = {
+            "max_new_tokens": self.max_new_tokens,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
@@ -144,22 +146,22 @@ class _Asked(_Request):
             "json_schema": self.schema_of_answer,
             "beams": 1 if self.temperature or self.schema_of_answer else None,
         }
-        return default.model_copy(update={name: value for name, value in asked.items() if value is not None})
+        return default.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-class Part(_Form):
+class Part(WireModel):
     type: Literal["text"]
     text: str
 
 
-class Message(_Form):
+class Message(WireModel):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Part]
 
     @model_validator(mode="after")
     def _calls_nothing(self) -> Message:
-        if called := [name for name in ("tool_calls", "function_call") if (self.model_extra or {}).get(name)]:
-            raise ValueError(f"{called[0]} of a message is nothing that this server reads; leave {called[0]} out")
+        if calls := [name for name in ("tool_calls", "function_call") if (self.model_extra or {}).get(name)]:
+            raise ValueError(f"{calls[0]} of a message is nothing that this server reads; leave {calls[0]} out")
         return self
 
     @property
@@ -167,7 +169,7 @@ class Message(_Form):
         return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
 
 
-class ChatRequest(_Asked):
+class ChatRequest(AnswerRequest):
     messages: list[Message] = Field(min_length=1, description="the last one, of the user, is read by memos")
     max_completion_tokens: int | None = Field(None, ge=1)
 
@@ -180,34 +182,34 @@ class ChatRequest(_Asked):
         return self
 
     @property
-    def most(self) -> int | None:
+    def max_new_tokens(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
 
     @property
-    def asks(self) -> list[str]:
+    def messages_asked(self) -> list[str]:
         return [self.messages[-1].text]
 
     def turns(self) -> list[dict[str, str]]:
         """The messages before the last one; all instructions as one, at the beginning, where templates take them."""
-        told = [m for m in self.messages[:-1] if m.role in ("user", "assistant")]
+        turns = [m for m in self.messages[:-1] if m.role in ("user", "assistant")]
         rules = "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
         first = [{"role": "system", "content": rules}] if rules else []
-        return [*first, *({"role": m.role, "content": m.text} for m in told)]
+        return [*first, *({"role": m.role, "content": m.text} for m in turns)]
 
 
-class CompletionRequest(_Asked):
+class CompletionRequest(AnswerRequest):
     prompt: str | list[str] = Field(
         description="asked as one message of the user; of several, each as one, in their order: one sees what those "
         "before it have had remembered"
     )
 
     @property
-    def asks(self) -> list[str]:
+    def messages_asked(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else self.prompt
 
     @model_validator(mode="after")
     def _asks_something(self) -> CompletionRequest:
-        if not self.asks:
+        if not self.messages_asked:
             raise ValueError("prompt is an empty list; give a text, or a list of texts")
         return self
 
@@ -215,7 +217,7 @@ class CompletionRequest(_Asked):
         return []
 
 
-class EmbeddingRequest(_Request):
+class EmbeddingRequest(OpenAIRequest):
     model: str = ""
     input: str | list[str] = Field(description="one text, or several")
     encoding_format: Literal["float", "base64"] = "float"
@@ -232,7 +234,7 @@ class EmbeddingRequest(_Request):
         return self
 
 
-class Usage(BaseModel):
+class TokenUsage(BaseModel):
     """Tokens. prompt_tokens_details: how many of the prompt were there as KV."""
 
     prompt_tokens: int
@@ -249,7 +251,7 @@ class Memories(BaseModel):
     forgotten: list[str] = []
 
 
-class Said(BaseModel):
+class AssistantMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str
     refusal: None = None
@@ -257,7 +259,7 @@ class Said(BaseModel):
 
 class ChatChoice(BaseModel):
     index: int = 0
-    message: Said
+    message: AssistantMessage
     logprobs: None = None
     finish_reason: Literal["stop", "length"]
 
@@ -269,20 +271,20 @@ class TextChoice(BaseModel):
     finish_reason: Literal["stop", "length"]
 
 
-class _Answer(BaseModel):
+class AnswerBase(BaseModel):
     id: str
     created: int
     model: str
-    usage: Usage
+    usage: TokenUsage
     memos: Memories
 
 
-class ChatCompletion(_Answer):
+class ChatCompletion(AnswerBase):
     object: Literal["chat.completion"] = "chat.completion"
     choices: list[ChatChoice]
 
 
-class Completion(_Answer):
+class TextCompletion(AnswerBase):
     object: Literal["text_completion"] = "text_completion"
     choices: list[TextChoice]
 
@@ -309,4 +311,4 @@ class Embeddings(BaseModel):
     object: Literal["list"] = "list"
     data: list[Embedding]
     model: str
-    usage: Usage
+    usage: TokenUsage

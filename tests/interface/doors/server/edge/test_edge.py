@@ -18,7 +18,7 @@ from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
 from memos.interface.doors.api.memory import API
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Meter
-from memos.interface.doors.server.edge.lanes import Gone
+from memos.interface.doors.server.edge.lanes import ClientDisconnected
 from tests.interface.doors.server.conftest import running
 
 
@@ -367,9 +367,9 @@ def test_the_figures_count_what_the_model_did_for_every_door(client: httpx.Clien
 
 def test_an_answer_that_nobody_waits_for_is_counted(memory: Memory) -> None:
     def tell(piece: str) -> None:
-        raise Gone("left")
+        raise ClientDisconnected("left")
 
-    with metered() as cost, pytest.raises(Gone):
+    with metered() as cost, pytest.raises(ClientDisconnected):
         memory.kernel.ask("Where does Kim live?", via="none", on_text=tell)
     assert cost.model_calls == 1 and cost.tokens > 5
 
