@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from memos.cube import MemCube
 from memos.errors import InputError
 from memos.kernel.wiring import Parts, _tags
-from memos.operation.life.knowledge import Disagreement, MemoryAudit, text_of
+from memos.operation.life.agreement import Disagreement, MemoryAudit, text_of
 from memos.ops import Fuse, Rate, Reinstate, Split, Tag
 
 

@@ -12,8 +12,8 @@ from memos.infrastructure.vault.audit.signing import read_public
 from memos.infrastructure.vault.tables.hold_table import LegalHold
 from memos.infrastructure.vault.tables.quarantine_table import Suspect
 from memos.kernel.wiring import Parts
+from memos.operation.life.agreement import text_of
 from memos.operation.life.forgetting import Proof, read_proof
-from memos.operation.life.knowledge import text_of
 from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
 
 

@@ -13,7 +13,7 @@ from memos.errors import InputError
 from memos.kernel.unread import Unread
 from memos.kernel.wiring import Parts, _tags, each_once
 from memos.once import once
-from memos.operation.life.knowledge import text_of
+from memos.operation.life.agreement import text_of
 from memos.ops import Add, Correct, Delete, Get, History, Update
 
 

@@ -5,11 +5,8 @@ Knows what memories say and where they come from. Must not know who may do so, n
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from memos.config import LimitsConfig
 from memos.cube import (
@@ -24,13 +21,13 @@ from memos.cube import (
     State,
     Text,
     Trust,
-    Turn,
     in_zone,
     new_id,
     plain,
 )
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.operation.life.agreement import Agreement, StatementReader, text_of
 from memos.operation.life.currency import (
     HELD,
     contradicts,
@@ -44,49 +41,14 @@ from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifec
 from memos.ops import Add, Correct
 
 
-class StatementReader(Protocol):
-    """What is asked of language here: what a text states, and of which sentences it consists."""
-
-    def statement(self, text: str, speaker: str = "") -> Add | Correct: ...
-
-    def says_no_more(self, text: str, speaker: str = "") -> bool:
-        """True if a text says nothing beside facts that can be read in it."""
-        ...
-
-    def sentences(self, text: str) -> list[str]: ...
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """Two memories in force of which only one can be true, the older first."""
-
-    one: MemCube
-    other: MemCube
-    facts: tuple[Fact, Fact]
-
-
-@dataclass(frozen=True)
-class MemoryAudit:
-    """What is wrong with memories in force, by their ids.
-
-    duplicates: each that says what an older one says. stale: each with a fact that a later one has replaced or denies.
-    unsupported: each that is said to state what stands neither in its text nor in what it was made of.
-    """
-
-    memories: int
-    duplicates: tuple[str, ...]
-    stale: tuple[str, ...]
-    unsupported: tuple[str, ...]
-
-    def share(self, ids: Sequence[str]) -> float:
-        return len(ids) / self.memories if self.memories else 0.0
-
-
 class Knowledge:
     """Works on the memories of one caller, who may see and change them."""
 
     def __init__(self, vault: MemVault, lifecycle: MemLifecycle, reader: StatementReader, limits: LimitsConfig) -> None:
         self._vault, self._lifecycle, self._reader, self._limits = vault, lifecycle, reader, limits
+        self._agreement = Agreement(vault, reader)
+        self.conflicts, self.duplicates = self._agreement.conflicts, self._agreement.duplicates
+        self.audit = self._agreement.audit
 
     # -- told ----------------------------------------------------------------------------------------------
 
@@ -103,35 +65,36 @@ class Knowledge:
         with self._vault.transaction():
             same = [c for c in self._vault.saying((op.text for op in ops), caller.user_id) if c.namespace == caller]
             known = {_content(c.text, c.header): c.id for c in same}
-            kept, grown = list[str](), False
+            there, ids = len(same), list[str]()
             for op in ops:
                 content = _content(op.text, op)
-                there = self._vault.at([known[content]]) if content in known else []
-                cube = next((c for c in there if _is_known(c)), None)
-                if fold and (cube is None or op.said is None):
-                    twin = self._twin(op, caller, same)
-                    cube = None if twin is None or self._is_overtaken(twin) else twin
-                    if cube:
-                        self._vault.repeat(cube.id, in_zone(op.said), op.origin)
-                else:
-                    twin = None
-                if cube is None:
-                    cube, grown = self._lifecycle.create(plaintext(op, caller, self._vault.now())), True
-                    same.append(cube)
-                    if self.examine(cube):
-                        twin = None  # what is in quarantine replaces nothing
-                    else:
-                        self._supersede(cube)
-                    if twin and twin.order < cube.order:
-                        self._lifecycle.supersede(twin.id, cube.id)
-                elif cube.state not in LOCKED:
-                    cube = self._completed(cube, op)
-                known[content] = cube.id
-                kept.append(cube.id)
-            if grown:
+                known[content] = self._remember(op, caller, same, known.get(content), fold).id
+                ids.append(known[content])
+            if len(same) > there:
                 self.require_room(caller)
-            now = {cube.id: cube for cube in self._vault.at(set(kept))}
-            return [now[id] for id in kept]
+            now = {cube.id: cube for cube in self._vault.at(set(ids))}
+            return [now[id] for id in ids]
+
+    def _remember(
+        self, op: Add | Correct, caller: Namespace, same: list[MemCube], known: str | None, fold: bool
+    ) -> MemCube:
+        """The cube that holds a statement; a new one is added to `same`. known: the id of one with the same content."""
+        twin = None
+        cube = next((c for c in self._vault.at([known] if known else []) if _is_known(c)), None)
+        if fold and (cube is None or op.said is None):
+            twin = self._twin(op, caller, same)
+            cube = None if twin is None or self._is_overtaken(twin) else twin
+            if cube:
+                self._vault.repeat(cube.id, in_zone(op.said), op.origin)
+        if cube is not None:
+            return cube if cube.state in LOCKED else self._completed(cube, op)
+        cube = self._lifecycle.create(plaintext(op, caller, self._vault.now()))
+        same.append(cube)
+        if not self.examine(cube):  # what is in quarantine replaces nothing
+            self._supersede(cube)
+            if twin and twin.order < cube.order:
+                self._lifecycle.supersede(twin.id, cube.id)
+        return cube
 
     def disputes(self, op: Add, caller: Namespace) -> bool:
         """True if a fact of a statement would replace what is known, or cannot be true beside it."""
@@ -182,12 +145,12 @@ class Knowledge:
             near += self._vault.agreeing(op.facts[0], caller.user_id, ANSWERING)
         if not near:
             return None
-        says = self._meaning(plaintext(op, caller, self._vault.now()))
+        says = self._agreement.meaning(plaintext(op, caller, self._vault.now()))
         # as they are now: one may have been replaced by a statement before this one
         for cube in self._vault.at(c.id for c in near):
             adds = _outlives(op, cube) or set(op.tags) - set(cube.header.tags) or set(op.probes) - _probes(cube)
             apart = (cube.namespace, cube.header.speaker) != (caller, op.speaker) or cube.state not in ANSWERING
-            if not apart and not (cube.state in LOCKED and adds) and self._meaning(cube) == says:
+            if not apart and not (cube.state in LOCKED and adds) and self._agreement.meaning(cube) == says:
                 return cube
         return None
 
@@ -196,14 +159,6 @@ class Knowledge:
         modes, user = (*HELD, "ended"), twin.namespace.user_id
         about = (c for fact in stated(twin) for c in self._vault.stating(fact, modes, user, ANSWERING))
         return any(c.order > twin.order and c.namespace == twin.namespace and c.id != twin.id for c in about)
-
-    def _meaning(self, cube: MemCube) -> object:
-        """The same for memories that say the same: the same facts and nothing beside them, or the same words. What is
-        no lasting fact must have been said on the same day, in the same conversation: it may have happened again."""
-        told, said = text_of(cube), cube.header.said
-        if not told.facts or told.more:
-            return plain(told.text), said and said.date(), cube.header.thread
-        return _told(told.facts) if self._reader.says_no_more(told.text, cube.header.speaker) else plain(told.text)
 
     def require_room(self, caller: Namespace) -> None:
         most = self._limits.of(caller.user_id).memories
@@ -293,56 +248,14 @@ class Knowledge:
 
     # -- held against each other ---------------------------------------------------------------------------
 
-    def conflicts(self, cubes: Iterable[MemCube]) -> list[Disagreement]:
-        """Where two memories give different values to what has one value at a time."""
-        return [
-            Disagreement(one, other, (fact, against))
-            for group in _by_subject(cubes)
-            for n, (against, other) in enumerate(group)
-            for fact, one in group[:n]
-            if one.id != other.id and contradicts(fact, against)
-        ]
-
-    def duplicates(self, cubes: Iterable[MemCube]) -> list[tuple[MemCube, ...]]:
-        """Groups of memories that say the same, oldest first."""
-        groups: dict[object, list[MemCube]] = defaultdict(list)
-        for cube in sorted(cubes, key=lambda cube: cube.order):
-            whose = cube.namespace, cube.rights, cube.header.speaker, cube.header.expires
-            groups[whose, self._meaning(cube)].append(cube)
-        return [tuple(group) for group in groups.values() if len(group) > 1]
-
     def consolidate(self, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Each group of memories that say the same becomes one, with all of them as its sources; those made."""
         made = []
-        for group in self.duplicates(cube for cube in cubes if cube.state not in LOCKED):
+        for group in self._agreement.duplicates(cube for cube in cubes if cube.state not in LOCKED):
             probes = tuple(dict.fromkeys(p for c in group for p in text_of(c).probes))
             payload = text_of(group[0]).model_copy(update={"probes": probes})
             made += self._lifecycle.merge([_made(payload, group, self._vault.now())])
         return made
-
-    def audit(self, cubes: Sequence[MemCube]) -> MemoryAudit:
-        """cubes: memories in force."""
-        stale = {found.one.id for found in self.conflicts(cubes)}
-        for group in _by_subject(cubes):
-            beside = [cube for _, cube in group]
-            stale |= {cube.id for cube in beside if facts_out_of_force(cube, beside)}
-        return MemoryAudit(
-            len(cubes),
-            tuple(cube.id for group in self.duplicates(cubes) for cube in group[1:]),
-            tuple(cube.id for cube in cubes if cube.id in stale),
-            tuple(cube.id for cube in cubes if not self._is_supported(cube)),
-        )
-
-    def _is_supported(self, cube: MemCube) -> bool:
-        """True if the text says what the cube is said to state, and, where it was made of others, so do they."""
-        told = text_of(cube)
-        read = {(f.subject, f.relation, f.object) for f in self._reader.statement(told.text, cube.header.speaker).facts}
-        sources = [self._vault.get(s.id, s.version) for s in cube.sources]
-        stated_before = {(f.subject, f.relation, f.object) for source in sources for f in stated(source)}
-        said = plain(told.text)
-        return all(
-            (f.subject, f.relation, f.object) in read | stated_before or plain(f.object) in said for f in told.facts
-        )
 
     # -- when true, when known -----------------------------------------------------------------------------
 
@@ -399,33 +312,6 @@ def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment:
         header=header.model_copy(update=changed | ({} if segment is None else {"segment": segment})),
         payload=payload,
         sources=tuple(Source(id=cube.id, version=cube.version) for cube in sources),
-    )
-
-
-def text_of(cube: MemCube) -> Text:
-    """The payload of a plaintext cube. Raises InputError for a derived one, and for a turn of a conversation."""
-    if isinstance(cube.payload, Turn):
-        raise InputError(f"cube {cube.id} is a turn of a conversation, and no memory; name one that `memos ls` lists")
-    if not isinstance(cube.payload, Text):
-        raise InputError(
-            f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
-        )
-    return cube.payload
-
-
-def _by_subject(cubes: Iterable[MemCube]) -> list[list[tuple[Fact, MemCube]]]:
-    """The facts of each relation of each subject in a namespace, in the order of their saying."""
-    groups: dict[object, list[tuple[Fact, MemCube]]] = defaultdict(list)
-    for cube in sorted(cubes, key=lambda cube: cube.order):
-        for fact in stated(cube):
-            groups[cube.namespace, fact.subject.casefold(), fact.relation].append((fact, cube))
-    return list(groups.values())
-
-
-def _told(facts: Iterable[Fact]) -> frozenset[tuple[str, str, str, str]]:
-    """What facts say: "is" and "now" say the same of what holds."""
-    return frozenset(
-        (f.subject.casefold(), f.relation, f.object.casefold(), "is" if f.mode == "now" else f.mode) for f in facts
     )
 
 

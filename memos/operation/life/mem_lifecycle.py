@@ -6,63 +6,20 @@ A derived cube never outlives the truth of its sources: each method here reaches
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from memos.config import LifecycleConfig
-from memos.cube import Blob, Form, Header, MemCube, Source, State, Text, Trust, Turn
+from memos.cube import Form, Header, MemCube, Source, State, Text, Trust
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.operation.life.ageing import Ageing
+from memos.operation.life.history import History
+from memos.operation.life.states import ALLOWED, way_to
 
-# from -> to -> what the move is for; `move` has the guards
-ALLOWED: dict[State, dict[State, str]] = {
-    State.GENERATED: {
-        State.ACTIVATED: "it is recalled for the first time, or published",
-        State.MERGED: "it lives on in a memory made of it",
-        State.ARCHIVED: "it is superseded, or given up unused",
-        State.FROZEN: "somebody locks it",
-    },
-    State.ACTIVATED: {
-        State.MERGED: "it lives on in a memory made of it",
-        State.ARCHIVED: "it is superseded, given up, or its source has changed",
-        State.FROZEN: "somebody locks it",
-    },
-    State.MERGED: {
-        State.ACTIVATED: "what it lived on in is gone",
-        State.ARCHIVED: "it is superseded, or given up",
-        State.FROZEN: "somebody locks it",
-    },
-    # the only way to EXPIRED is through the archive, from where a memory can still be brought back
-    State.ARCHIVED: {
-        State.ACTIVATED: "it is brought back",
-        State.EXPIRED: "its time has come",
-        State.FROZEN: "somebody brings it back and locks it",
-    },
-    State.EXPIRED: {},  # the end; only deletion is left
-    State.FROZEN: {
-        State.ACTIVATED: "a thaw",
-        State.ARCHIVED: "its source has changed, or its time has come",
-    },
-}
 GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing, nor does one derived from it
 ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
-
-
-def _whole(cube: MemCube) -> MemCube:
-    return cube
-
-
-class Aged(NamedTuple):
-    """A move that time has brought."""
-
-    id: str
-    to: State
-    why: str
 
 
 class MemLifecycle:
@@ -72,7 +29,9 @@ class MemLifecycle:
         self, vault: MemVault, rules: LifecycleConfig = LifecycleConfig(), retention: Mapping[str, float] | None = None
     ) -> None:
         """retention: days until a memory expires for good, by its class."""
-        self._vault, self._rules, self._retention = vault, rules, retention or {}
+        self._vault = vault
+        self.age = Ageing(vault, self, rules, retention or {}).age
+        self.history, self.diff = (history := History(vault)).history, history.diff
 
     def create(self, cube: MemCube) -> MemCube:
         """Keep a new cube. Raises BadTransition unless it is GENERATED, Conflict unless it is new."""
@@ -105,10 +64,10 @@ class MemLifecycle:
             self._vault.set_state(cube.id, to, why)
             if to in GONE:
                 self._retire_derived(cube, f"source {cube.id} {to}")
-                self.let_out(self._sources_of([cube]))
+                self.let_out(self.sources_of([cube]))
             elif cube.state in GONE:
                 self._vault.reinstate(cube.id)  # what had superseded it does so no more
-                self._take_in(self._sources_of([cube]))
+                self._take_in(self.sources_of([cube]))
             if to is State.ACTIVATED:
                 self._take_in([cube])
             return self._vault.get(cube.id)
@@ -125,11 +84,11 @@ class MemLifecycle:
                 return cube
             if to in (State.GENERATED, State.ACTIVATED, State.MERGED):
                 to = State.MERGED if self._lives_on(cube) else State.ACTIVATED
-            for step in _way(cube, to):
+            for step in way_to(cube, to):
                 cube = self.move(cube.id, step, why)
             return cube
 
-    def edit(self, id: str, payload: Text | None, segment: str | None = None, **header: Any) -> MemCube:
+    def edit(self, id: str, payload: Text | None, segment: str | None = None, **header: object) -> MemCube:
         """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
         header: what else of it changes.
 
@@ -145,7 +104,7 @@ class MemLifecycle:
         """
         return self._rewrite(id, None, {"expires": expires})
 
-    def _rewrite(self, id: str, payload: Text | None, header: dict[str, Any]) -> MemCube:
+    def _rewrite(self, id: str, payload: Text | None, header: dict[str, object]) -> MemCube:
         with self._vault.transaction():
             cube = self._editable(id)
             self._vault.holds.require_none([cube.id], "be edited")
@@ -198,7 +157,7 @@ class MemLifecycle:
         """
         with self._vault.transaction():
             gone = self.require_deletable(*ids)
-            sources = self._sources_of([*gone.values()])
+            sources = self.sources_of([*gone.values()])
             self._vault.delete(gone)
             self.let_out(self._vault.at(cube.id for cube in sources))
         return list(gone)
@@ -251,7 +210,7 @@ class MemLifecycle:
             if to is not cube.state and cube.state is not State.EXPIRED:
                 self._vault.set_state(cube.id, to, why)
             if to not in GONE:
-                self._take_in(self._sources_of([cube]))
+                self._take_in(self.sources_of([cube]))
             return self._vault.get(cube.id)
 
     def supersede(self, id: str, by: str) -> None:
@@ -382,93 +341,6 @@ class MemLifecycle:
         self._vault.rate(id, useful, pace)
         return self._vault.get(id)
 
-    def age(self, now: datetime, user_id: str | None = None) -> list[Aged]:
-        """Move on what has had its time by `now`, of one user or of all; what was done.
-
-        What has passed its `expires` expires, frozen or not. Idle texts are archived, and archived ones expire, as the
-        rules say; a frozen one does not. A time that lies after `now` makes nothing older.
-        """
-        with self._vault.transaction():
-            overdue = self._vault.overdue(now, user_id)
-            held = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
-            out = [self._expire(id, state) for id, state in overdue if id not in held]
-            self.let_out(self._sources_of(self._vault.at(aged.id for aged in out)))
-            for name, most in self._retention.items():
-                for id in self._vault.of_class(name, now - timedelta(days=most), user_id):
-                    out += self._retire_class(id, f"{name} is kept for {most:g} days")
-            named = self._rules.kinds
-            for kinds, within, rule in (
-                (tuple(named), False, self._rules),
-                *(((k,), True, r) for k, r in named.items()),
-            ):
-                steps = (
-                    ((State.ARCHIVED,), State.EXPIRED, rule.expire_after_archived_days, "archived"),
-                    ((State.GENERATED,), State.ARCHIVED, rule.generated_ttl_days, "never recalled"),
-                    (
-                        (State.GENERATED, State.ACTIVATED),  # a merged one lives as long as what it lives on in
-                        *(State.ARCHIVED, rule.archive_after_idle_days, "neither recalled nor changed"),
-                    ),
-                )
-                for states, to, days, what in steps:
-                    if days is None:
-                        continue
-                    for id in self._vault.idle(states, now - timedelta(days=days), kinds, within, user_id):
-                        out += self._retire_idle(id, states, to, f"{what} for {days:g} days")
-        return out
-
-    def _retire_class(self, id: str, why: str) -> list[Aged]:
-        """It expires, with all that is made of it; not while any of this is under a legal hold."""
-        cube = self._vault.get(id)
-        if cube.state is State.EXPIRED or self._vault.holds.of([id, *(made.id for made in self._vault.derived(id))]):
-            return []
-        self.lead(id, State.EXPIRED, why)
-        return [Aged(id, State.EXPIRED, why)]
-
-    def _retire_idle(self, id: str, states: Collection[State], to: State, why: str) -> list[Aged]:
-        """Move what is in one of the states, and with it what lived on in it alone, which has been as idle."""
-        cube = self._vault.get(id)
-        if cube.state not in states or self._vault.holds.of([id]):  # it went with a source, just before
-            return []
-        merged = [source.id for source in self._sources_of([cube]) if source.state is State.MERGED]
-        self.move(id, to, why)
-        let_out = [source.id for source in self._vault.at(merged) if source.state is State.ACTIVATED]
-        return [Aged(id, to, why), *(a for s in let_out for a in self._retire_idle(s, (State.ACTIVATED,), to, why))]
-
-    def _expire(self, id: str, state: State) -> Aged:
-        """Write down that its time has come. What is derived from it expires by itself: see `publish`."""
-        aged = Aged(id, State.EXPIRED, "its time to expire has come")
-        if state is not State.ARCHIVED:
-            self._vault.set_state(id, State.ARCHIVED, aged.why)
-        self._vault.set_state(*aged)
-        return aged
-
-    def history(
-        self, id: str, diffs: bool = False, as_read: Callable[[MemCube], MemCube] = _whole
-    ) -> list[dict[str, Any]]:
-        """Versions, transitions and when it was told again, in time order, ready for JSON; with diffs, how each version
-        differs from the one before it. as_read: a version as it may be told."""
-        written = [(at, as_read(version)) for at, version in self._vault.written(id)]
-        events = [
-            (at, {"event": "version", "version": cube.version, "payload": cube.payload.model_dump(mode="json")})
-            for at, cube in written
-        ]
-        if diffs:
-            for (_, event), (_, old), (_, new) in zip(events[1:], written, written[1:], strict=False):
-                event["diff"] = _difference(old, new)
-        events += [
-            (at, {"event": "state", "state": str(to), "why": why}) for at, to, why in self._vault.transitions(id)
-        ]
-        events += [
-            (at, {"event": "told again", "said": said and said.isoformat(), "origin": origin})
-            for at, said, origin in self._vault.repeats(id)
-        ]
-        return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
-
-    def diff(self, id: str, a: int, b: int, as_read: Callable[[MemCube], MemCube] = _whole) -> list[str]:
-        """What version b says in other words than version a, sentence by sentence and fact by fact: lines that begin
-        with "-", "+" or a blank; none where they say the same. as_read: see `history`. Raises NotFound."""
-        return _difference(as_read(self._vault.get(id, a)), as_read(self._vault.get(id, b)))
-
     def _require_fresh(self, cube: MemCube) -> None:
         """Compare and swap: a derived cube is used only over the versions that it was made from."""
         for source in cube.sources:
@@ -511,9 +383,9 @@ class MemLifecycle:
         retired = [derived for derived in self._vault.derived(cube.id) if derived.state not in GONE]
         for derived in retired:
             self._vault.set_state(derived.id, State.ARCHIVED, why)
-        self.let_out(self._sources_of(retired))
+        self.let_out(self.sources_of(retired))
 
-    def _sources_of(self, made: Sequence[MemCube]) -> list[MemCube]:
+    def sources_of(self, made: Sequence[MemCube]) -> list[MemCube]:
         """What memories were made of, where they were made of others."""
         ids = {s.id for cube in made if isinstance(cube.payload, Text) for s in cube.sources}
         return self._vault.at(sorted(ids))
@@ -549,36 +421,3 @@ class MemLifecycle:
 
 def _stale(cube: MemCube, source: Source, found: str) -> Conflict:
     return Conflict(f"cube {cube.id} is stale: source {source.id} {found}; promote the sources again")
-
-
-def _way(cube: MemCube, to: State) -> list[State]:
-    """The fewest moves that lead there. Raises BadTransition."""
-    ways: dict[State, list[State]] = {cube.state: []}
-    for state in (queue := [cube.state]):  # grows while it is read
-        for step in ALLOWED[state]:
-            if step not in ways:
-                ways[step] = [*ways[state], step]
-                queue.append(step)
-    if to not in ways:
-        raise BadTransition(f"cube {cube.id} is {cube.state}, from where no moves lead to {to}; add it as a new memory")
-    return ways[to]
-
-
-def _difference(old: MemCube, new: MemCube) -> list[str]:
-    lines = difflib.unified_diff(_lines(old), _lines(new), n=1, lineterm="")
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
-
-
-def _lines(cube: MemCube) -> list[str]:
-    """What a version says, a line for each thing."""
-    lines = [f"in force until {cube.header.expires.isoformat()}"] if cube.header.expires else []
-    match cube.payload:
-        case Text(text=text, facts=facts, probes=probes):
-            lines += [sentence for sentence in _SENTENCE.split(text) if sentence]
-            lines += [f"fact: {f.subject} | {f.relation} | {f.object}" for f in facts]
-            lines += [f"probe: {p.question} | {p.answer}" for p in probes]
-        case Turn(question=question, answer=answer):
-            lines += [f"question: {question}", f"answer: {answer}"]
-        case Blob(sha256=sha256):
-            lines += [f"payload: {sha256}", *(f"source: {s.id} version {s.version}" for s in cube.sources)]
-    return lines

@@ -14,7 +14,8 @@ from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import Blob, Fact, Form, Header, MemCube, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
+from memos.operation.life.mem_lifecycle import MemLifecycle
+from memos.operation.life.states import ALLOWED
 
 # how a test brings a new cube into each state
 WAY = {

@@ -20,7 +20,8 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import database
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.mem_lifecycle import ALLOWED, ANSWERING, GONE, MemLifecycle
+from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
+from memos.operation.life.states import ALLOWED
 from memos.operation.life.time_machine import TimeMachine
 from tests.doubles import Even
 
