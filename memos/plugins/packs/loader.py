@@ -147,9 +147,9 @@ class _Loading:
 
     def _is_ours(self, cube: MemCube) -> bool:
         """True if the user has this very memory already."""
-        [*there] = self.vault.at([cube.id])
+        [*found] = self.vault.at([cube.id])
         owner = self.owner.user_id if self.owner else cube.rights.owner
-        return any(c.rights.owner == owner and content_of(c) == content_of(cube) for c in there)
+        return any(c.rights.owner == owner and content_of(c) == content_of(cube) for c in found)
 
     def take(self, records: Sequence[Record]) -> None:
         """All of them, with their payloads, in one transaction."""
@@ -222,9 +222,9 @@ class _Loading:
         if cube.blob:
             self.done.tensors.append(id)
 
-    def _state(self, there: State) -> State:
+    def _state(self, state: State) -> State:
         """What a publisher has locked is not locked for those who take it."""
-        return State.ACTIVATED if self.published and there is State.FROZEN else there
+        return State.ACTIVATED if self.published and state is State.FROZEN else state
 
     def _placed(
         self, cube: MemCube, version: int, id: str, record: Record, arrived: dict[str, Arrival]
@@ -245,11 +245,11 @@ class _Loading:
             update["namespace"] = self._namespace(cube.namespace)
         return cube.model_copy(update=update)
 
-    def _namespace(self, there: Namespace) -> Namespace:
+    def _namespace(self, original: Namespace) -> Namespace:
         assert self.owner
         if self.published:
             return self.owner
-        agent, session = self.owner.agent_id or there.agent_id, self.owner.session_id or there.session_id
+        agent, session = self.owner.agent_id or original.agent_id, self.owner.session_id or original.session_id
         return Namespace(user_id=self.owner.user_id, agent_id=agent, session_id=session)
 
     def _believed(self, cube: MemCube) -> MemCube:
@@ -272,8 +272,8 @@ class _Loading:
         """Why somebody else's turn of a conversation, which has no quarantine, is not taken over."""
         if self.own or not isinstance(cube.payload, Turn):
             return None
-        said = Text(text=f"{cube.payload.question}\n{cube.payload.answer}")
-        return self.vault.guard.suspicion(self._believed(cube).model_copy(update={"payload": said}), lambda _: 0)
+        whole = Text(text=f"{cube.payload.question}\n{cube.payload.answer}")
+        return self.vault.guard.suspicion(self._believed(cube).model_copy(update={"payload": whole}), lambda _: 0)
 
     def _payload(self, cube: MemCube, id: str, record: Record, arrived: dict[str, Arrival]) -> Text | Turn | Blob:
         match cube.payload:

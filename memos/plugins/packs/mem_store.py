@@ -24,10 +24,10 @@ from memos.cube import new_id
 from memos.errors import BadPack, MemosError, RegistryError
 from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
 from memos.plugins.packs.mip import MIP, SIGNED_ENTRY, Listing, RegistryEntry, RegistryIndex, Version, canonical
-from memos.plugins.packs.pack_file import PIECE
+from memos.plugins.packs.pack_file import PIECE_BYTES
 
 _Value = TypeVar("_Value", bound=BaseModel)
-_MOST_INDEX_BYTES, _MOST_ENTRY_BYTES = 64 << 20, 1 << 20
+MAX_INDEX_BYTES, MAX_ENTRY_BYTES = 64 << 20, 1 << 20
 _HUB = "hf:"
 _CARD = """---
 pretty_name: Packs of memories
@@ -65,7 +65,7 @@ class MemStore:
     @cached_property
     def entries(self) -> tuple[RegistryEntry, ...]:
         """Every version of every pack, each as its publisher has signed it. Raises RegistryError, BadPack."""
-        content = self._reached(self._read, "index.json", _MOST_INDEX_BYTES)
+        content = self._attempted(self._read, "index.json", MAX_INDEX_BYTES)
         return tuple(self._sound(entry) for entry in self._parsed(RegistryIndex, content, "index.json").entries)
 
     def versions(self, pack: str) -> list[RegistryEntry]:
@@ -82,8 +82,8 @@ class MemStore:
         for entry in known:
             if not entry.said.withdrawn and _version(entry).within(versions):
                 return entry
-        told = ", ".join(f"{e.said.release.version}{' (withdrawn)' if e.said.withdrawn else ''}" for e in known[:8])
-        raise RegistryError(f"no version of {pack} fits {versions or 'any'!r} in {self.place}; it has {told}")
+        offered = ", ".join(f"{e.said.release.version}{' (withdrawn)' if e.said.withdrawn else ''}" for e in known[:8])
+        raise RegistryError(f"no version of {pack} fits {versions or 'any'!r} in {self.place}; it has {offered}")
 
     def search(self, words: Iterable[str] = ()) -> list[RegistryEntry]:
         """The latest version of each pack that says all of these words of itself, by name; one of which every version
@@ -92,7 +92,7 @@ class MemStore:
         latest: dict[str, RegistryEntry] = {}
         for entry in sorted((e for e in self.entries if not e.said.withdrawn), key=_version):
             latest[entry.said.release.pack] = entry
-        return [e for _, e in sorted(latest.items()) if all(word in _said_of(e) for word in wanted)]
+        return [e for _, e in sorted(latest.items()) if all(word in _searchable(e) for word in wanted)]
 
     def resolve(self, pack: str, versions: str = "") -> list[RegistryEntry]:
         """The pack with all that it builds on, before it. Raises RegistryError for what is missing, and for packs that
@@ -123,32 +123,32 @@ class MemStore:
 
     def fetch(self, entry: RegistryEntry, target: Path) -> None:
         """Write the pack of an entry to a file. Raises BadPack unless it is just what the entry says."""
-        said, sha256, left = entry.said, hashlib.sha256(), entry.said.bytes
-        name = self._name("packs", said, ".mip")
+        listing, sha256, left = entry.said, hashlib.sha256(), entry.said.bytes
+        name = self._name("packs", listing, ".mip")
 
         def copy() -> None:
             nonlocal left
             with self._fs.open(f"{self._root}/{name}", "rb") as source, target.open("xb") as out:
-                while piece := source.read(min(PIECE, left + 1)):
+                while piece := source.read(min(PIECE_BYTES, left + 1)):
                     left -= len(piece)
                     if left < 0:
                         break
                     sha256.update(piece)
                     out.write(piece)
 
-        self._reached(copy)
-        if left or sha256.hexdigest() != said.sha256:
+        self._attempted(copy)
+        if left or sha256.hexdigest() != listing.sha256:
             raise BadPack(
                 f"{self.place}/{name} is not what its entry says: it was changed or cut short; nothing was installed, "
-                f"tell {said.release.publisher}"
+                f"tell {listing.release.publisher}"
             )
 
-    def publish(self, pack: Path, said: Listing, key: SigningKey) -> RegistryEntry:
+    def publish(self, pack: Path, listing: Listing, key: SigningKey) -> RegistryEntry:
         """Put a pack in its place. Raises RegistryError for a version that is there, or a publisher's name that is
         another key's."""
-        entry = _signed(said, key)
-        release = said.release
-        for other in self._there():
+        entry = _signed(listing, key)
+        release = listing.release
+        for other in self._published():
             if other.said.release.publisher == release.publisher and other.key != key.public:
                 raise RegistryError(
                     f"{release.publisher} publishes in {self.place} with key {other.key}, and this is {key.public}; "
@@ -158,7 +158,7 @@ class MemStore:
                 raise RegistryError(
                     f"{release.pack} {release.version} is in {self.place} already; publish under a later version"
                 )
-        self._reached(self._put, self._name("packs", said, ".mip"), pack)
+        self._attempted(self._put, self._name("packs", listing, ".mip"), pack)
         self._list(entry)
         return entry
 
@@ -173,27 +173,27 @@ class MemStore:
                 return taken
         raise RegistryError(f"{pack} has no version {version!r:.100} in {self.place}; see `memos store show {pack}`")
 
-    def _there(self) -> list[RegistryEntry]:
+    def _published(self) -> list[RegistryEntry]:
         """The entries of a registry that may be a new one."""
         pattern = f"{self._root}/entries/*/*/*.json"
-        names = self._reached(lambda: sorted(self._fs.glob(pattern)))
-        contents = [self._reached(self._read, name[len(self._root) + 1 :], _MOST_ENTRY_BYTES) for name in names]
+        names = self._attempted(lambda: sorted(self._fs.glob(pattern)))
+        contents = [self._attempted(self._read, name[len(self._root) + 1 :], MAX_ENTRY_BYTES) for name in names]
         return [self._sound(self._parsed(RegistryEntry, c, n)) for n, c in zip(names, contents, strict=True)]
 
     def _list(self, entry: RegistryEntry) -> None:
         """Name it in the index; of several who publish at once, the last one names all."""
-        self._reached(self._put, self._name("entries", entry.said, ".json"), canonical(entry))
+        self._attempted(self._put, self._name("entries", entry.said, ".json"), canonical(entry))
         named: list[RegistryEntry] = []
-        while (there := self._there()) != named:
-            named = there
-            self._reached(self._put, "index.json", canonical(RegistryIndex(mip=MIP, entries=tuple(named))))
+        while (published := self._published()) != named:
+            named = published
+            self._attempted(self._put, "index.json", canonical(RegistryIndex(mip=MIP, entries=tuple(named))))
         self.__dict__.pop("entries", None)
         rows = (
             f"| {e.said.release.pack} | {e.said.release.version} | {_cell(e.said.release.licence)} | "
             f"{_cell(e.said.release.description)} |\n"
             for e in self.search()
         )
-        self._reached(self._put, "README.md", (_CARD + "".join(rows)).encode())
+        self._attempted(self._put, "README.md", (_CARD + "".join(rows)).encode())
 
     def _put(self, name: str, content: bytes | Path) -> None:
         """Under another name first, where a write is not one step as it is."""
@@ -207,14 +207,14 @@ class MemStore:
         if staged != target:
             self._fs.mv(staged, target)
 
-    def _read(self, name: str, most: int) -> bytes:
+    def _read(self, name: str, max_bytes: int) -> bytes:
         with self._fs.open(f"{self._root}/{name}", "rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise BadPack(f"{self.place}/{name} has more than {most:,} bytes and is refused; tell who keeps it")
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise BadPack(f"{self.place}/{name} has more than {max_bytes:,} bytes and is refused; tell who keeps it")
         return bytes(content)
 
-    def _reached(self, do: Callable[..., Any], *arguments: Any) -> Any:
+    def _attempted(self, do: Callable[..., Any], *arguments: Any) -> Any:
         """Raises RegistryError where the place does not do it."""
         try:
             return do(*arguments)
@@ -244,19 +244,19 @@ class MemStore:
         return entry
 
     @staticmethod
-    def _name(room: str, said: Listing, end: str) -> str:
-        return f"{room}/{said.release.pack}/{said.release.version}{end}"
+    def _name(folder: str, listing: Listing, suffix: str) -> str:
+        return f"{folder}/{listing.release.pack}/{listing.release.version}{suffix}"
 
 
-def _signed(said: Listing, key: SigningKey) -> RegistryEntry:
-    return RegistryEntry(said=said, key=key.public, signature=key.sign(SIGNED_ENTRY, canonical(said)))
+def _signed(listing: Listing, key: SigningKey) -> RegistryEntry:
+    return RegistryEntry(said=listing, key=key.public, signature=key.sign(SIGNED_ENTRY, canonical(listing)))
 
 
 def _version(entry: RegistryEntry) -> Version:
     return Version(entry.said.release.version)
 
 
-def _said_of(entry: RegistryEntry) -> str:
+def _searchable(entry: RegistryEntry) -> str:
     release = entry.said.release
     return f"{release.pack} {release.description} {release.licence}".casefold()
 

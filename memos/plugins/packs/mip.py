@@ -20,11 +20,11 @@ MIP = "1"  # the version of the protocol
 MANIFEST, SIGNATURE, RECORDS, BLOBS = "manifest.json", "signature.json", "records/", "blobs/"
 SIGNED = "mip/1 manifest"  # what a signature of a manifest is one of
 # at most, of what is read from a stranger
-MOST_RECORDS = 1_000  # in a part
-MOST_RECORD_BYTES = 4 << 20  # of one
-MOST_RECORDS_BYTES = 16 << 20  # of a part
-MOST_MANIFEST_BYTES = 32 << 20
-MOST_NUMBER = 999_999_999  # a version, or tokens
+MAX_RECORDS = 1_000  # in a part
+MAX_RECORD_BYTES = 4 << 20  # of one
+MAX_RECORDS_BYTES = 16 << 20  # of a part
+MAX_MANIFEST_BYTES = 32 << 20
+MAX_NUMBER = 999_999_999  # a version, or tokens
 
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
@@ -185,19 +185,20 @@ def schema(name: str) -> dict[str, Any]:
 def canonical(value: BaseModel) -> bytes:
     """One form of JSON for one value: sorted keys, no blanks, UTF-8; what has its default is left out, and so is how a
     memory was used."""
-    told = value.model_dump(mode="json", exclude_defaults=True, exclude=_UNTOLD.get(type(value)))
+    fields = value.model_dump(mode="json", exclude_defaults=True, exclude=_LEFT_OUT.get(type(value)))
     match value:
         case PackManifest() | RegistryIndex():
-            told["mip"] = MIP
+            fields["mip"] = MIP
         case Signature():
-            told["algorithm"] = value.algorithm
+            fields["algorithm"] = value.algorithm
         case Record():
-            for one, cube in ((told["cube"], value.cube), *zip(told.get("earlier", ()), value.earlier, strict=True)):
+            earlier = zip(fields.get("earlier", ()), value.earlier, strict=True)
+            for one, cube in ((fields["cube"], value.cube), *earlier):
                 one["payload"]["type"] = cube.payload.type
-    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-_UNTOLD: dict[type[BaseModel], Any] = {Record: {"cube": {"usage": True}, "earlier": {"__all__": {"usage": True}}}}
+_LEFT_OUT: dict[type[BaseModel], Any] = {Record: {"cube": {"usage": True}, "earlier": {"__all__": {"usage": True}}}}
 
 
 def content_of(cube: MemCube) -> dict[str, Any]:
@@ -249,8 +250,8 @@ class Version:
         """True if it fits ">=1.2.0,<2.0.0", "1.2.0" or ""; what comes before a final version fits only where such a
         one is named. Raises InputError."""
         bounds = [_bound(part) for part in versions.split(",") if part.strip()]
-        named = any(not bound.is_final for _, bound in bounds)
-        return (self.is_final or named) and all(_FITS[sign](self, bound) for sign, bound in bounds)
+        names_a_draft = any(not bound.is_final for _, bound in bounds)
+        return (self.is_final or names_a_draft) and all(_FITS[sign](self, bound) for sign, bound in bounds)
 
 
 _FITS = {

@@ -22,12 +22,12 @@ from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
 from memos.plugins.packs.mip import (
     BLOBS,
     MANIFEST,
+    MAX_MANIFEST_BYTES,
+    MAX_NUMBER,
+    MAX_RECORD_BYTES,
+    MAX_RECORDS,
+    MAX_RECORDS_BYTES,
     MIP,
-    MOST_MANIFEST_BYTES,
-    MOST_NUMBER,
-    MOST_RECORD_BYTES,
-    MOST_RECORDS,
-    MOST_RECORDS_BYTES,
     RECORDS,
     SIGNATURE,
     SIGNED,
@@ -39,11 +39,11 @@ from memos.plugins.packs.mip import (
     Signature,
     canonical,
 )
-from memos.plugins.packs.pack_file import PIECE, Sink, bad, reading, require_names
+from memos.plugins.packs.pack_file import PIECE_BYTES, Sink, bad, reading, require_names
 
 _Value = TypeVar("_Value", bound=BaseModel)
 _ID: TypeAdapter[str] = TypeAdapter(Id)
-_PART, _PART_BYTES = 200, 4 << 20  # memories and bytes of a part that is written: what a loader takes over at once
+MAX_PART_MEMORIES, _PART_BYTES = 200, 4 << 20  # of a part that is written, which a loader takes over at a time
 
 
 class _ManifestVersion(BaseModel):
@@ -62,12 +62,12 @@ class PackWriter:
     def add(self, record: Record) -> None:
         """Raises InputError for a memory that is larger than a pack may hold."""
         line = canonical(record) + b"\n"
-        if len(line) > MOST_RECORD_BYTES:
+        if len(line) > MAX_RECORD_BYTES:
             raise InputError(
-                f"memory {record.cube.id} takes {len(line):,} bytes and a pack holds {MOST_RECORD_BYTES:,} of one; "
+                f"memory {record.cube.id} takes {len(line):,} bytes and a pack holds {MAX_RECORD_BYTES:,} of one; "
                 f"leave it out, or `memos split` it"
             )
-        if self._lines and (self._size + len(line) > _PART_BYTES or len(self._lines) == _PART):
+        if self._lines and (self._size + len(line) > _PART_BYTES or len(self._lines) == MAX_PART_MEMORIES):
             self._flush()
         self._lines.append(line)
         self._size += len(line)
@@ -113,7 +113,7 @@ class PackWriter:
             parts=tuple(self._parts),
         )
         content = canonical(manifest)
-        if len(content) > MOST_MANIFEST_BYTES:
+        if len(content) > MAX_MANIFEST_BYTES:
             raise InputError(f"a pack of {len(self._parts):,} parts is too large for its manifest; make several")
         signature = Signature(key=key.public, signature=key.sign(SIGNED, content))
         self._sink.add(MANIFEST, [content])
@@ -123,14 +123,14 @@ class PackWriter:
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         sha256, size = hashlib.sha256(), 0
 
-        def told() -> Iterator[bytes]:
+        def digested() -> Iterator[bytes]:
             nonlocal size
             for piece in pieces:
                 sha256.update(piece)
                 size += len(piece)
                 yield piece
 
-        self._sink.add(name, told())
+        self._sink.add(name, digested())
         self._parts.append(PackPart(name=name, bytes=size, sha256=sha256.hexdigest()))
 
 
@@ -146,7 +146,7 @@ class PackReader:
         self.path, self._parts = path, reading(path)
         try:
             signature = self._value(Signature, SIGNATURE, 1 << 10)
-            content = self._read(MANIFEST, MOST_MANIFEST_BYTES)
+            content = self._read(MANIFEST, MAX_MANIFEST_BYTES)
             if not is_signed(signature.key, SIGNED, content, signature.signature):
                 raise bad(path, "its signature is not one of its manifest")
             self.key, self.sha256 = signature.key, hashlib.sha256(content).hexdigest()
@@ -186,18 +186,18 @@ class PackReader:
                     out.write(piece)
 
     def _require_known(self, content: bytes) -> None:
-        said = self._parsed(_ManifestVersion, content, MANIFEST).mip
-        if said != MIP:
-            raise bad(self.path, f"it is of MIP version {said!r:.20}, and this memos reads {MIP!r}; upgrade memos")
+        version = self._parsed(_ManifestVersion, content, MANIFEST).mip
+        if version != MIP:
+            raise bad(self.path, f"it is of MIP version {version!r:.20}, and this memos reads {MIP!r}; upgrade memos")
 
     def _require_parts(self) -> None:
         """Just those that the manifest names, at their sizes."""
         named = {name: part.bytes for name, part in self._known.items()}
         if len(named) < len(self.manifest.parts) or {MANIFEST, SIGNATURE} & set(named):
             raise bad(self.path, "its manifest names a part twice, or itself")
-        there = {n: size for n, size in self._parts.sizes.items() if n not in (MANIFEST, SIGNATURE)}
-        if there != named:
-            odd = sorted(name for name in {*there, *named} if there.get(name) != named.get(name))
+        sizes = {n: size for n, size in self._parts.sizes.items() if n not in (MANIFEST, SIGNATURE)}
+        if sizes != named:
+            odd = sorted(name for name in {*sizes, *named} if sizes.get(name) != named.get(name))
             raise bad(self.path, f"{odd[0]!r:.260} is not there, not named by the manifest, or of another size")
         records = [n for n in named if n.startswith(RECORDS)]
         if records != [f"{RECORDS}{n:06d}.jsonl" for n in range(len(records))]:
@@ -209,8 +209,8 @@ class PackReader:
                 self._payloads.setdefault(sha256, []).append(part)
             elif not part.name.startswith(RECORDS):
                 raise bad(self.path, f"its part {part.name} is neither of records nor a payload")
-            elif part.bytes > MOST_RECORDS_BYTES:
-                raise bad(self.path, f"{part.name} has {part.bytes:,} bytes, and {MOST_RECORDS_BYTES:,} are read")
+            elif part.bytes > MAX_RECORDS_BYTES:
+                raise bad(self.path, f"{part.name} has {part.bytes:,} bytes, and {MAX_RECORDS_BYTES:,} are read")
         for sha256, parts in self._payloads.items():
             if _digest_of(sha256, parts) != sha256:
                 raise bad(self.path, f"the payload {sha256[:64]!r} is not made of the parts that are named so")
@@ -238,7 +238,7 @@ class PackReader:
             raise bad(self.path, f"memory {cube.id} is in it twice")
         if (
             any(c.id != cube.id or c.form is not cube.form for c in line)
-            or not 1 <= min(numbers) <= max(numbers) <= MOST_NUMBER
+            or not 1 <= min(numbers) <= max(numbers) <= MAX_NUMBER
         ):
             raise bad(self.path, f"a version of {cube.id} is of another memory, or no number from 1 on")
         if numbers != list(range(numbers[0], numbers[-1] + 1)) or (record.earlier and numbers[0] != 1):
@@ -271,7 +271,7 @@ class PackReader:
             return
         numbers = (blob.bytes, blob.tokens, blob.after, blob.build_s, *blob.scores.values())
         parts = self._payloads.get(blob.sha256, ())
-        if not all(map(isfinite, numbers)) or min(numbers[:4]) < 0 or max(blob.tokens, blob.after) > MOST_NUMBER:
+        if not all(map(isfinite, numbers)) or min(numbers[:4]) < 0 or max(blob.tokens, blob.after) > MAX_NUMBER:
             raise bad(self.path, f"a number of memory {cube.id} is out of range")
         if parts and blob.bytes != sum(part.bytes for part in parts):
             raise bad(self.path, f"the payload of memory {cube.id} has other bytes than it says")
@@ -279,8 +279,8 @@ class PackReader:
     def _records(self, part: PackPart) -> list[Record]:
         """Bounded before it is parsed: its bytes, its lines, and each line."""
         lines = b"".join(self._checked(part)).splitlines(keepends=True)
-        if not lines or len(lines) > MOST_RECORDS or max(map(len, lines)) > MOST_RECORD_BYTES:
-            raise bad(self.path, f"{part.name} has no memory, more than {MOST_RECORDS:,}, or one that is too large")
+        if not lines or len(lines) > MAX_RECORDS or max(map(len, lines)) > MAX_RECORD_BYTES:
+            raise bad(self.path, f"{part.name} has no memory, more than {MAX_RECORDS:,}, or one that is too large")
         return [self._parsed(Record, line, part.name) for line in lines]
 
     def _checked(self, part: PackPart) -> Iterator[bytes]:
@@ -291,19 +291,19 @@ class PackReader:
         if sha256.hexdigest() != part.sha256:
             raise bad(self.path, f"{part.name} does not match its digest")
 
-    def _value(self, kind: type[Signature], name: str, most: int) -> Signature:
-        content = self._read(name, most)
+    def _value(self, kind: type[Signature], name: str, max_bytes: int) -> Signature:
+        content = self._read(name, max_bytes)
         value = self._parsed(kind, content, name)
         if canonical(value) != content:
             raise bad(self.path, f"{name} is not written in the one form that it has")
         return value
 
-    def _read(self, name: str, most: int) -> bytes:
+    def _read(self, name: str, max_bytes: int) -> bytes:
         size = self._parts.sizes.get(name)
         if size is None:
             raise bad(self.path, f"it has no {name}")
-        if size > most:
-            raise bad(self.path, f"{name} has {size:,} bytes, and {most:,} are read")
+        if size > max_bytes:
+            raise bad(self.path, f"{name} has {size:,} bytes, and {max_bytes:,} are read")
         return b"".join(self._parts.pieces(name))
 
     def _parsed(self, kind: type[_Value], content: bytes, name: str) -> _Value:
@@ -335,5 +335,5 @@ def _is_id(id: str) -> bool:
 
 def _pieces(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
-        while piece := opened.read(PIECE):
+        while piece := opened.read(PIECE_BYTES):
             yield piece

@@ -23,9 +23,9 @@ from memos.cube import new_id
 from memos.errors import BadPack, InputError, VaultError
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 
-MOST_PARTS = 100_000
-LONGEST_NAME, LONGEST_STEP = 240, 100  # characters of a part's name, and of each step between slashes
-PIECE = 1 << 20  # bytes that are read or written at once
+MAX_PARTS = 100_000
+MAX_NAME, MAX_STEP = 240, 100  # characters of a part's name, and of each step between slashes
+PIECE_BYTES = 1 << 20  # read or written at a time
 _STEP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KINDS = (".json", ".jsonl", ".safetensors", ".md")  # of parts; nothing that a program would run
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))}
@@ -39,12 +39,12 @@ _END = struct.Struct("<4sQ2H2L4Q4sLQL4s4H2LH")
 
 @dataclass(frozen=True)
 class ZipMember:
-    """A part in the file. at: where its header begins."""
+    """A part in the file. offset: where its header begins."""
 
     name: str
     size: int
     crc: int
-    at: int
+    offset: int
 
     @property
     def header(self) -> bytes:
@@ -60,18 +60,18 @@ class ZipMember:
         name = self.name.encode("ascii")
         fixed = (b"PK\1\2", _VERSION, _VERSION, 0, 0, 0, _DATE, self.crc, _ELSEWHERE, _ELSEWHERE)
         head = _CENTRAL.pack(*fixed, len(name), _CENTRAL_MORE.size, 0, 0, 0, 0, _ELSEWHERE)
-        return head + name + _CENTRAL_MORE.pack(1, 24, self.size, self.size, self.at)
+        return head + name + _CENTRAL_MORE.pack(1, 24, self.size, self.size, self.offset)
 
     @property
     def end(self) -> int:
         """Where the next part begins."""
-        return self.at + len(self.header) + self.size
+        return self.offset + len(self.header) + self.size
 
 
-def _end(parts: int, at: int, size: int) -> bytes:
-    """What follows a central directory that begins at `at` and has `size` bytes."""
-    record = (b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, parts, parts, size, at)
-    locator = (b"PK\6\7", 0, at + size, 1)
+def _end(parts: int, offset: int, size: int) -> bytes:
+    """What follows a central directory that begins at `offset` and has `size` bytes."""
+    record = (b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, parts, parts, size, offset)
+    locator = (b"PK\6\7", 0, offset + size, 1)
     return _END.pack(*record, *locator, b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, _ELSEWHERE, _ELSEWHERE, 0)
 
 
@@ -124,27 +124,27 @@ def writing(path: Path, folder: bool = False) -> Iterator[Sink]:
 
 class _ZipSink:
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._entries, self._at = file, list[ZipMember](), 0
+        self._file, self._entries, self._offset = file, list[ZipMember](), 0
 
     def add(self, name: str, pieces: Iterable[bytes]) -> None:
-        self._file.seek(self._at)
-        self._file.write(ZipMember(name, 0, 0, self._at).header)  # as long as the one that takes its place below
+        self._file.seek(self._offset)
+        self._file.write(ZipMember(name, 0, 0, self._offset).header)  # as long as the one that takes its place below
         size, crc = 0, 0
         for piece in pieces:
             self._file.write(piece)
             size, crc = size + len(piece), zlib.crc32(piece, crc)
-        entry = ZipMember(name, size, crc, self._at)
-        self._file.seek(self._at)
+        entry = ZipMember(name, size, crc, self._offset)
+        self._file.seek(self._offset)
         self._file.write(entry.header)
         self._entries.append(entry)
-        self._at = entry.end
+        self._offset = entry.end
 
     def finish(self) -> None:
-        self._file.seek(self._at)
+        self._file.seek(self._offset)
         size = 0
         for entry in self._entries:
             size += self._file.write(entry.listed)
-        self._file.write(_end(len(self._entries), self._at, size))
+        self._file.write(_end(len(self._entries), self._offset, size))
         self._file.flush()
 
 
@@ -193,29 +193,29 @@ class _ZipParts:
         whole = os.fstat(self._file.fileno()).st_size
         if whole < _END.size:
             raise bad(self._path, "it is cut short, or no pack")
-        tail = self._at(whole - _END.size, _END.size)
+        tail = self._read(whole - _END.size, _END.size)
         numbers = _END.unpack(tail)
-        parts, size, at = numbers[6], numbers[8], numbers[9]
-        if tail != _end(parts, at, size) if max(parts, size, at) < 1 << 62 else True:
+        parts, size, start = numbers[6], numbers[8], numbers[9]
+        if tail != _end(parts, start, size) if max(parts, size, start) < 1 << 62 else True:
             raise bad(self._path, "it does not end as a pack does: it is cut short, changed, or no pack")
-        if parts > MOST_PARTS:
-            raise bad(self._path, f"it has {parts:,} parts, and at most {MOST_PARTS:,} are read")
-        if at + size + _END.size != whole or size > parts * (_CENTRAL.size + _CENTRAL_MORE.size + LONGEST_NAME):
+        if parts > MAX_PARTS:
+            raise bad(self._path, f"it has {parts:,} parts, and at most {MAX_PARTS:,} are read")
+        if start + size + _END.size != whole or size > parts * (_CENTRAL.size + _CENTRAL_MORE.size + MAX_NAME):
             raise bad(self._path, "its parts and their list do not add up to its size")
-        listing, place, here = self._at(at, size), 0, 0
+        listing, place, expected = self._read(start, size), 0, 0
         entries = []
         for _ in range(parts):
-            entry, place = self._entry(listing, place, here)
+            entry, place = self._entry(listing, place, expected)
             entries.append(entry)
-            here = entry.end
-        if place != size or here != at:
+            expected = entry.end
+        if place != size or expected != start:
             raise bad(self._path, "there is something between its parts or after their list")
         if len({entry.name for entry in entries}) < parts:
             raise bad(self._path, "two of its parts have the same name")
         return entries
 
-    def _entry(self, listing: bytes, place: int, at: int) -> tuple[ZipMember, int]:
-        """The entry listed at `place`, whose header stands at `at` in the file; and the next place."""
+    def _entry(self, listing: bytes, place: int, offset: int) -> tuple[ZipMember, int]:
+        """The entry listed at `place`, whose header stands at `offset` in the file; and the next place."""
         fixed = listing[place : place + _CENTRAL.size]
         if len(fixed) < _CENTRAL.size:
             raise bad(self._path, "the list of its parts is cut short")
@@ -223,27 +223,27 @@ class _ZipParts:
         crc, length = numbers[7], numbers[10]
         after = place + _CENTRAL.size + length
         name, more = listing[place + _CENTRAL.size : after], listing[after : after + _CENTRAL_MORE.size]
-        if len(more) < _CENTRAL_MORE.size or length > LONGEST_NAME or not name.isascii():
+        if len(more) < _CENTRAL_MORE.size or length > MAX_NAME or not name.isascii():
             raise bad(self._path, "the name of a part is too long or not plain, or the list is cut short")
-        entry = ZipMember(name.decode("ascii"), _CENTRAL_MORE.unpack(more)[2], crc, at)
+        entry = ZipMember(name.decode("ascii"), _CENTRAL_MORE.unpack(more)[2], crc, offset)
         if listing[place : after + _CENTRAL_MORE.size] != entry.listed:
             raise bad(self._path, f"the list's line of {entry.name!r} is not as a pack has it (compressed, or changed)")
-        if self._at(at, len(entry.header)) != entry.header:
+        if self._read(offset, len(entry.header)) != entry.header:
             raise bad(self._path, f"the header of {entry.name!r} is not what the list says")
         return entry, after + _CENTRAL_MORE.size
 
-    def _at(self, at: int, size: int) -> bytes:
-        self._file.seek(at)
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
         return self._file.read(size)
 
     def pieces(self, name: str) -> Iterator[bytes]:
         entry, crc = self._entries[name], 0
-        at, left = entry.end - entry.size, entry.size
+        offset, left = entry.end - entry.size, entry.size
         while left:
-            piece = self._at(at, min(PIECE, left))
+            piece = self._read(offset, min(PIECE_BYTES, left))
             if not piece:
                 raise bad(self._path, f"it ends within {name}")
-            at, left, crc = at + len(piece), left - len(piece), zlib.crc32(piece, crc)
+            offset, left, crc = offset + len(piece), left - len(piece), zlib.crc32(piece, crc)
             yield piece
         if crc != entry.crc:
             raise bad(self._path, f"{name} does not match its checksum")
@@ -260,8 +260,8 @@ class _FolderParts:
             for name in files:
                 path = Path(root) / name
                 self.sizes[path.relative_to(folder).as_posix()] = path.lstat().st_size
-                if len(self.sizes) > MOST_PARTS:
-                    raise bad(folder, f"it has more than {MOST_PARTS:,} parts")
+                if len(self.sizes) > MAX_PARTS:
+                    raise bad(folder, f"it has more than {MAX_PARTS:,} parts")
         require_names(self.sizes, folder)
 
     def close(self) -> None: ...
@@ -273,7 +273,7 @@ class _FolderParts:
         except OSError as error:
             raise bad(self._folder, f"{name} cannot be read ({error})") from error
         with open(handle, "rb") as file:
-            while piece := file.read(PIECE):
+            while piece := file.read(PIECE_BYTES):
                 left -= len(piece)
                 if left < 0:
                     break
@@ -288,9 +288,9 @@ def require_names(names: Iterable[str], path: Path) -> None:
     seen, folders = set[str](), set[str]()
     for name in names:
         steps = name.split("/")
-        plain = all(_STEP.fullmatch(s) and len(s) <= LONGEST_STEP and not s.endswith(".") for s in steps)
-        if not plain or len(name) > LONGEST_NAME or any(s.split(".")[0].lower() in _DEVICES for s in steps):
-            raise bad(path, f"a part is called {name[:LONGEST_NAME]!r}, which is no plain path beneath the pack")
+        plain = all(_STEP.fullmatch(s) and len(s) <= MAX_STEP and not s.endswith(".") for s in steps)
+        if not plain or len(name) > MAX_NAME or any(s.split(".")[0].lower() in _DEVICES for s in steps):
+            raise bad(path, f"a part is called {name[:MAX_NAME]!r}, which is no plain path beneath the pack")
         if not name.endswith(_KINDS):
             raise bad(path, f"its part {name} is of another kind than {', '.join(_KINDS)}")
         folded = name.lower()

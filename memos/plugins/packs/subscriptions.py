@@ -78,14 +78,14 @@ class Subscriptions:
                 maker=maker,
             )
             sha256, size = digest(made.path)
-            said = Listing(
+            listing = Listing(
                 release=release,
                 sha256=sha256,
                 bytes=size,
                 records=made.manifest.records,
                 published=made.manifest.made,
             )
-            return store.publish(made.path, said, key), made
+            return store.publish(made.path, listing, key), made
 
     def install(
         self,
@@ -111,9 +111,9 @@ class Subscriptions:
 
     def subscribe(self, pack: str, owner: Namespace, on: bool = True) -> None:
         """Whether an installed pack is kept up. Raises NotFound."""
-        there = self._installed(pack, owner)
+        installed = self._installed(pack, owner)
         with self._vault.transaction():
-            self._table.install(owner.user_id, there.entry, there.registry, on)
+            self._table.install(owner.user_id, installed.entry, installed.registry, on)
 
     def update(self, owner: Namespace, pack: str | None = None, given: str | None = None) -> list[PackUpdate]:
         """Bring one installed pack, or all that are subscribed to, to its latest version; what was withdrawn is

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memos.errors import BadPack, InputError, VaultError
-from memos.plugins.packs.pack_file import LONGEST_NAME, MOST_PARTS, reading, require_names, writing
+from memos.plugins.packs.pack_file import MAX_NAME, MAX_PARTS, reading, require_names, writing
 
 PARTS = {"records/000000.jsonl": b"one\ntwo\n", "blobs/a/card.json": b"{}", "manifest.json": b"x" * 3_000_000}
 
@@ -76,7 +76,7 @@ def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     "name",
     [
         *("../out.json", "/etc/out.json", "a/../../out.json", "a\\out.json", "C:/out.json", "nul.json", "a/com1.json"),
-        *("a//b.json", ".hidden.json", "a./b.json", "ä.json", "a\0.json", "", "x" * LONGEST_NAME + ".json", "a\n.json"),
+        *("a//b.json", ".hidden.json", "a./b.json", "ä.json", "a\0.json", "", "x" * MAX_NAME + ".json", "a\n.json"),
     ],
 )
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_no_pack_is_refused(tmp_path: Path) -> None:
 def test_too_many_parts_are_refused_before_they_are_listed(tmp_path: Path) -> None:
     from memos.plugins.packs.pack_file import _end
 
-    (tmp_path / "many").write_bytes(_end(MOST_PARTS + 1, 0, 0))
+    (tmp_path / "many").write_bytes(_end(MAX_PARTS + 1, 0, 0))
     with pytest.raises(BadPack, match="at most 100,000 are read"):
         reading(tmp_path / "many")
 
