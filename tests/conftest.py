@@ -10,14 +10,16 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memos.infrastructure.vault.store import database
-from memos.plugins.postgres import vault_server
+from memos.infrastructure.vault import mem_vault, stores
+from memos.infrastructure.vault.store import clock as vault_clock
+from memos.plugins.postgres.store import PostgresStore
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # workers share the cores: one thread each, told before anything loads torch, and to what a test starts
@@ -52,7 +54,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     def move(by: timedelta) -> None:
         ahead[0] += by
 
-    monkeypatch.setattr(database, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
+    monkeypatch.setattr(vault_clock, "clock", lambda: datetime.now(timezone.utc) + ahead[0])
     return move
 
 
@@ -132,10 +134,21 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """With `--store postgres`, a vault that is made anew, without a key, is made on a server."""
     if request.config.getoption("--store") == "sqlite":
         return
-    new, url_of = request.getfixturevalue("new_url"), vault_server.url_of
+    new = request.getfixturevalue("new_url")
 
-    def on_server(folder: Path, url: str | None, key: str | None = None) -> str | None:
-        anew = url is None and key is None and not vault_server.is_vault(folder) and not (folder / "key.json").exists()
-        return new() if anew else url_of(folder, url, key)
+    def on_server(place: stores.Place) -> stores.StoreKind:
+        kind = stores.store_of(place)
+        there = stores.is_vault(place.folder) or (place.folder / "key.json").exists()
+        return kind if there or place.url or place.key else OnServer(new())
 
-    monkeypatch.setattr(vault_server, "url_of", on_server)
+    monkeypatch.setattr(mem_vault, "store_of", on_server)
+
+
+class OnServer(PostgresStore):
+    """Makes its vaults at one URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, place: stores.Place, alone: bool) -> stores.OpenStore:
+        return super().open(replace(place, url=self.url), alone)

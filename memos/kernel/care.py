@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from memos.config import GovernanceConfig, QuotaConfig
 from memos.errors import VaultError
+from memos.infrastructure.vault import stores
 from memos.infrastructure.vault.care import backup as vault_backup
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import folder_lock
-from memos.plugins.encryption.vault_key import unlock_there
-from memos.plugins.postgres import vault_server
-from memos.plugins.postgres.vault_server import require_files
+from memos.infrastructure.vault.stores import Place, store_of
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.care.backup import Backup, Manifest
-    from memos.infrastructure.vault.care.check import Show
+    from memos.infrastructure.vault.stores import Show
 
 
 def _quiet(*_: object) -> None: ...
@@ -32,7 +30,7 @@ def _quiet(*_: object) -> None: ...
 
 def is_vault(folder: Path) -> bool:
     """True for the folder of a vault, wherever its rows are."""
-    return vault_server.is_vault(folder)
+    return stores.is_vault(folder)
 
 
 def claimed(folder: Path, name: str) -> AbstractContextManager[Callable[[str], None]]:
@@ -48,18 +46,18 @@ def check(folder: Path, show: Show = _quiet, key: str | None = None, url: str | 
     """
     if (folder / vault_backup.NAME).exists():
         return vault_backup.problems(folder, show, key)
-    if vault_server.is_on_server(folder):
-        return vault_check.problems(folder, show, url=url)
-    return vault_check.key_problems(folder) or vault_check.problems(folder, show, unlock_there(folder, key))
+    place = Place(folder, key, url=url)
+    return store_of(place).problems(place, show)
 
 
 def back_up(
     folder: Path, target: Path, show: Show = _quiet, key: str | None = None, scratch: Path | None = None
 ) -> Backup:
     """Copy a vault as it is now, while others write to it. An encrypted one stays so. Raises InputError, VaultError."""
-    require_files(folder, "make a backup", "run `pg_dump` on its database, which holds the payloads, too")
+    if advice := store_of(Place(folder)).elsewhere:
+        raise VaultError(f"{folder} is of a vault on a server, of which memos cannot make a backup; {advice}")
     with _opened(folder, key=key, scratch=scratch) as vault:
-        return vault_backup.back_up(vault.path, target, show, vault.data_key)
+        return vault_backup.back_up(vault.path, target, show, vault.sealing)
 
 
 def restore(

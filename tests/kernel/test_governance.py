@@ -555,7 +555,7 @@ def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
             memos.search("heron", user="ada")
             texts, raw = needles(memos, "ada")
             assert search(folder, [*texts, *raw]).found == ()
-            there = search(folder, [*texts, *raw], key=memos.vault.data_key).found
+            there = search(folder, [*texts, *raw], unsealer=memos.vault.sealing.unsealer).found
             assert {Path(file).parts[0] for file, _ in there} >= {"blobs", "vault.db-wal", "vectors.db-wal"}
             if name == "Quillfeather":  # somebody has copied it to where no deletion looks
                 for file in ("vault.db", "vault.db-wal"):

@@ -23,7 +23,7 @@ from memos.config import SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure.vault.mem_vault import absent
-from memos.infrastructure.vault.store import database
+from memos.infrastructure.vault.store import clock as vault_clock
 from memos.kernel.mem_os import Reply
 from memos.operation.choosing.mem_scheduler import Admission, Talk
 from memos.operation.finding.mem_operator import MemOperator
@@ -612,7 +612,7 @@ def world(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
     def jump(days: int) -> None:
         time[0] += timedelta(days=days)
 
-    monkeypatch.setattr(database, "clock", tick)
+    monkeypatch.setattr(vault_clock, "clock", tick)
     made = World(path, seed, tick, jump)
     try:
         yield made

@@ -14,7 +14,7 @@ from memos import Config, MemOS
 from memos.config import GovernanceConfig
 from memos.cube import Form, MemCube, Namespace, Turn, new_id
 from memos.errors import Denied, InputError, NotFound
-from memos.infrastructure.vault.store import database
+from memos.infrastructure.vault.store import clock as vault_clock
 from memos.kernel.identity import CALLS, FILES
 from memos.ops import Recall
 from memos.rights import ACTIONS, Caller, Group, name_of, object_of, subject_of
@@ -91,7 +91,7 @@ def test_a_grant_ends_by_itself_in_what_was_looked_at_before_too(
     memos.grant(cube.id, bob, "reader", until=until, user=ada)
     assert found(memos, bob) == ["My code is LIMPET."]
     with monkeypatch.context() as patch:
-        patch.setattr(database, "clock", lambda: until + timedelta(seconds=1))
+        patch.setattr(vault_clock, "clock", lambda: until + timedelta(seconds=1))
         assert found(memos, bob) == [] and memos.grants(user=bob) == []
 
 
@@ -287,7 +287,7 @@ def test_a_key_ends(memos: MemOS, ada: str, monkeypatch: pytest.MonkeyPatch) -> 
     key, _ = memos.add_key(ada, until=until)
     memos.as_(key)
     with monkeypatch.context() as patch:
-        patch.setattr(database, "clock", lambda: until + timedelta(seconds=1))
+        patch.setattr(vault_clock, "clock", lambda: until + timedelta(seconds=1))
         with pytest.raises(Denied):
             memos.as_(key)
 

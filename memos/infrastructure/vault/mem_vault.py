@@ -41,18 +41,17 @@ from memos.errors import Conflict, CorruptBlob, NotFound, VaultError
 from memos.infrastructure.guard.guard import Guard
 from memos.infrastructure.vault.audit.audit_log import AuditLog
 from memos.infrastructure.vault.audit.records import AuditRow
-from memos.infrastructure.vault.blobs.blob_store import BlobStore, Shelf
+from memos.infrastructure.vault.blobs.blob_store import BlobStore
 from memos.infrastructure.vault.blobs.index_store import Arrays, IndexStore
-from memos.infrastructure.vault.blobs.vault_files import files_of
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.residue import Searched, search
 from memos.infrastructure.vault.care.stats import VaultStats
-from memos.infrastructure.vault.store.database import IN, LATEST, Database, moment, odd_row
+from memos.infrastructure.vault.store.clock import moment, odd_row
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, kept, sources, words
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import IN, LATEST
+from memos.infrastructure.vault.stores import Place, store_of
 from memos.infrastructure.vault.tables.credential_table import Credential, CredentialTable
 from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, ForgottenLedger, named
 from memos.infrastructure.vault.tables.grant_table import GrantTable, RightsState
@@ -62,11 +61,7 @@ from memos.infrastructure.vault.tables.quarantine_table import QuarantineTable
 from memos.infrastructure.vault.tables.snapshot_table import Snapshot, SnapshotTable
 from memos.infrastructure.vault.tables.undo_table import UndoTable
 from memos.infrastructure.vault.tables.vector_table import Coarse, VectorRow, Vectors, VectorTable
-from memos.plugins.encryption.recrypt import finish_swap
-from memos.plugins.encryption.vault_key import unlock
 from memos.plugins.packs.pack_table import PackTable
-from memos.plugins.postgres import vault_server
-from memos.plugins.postgres.server_shelf import ServerShelf
 from memos.rights import Grant, Group, Relation, Subject
 
 log = logging.getLogger("memos")
@@ -131,24 +126,16 @@ class MemVault:
         scratch: for plaintext of an encrypted one, on a file system in memory; None: the system's. url: of the server
         that its rows and payloads are on; None: where they were, or in the folder. Raises VaultError, ConfigError.
         """
-        self.path, self.guard, self._url = path, Guard(governance), url
+        self.path, self.guard = path, Guard(governance)
         self._lock, self._vacuumed = FolderLock(path), 0  # the last deletion of a text that left nothing in vault.db
         self._erasing: threading.Thread | None = None
         self._of_erasing, self._closing = threading.Lock(), threading.Event()
+        self._place = Place(path, key, scratch, url)
         try:
             with ExitStack() as opening:
                 alone = opening.enter_context(self._lock.alone())
-                finish_swap(path, alone)
-                server = vault_server.url_of(path, url, key)
-                self.data_key = None if server else unlock(path, key)
-                self._files = files_of(path, self.data_key, scratch, alone)
-                self._db: Store
-                self._shelf: Shelf | None = None
-                if server:
-                    self._db = vault_server.opened(path, server)
-                    self._shelf = ServerShelf(self._db)
-                else:
-                    self._db = Database(path / "vault.db", self.data_key)
+                self._store = store_of(self._place)
+                self._db, self._files, self.sealing, self._shelf = self._store.open(self._place, alone)
                 alone = opening.enter_context(self._db.alone()) and alone
                 self._sums = file_sums.take(path)
                 self.audit_log = AuditLog(self._db, path, governance.audit)
@@ -164,7 +151,7 @@ class MemVault:
                 self._stats = VaultStats(path, self._db, quota)
                 ids_after(self.now())
                 self._blobs = BlobStore(path, self._files, self._referrers, self._shelf)
-                self._index = IndexStore(path, self._files, self._db, self._shelf)
+                self._index = IndexStore(path, self._files.format, self._db, self._shelf)
                 self._deleted = -1  # the last deletion that copies of payloads are free of
                 self._drop_copies()
                 if alone:
@@ -409,8 +396,9 @@ class MemVault:
         """What an index that has read up to this use, and up to this time, still has to read."""
         sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
                   EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}) FROM clock"""
-        now = kept(self._db.told())
+        now = kept(self._db.now())
         [(change, deleted, at, used, lapsed)] = self._db.rows(sql, now, now, use, kept(after), now, now)
+        self._db.heard(at)  # what another process has written down
         return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed))
 
     def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
@@ -780,7 +768,7 @@ class MemVault:
     def search(self, pieces: Iterable[bytes]) -> Searched:
         """Look for bytes in all that lies on disk of this vault, in any file and whatever is left in it; of an
         encrypted one as it is and as it says. What a cube of anybody says, in any version, is passed over."""
-        return search(self.path, pieces, self._says, self.data_key, self._files.beside)
+        return search(self.path, pieces, self._says, self.sealing.unsealer, self._files.beside)
 
     def _says(self, piece: bytes) -> bool:
         return any(piece in content.encode() for (content,) in self._db.rows("SELECT json FROM versions"))
@@ -952,7 +940,7 @@ class MemVault:
 
     def blob_file(self, blob: Blob) -> Path:
         """What of the payload lies on disk, maybe encrypted. Raises CorruptBlob."""
-        return self._blobs.kept(blob.sha256)
+        return self._blobs.stored(blob.sha256)
 
     def forget_lent(self, blob: Blob) -> None:
         """What an encrypted vault keeps of a payload in memory goes; the next reader decrypts it again."""
@@ -1154,7 +1142,7 @@ class MemVault:
         """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""
         if self._erasing:
             self.unerased(_PATIENCE_S)
-        return vault_check.problems(self.path, key=self.data_key, url=self._url)
+        return self._store.problems(self._place, lambda *_: None, self.sealing)
 
 
 def absent(id: str) -> NotFound:

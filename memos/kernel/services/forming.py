@@ -21,7 +21,6 @@ from memos.operation.choosing.upkeep import Upkeep
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.operation.policies.policy import Segment
 from memos.ops import Demote, Get, Promote
-from memos.plugins.encryption import recrypt
 from memos.rights import Caller
 
 if TYPE_CHECKING:
@@ -170,27 +169,6 @@ class Forming(Keeping):
         caller = self._caller(user)
         found = [*self.vault.jobs("running"), *self.vault.jobs("interrupted"), *self.vault.jobs("queued")]
         return [job for job in found if self._sees(caller, job)]
-
-    @staticmethod
-    def encrypt_vault(vault: Path, key: str, scratch: Path | None = None) -> None:
-        """Encrypt a vault that nobody has open. key, scratch: as config.vault has them. Raises VaultError."""
-        recrypt.encrypt(vault, key, scratch)
-
-    @staticmethod
-    def decrypt_vault(vault: Path, key: str | None = None, scratch: Path | None = None) -> None:
-        """Take the encryption off. key: None: where it was. Raises VaultError."""
-        recrypt.decrypt(vault, key, scratch)
-
-    @staticmethod
-    def rekey_vault(
-        vault: Path,
-        key: str | None = None,
-        to: str | None = None,
-        data: bool = False,
-        scratch: Path | None = None,
-    ) -> None:
-        """Change the key; data: encrypt everything anew, too. Raises VaultError."""
-        recrypt.rekey(vault, key, to, data, scratch)
 
     def cancel(self, job: str, *, user: str | None = None) -> None:
         """End a job on the user's memories; what it had made is removed. Raises NotFound, Denied."""

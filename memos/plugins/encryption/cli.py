@@ -24,9 +24,9 @@ def encrypt(
     scratch: Scratch = None,
 ) -> Output:
     """Encrypt a vault that is there; without its key nobody can read it again. It needs its size on disk once more."""
-    from memos.kernel.mem_os import MemOS
+    from memos.plugins.encryption import recrypt
 
-    MemOS.encrypt_vault(vault, key, scratch)
+    recrypt.encrypt(vault, key, scratch)
     lines = [
         f"{vault} is encrypted; every command finds its key in {key}, as long as that is there",
         "what it was before is deleted, not overwritten: the disk, and older backups, may still hold it",
@@ -37,9 +37,9 @@ def encrypt(
 @command(vault_keys)
 def decrypt(vault: Vault = HERE, key: Key = None, scratch: Scratch = None) -> Output:
     """Take the encryption off a vault. It needs its size on disk once more."""
-    from memos.kernel.mem_os import MemOS
+    from memos.plugins.encryption import recrypt
 
-    MemOS.decrypt_vault(vault, key, scratch)
+    recrypt.decrypt(vault, key, scratch)
     return Output({"path": vault, "key": None}, f"{vault} is not encrypted any more")
 
 
@@ -54,10 +54,10 @@ def rekey(
     scratch: Scratch = None,
 ) -> Output:
     """Change the key of a vault. Without --data nothing but key.json is written, and the old key opens old copies."""
-    from memos.kernel.mem_os import MemOS
+    from memos.plugins.encryption import recrypt
 
     if to is None and not data:
         raise typer.BadParameter("name the new key with --to, or encrypt all data anew with --data")
-    MemOS.rekey_vault(vault, key, to, data, scratch)
+    recrypt.rekey(vault, key, to, data, scratch)
     anew = "is encrypted anew, and " if data else ""
     return Output({"path": vault, "key": to or key}, f"{vault} {anew}opens with the key in {to or key or 'its place'}")

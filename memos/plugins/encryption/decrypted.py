@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from memos.errors import CorruptBlob
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX
 from memos.plugins.encryption.sealed_file import MAGIC
-from memos.plugins.encryption.sealed_files import Seals
+from memos.plugins.encryption.sealed_files import SealedFormat
 from memos.plugins.encryption.vault_key import DataKey
 
 _PAGE, _IV, _HMAC = 4096, 16, 64  # bytes
@@ -31,18 +31,20 @@ _MASK = 0x3A  # of the salt from which the key of the HMAC is made
 _LOG = "-wal"
 
 
-def pieces(path: Path, key: DataKey) -> Iterator[bytes] | None:
-    """What a file in the vault's folder says, in its order; None for one that is not encrypted.
+def pieces(path: Path, secret: str) -> Iterator[bytes] | None:
+    """What a file in the vault's folder says, in its order; None for one that is not encrypted. secret: the vault's data
+    key, in hex.
 
     While it is read, raises CorruptBlob for what cannot be decrypted with the key, and OSError.
     """
+    key = DataKey.of_hex(secret)
     database = next((name for name in ("vault", "vectors") if path.name.startswith(name)), "")
     if database and path.name.removesuffix(_LOG).endswith(".db"):
         return _pages(path, key.made(f"{database}.db"))
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             return None
-    return _unsealed(path, Seals(key))
+    return _unsealed(path, SealedFormat(key))
 
 
 def _pages(path: Path, key: bytes) -> Iterator[bytes]:
@@ -72,7 +74,7 @@ def _page(page: bytes, n: int, key: bytes, proof: bytes, path: Path) -> bytes:
     return page[:start] + Cipher(AES(key), CBC(iv)).decryptor().update(body)
 
 
-def _unsealed(path: Path, seals: Seals) -> Iterator[bytes]:
+def _unsealed(path: Path, seals: SealedFormat) -> Iterator[bytes]:
     """Raises CorruptBlob for one that is not in its place, where what it is cannot be told."""
     kind = path.parent.name
     sha256 = seals.sha256(path.name.removesuffix(SUFFIX))

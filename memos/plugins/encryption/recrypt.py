@@ -1,36 +1,26 @@
-"""A vault written again under another key, or under none: a whole copy in its folder, and then a swap.
-
-    next.part/   the copy, being written; the next opening removes it
-    next/        the copy, whole: from its renaming on it is the vault, and the next opening finishes the swap
-
-So a vault that was killed at any time opens as it was, or as it was to become.
-"""
+"""A vault written again under another key, or under none: a whole copy in its folder, and then a swap. See swap.py."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 from memos.errors import CorruptBlob, KeyUnusable, VaultError
 from memos.infrastructure.vault.blobs.blob_store import BlobStore
-from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, files_of, remove
+from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, PlainFiles, remove
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.store.database import Database
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import READINGS, reading
-from memos.infrastructure.vault.store.sqlite_file import literal
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER
+from memos.infrastructure.vault.stores import Place, store_of
 from memos.plugins.encryption import vault_key
+from memos.plugins.encryption.store import PAGE_PROOF_BYTES, SealedDriver, literal
+from memos.plugins.encryption.swap import FILES, NEXT, PART, finish_swap, swap
 from memos.plugins.encryption.vault_key import DataKey
-from memos.plugins.postgres.vault_server import require_files
-
-_PART, NEXT = "next.part", "next"
-_FILES, _FOLDERS = ("vault.db", "vectors.db"), ("blobs", "index")
-# jobs begin anew; copies from before an upgrade would stay as they were encrypted, or not
-_LEFT = ("tmp", "work", "vault.schema-*")
 
 
 def encrypt(folder: Path, key: str, scratch: Path | None = None) -> None:
@@ -76,17 +66,6 @@ def rekey(
                 vault_key.write(folder, old, to)
 
 
-def finish_swap(folder: Path, alone: bool) -> None:
-    """Of a vault that is being opened: what was cut off is undone, or finished. Raises VaultError."""
-    if not alone:
-        if (folder / NEXT).exists():
-            raise VaultError(f"the key of {folder} is being changed, and that was cut off; open it again to finish it")
-        return
-    remove(folder / _PART)
-    if (folder / NEXT).exists():
-        _swap(folder)
-
-
 @contextmanager
 def _summed(folder: Path, alone: bool) -> Iterator[None]:
     """Files are written, so that what they were in a closed vault is summed up anew."""
@@ -103,7 +82,10 @@ def _summed(folder: Path, alone: bool) -> Iterator[None]:
 @contextmanager
 def _alone(folder: Path, must: bool = True) -> Iterator[bool]:
     """True if nobody else opens the vault meanwhile. Raises VaultError if somebody has it open, and must not."""
-    require_files(folder, "encrypt the rows", "encrypt the disk of its server")
+    if store_of(Place(folder)).elsewhere:
+        raise VaultError(
+            f"{folder} is of a vault on a server, of which memos cannot encrypt the rows; encrypt the disk of its server"
+        )
     if not (folder / "vault.db").exists() and not (folder / NEXT).exists():
         raise VaultError(f"there is no vault in {folder}; name its folder with --vault")
     lock = FolderLock(folder)
@@ -119,8 +101,10 @@ def _alone(folder: Path, must: bool = True) -> Iterator[bool]:
 
 def _rewrite(folder: Path, old: DataKey | None, new: DataKey | None, source: str, scratch: Path | None) -> None:
     """source: of the user's key to the new one."""
-    Database(folder / "vault.db", old).close()  # as this memos has it, and all of it in the file
-    part = folder / _PART
+    Database(
+        folder / "vault.db", SealedDriver(old) if old else PLAIN_DRIVER
+    ).close()  # as this memos has it, and all of it in the file
+    part = folder / PART
     try:
         part.mkdir()
         if new:
@@ -128,7 +112,7 @@ def _rewrite(folder: Path, old: DataKey | None, new: DataKey | None, source: str
         else:
             (part / vault_key.NAME).touch()  # empty: there is none
         _copy_databases(folder, old, part, new)
-        were, are = files_of(folder, old, scratch, alone=True), files_of(part, new, scratch, alone=True)
+        were, are = _files_of(folder, old, scratch), _files_of(part, new, scratch)
         try:
             _copy_blobs(folder, were, part, are, plain=new is None)
             _copy_indexes(folder, were, part, are)
@@ -146,35 +130,19 @@ def _rewrite(folder: Path, old: DataKey | None, new: DataKey | None, source: str
     finally:
         remove(part)
     fsync(folder)
-    _swap(folder)
+    swap(folder)
 
 
-def _swap(folder: Path) -> None:
-    """Each step can be done again."""
-    there = folder / NEXT
-    for path in chain.from_iterable(map(folder.glob, _LEFT)):
-        remove(path)
-    for name in _FOLDERS:
-        if (there / name).exists():
-            remove(folder / name)
-            (there / name).rename(folder / name)
-    for name in _FILES:
-        if (there / name).exists():
-            for log in ("-wal", "-shm"):  # of the file that it takes the place of
-                remove(folder / f"{name}{log}")
-            (there / name).rename(folder / name)
-    key = there / vault_key.NAME
-    if key.exists() and key.stat().st_size:
-        key.rename(folder / vault_key.NAME)
-    elif key.exists():
-        remove(folder / vault_key.NAME)
-    fsync(folder)
-    remove(there)
-    fsync(folder)
+def _files_of(folder: Path, key: DataKey | None, scratch: Path | None) -> Files:
+    if key is None:
+        return PlainFiles(folder)
+    from memos.plugins.encryption.sealed_files import SealedFiles  # loads cryptography
+
+    return SealedFiles(folder, key, scratch, alone=True)
 
 
 def _copy_databases(folder: Path, old: DataKey | None, part: Path, new: DataKey | None) -> None:
-    vault, vectors = _FILES
+    vault, vectors = FILES
     import sqlcipher3
 
     db = sqlcipher3.connect(folder / vault, isolation_level=None)
@@ -193,7 +161,7 @@ def _copy_databases(folder: Path, old: DataKey | None, part: Path, new: DataKey 
         db.execute("BEGIN")
         for statement in READINGS:
             db.execute(statement.replace("TABLE ", "TABLE next_side.").replace("INDEX ", "INDEX next_side."))
-        layout = reading(80 if new else 0)
+        layout = reading(PAGE_PROOF_BYTES if new else 0)
         db.execute(f"INSERT INTO next_side.readings {layout} SELECT n, vector, tokens FROM side.readings)")
         db.execute("COMMIT")
     except db.DatabaseError as error:
@@ -207,7 +175,7 @@ def _copy_blobs(folder: Path, were: Files, part: Path, are: Files, plain: bool) 
     (part / "blobs").mkdir()
     store = BlobStore(part, are, lambda _: ())
     for kept in sorted((folder / "blobs").glob("*/*")):
-        sha256 = were.sha256(kept.name.removesuffix(SUFFIX))
+        sha256 = were.format.sha256(kept.name.removesuffix(SUFFIX))
         if not sha256:
             continue
         path = were.lend(kept, sha256)
@@ -226,6 +194,6 @@ def _copy_indexes(folder: Path, were: Files, part: Path, are: Files) -> None:
     (part / "index").mkdir()
     for kept in (folder / "index").glob(f"*{SUFFIX}"):
         what = f"index/{kept.name}"
-        with were.reading(kept, what) as file, are.writing(part / "index" / kept.name, what) as write:
+        with were.format.reading(kept, what) as file, are.format.writing(part / "index" / kept.name, what) as write:
             while chunk := file.read(1 << 20):
                 write(chunk)

@@ -39,8 +39,8 @@ _LENGTH = 4  # bytes that say how long the list of a folder's files is
 _SHARE = 0.5  # of the file system's room for files that are lent
 
 
-class Seals:
-    """Names and checks what is sealed; writes nothing."""
+class SealedFormat:
+    """A `FileFormat`: authenticated, under names that do not tell a payload's digest."""
 
     def __init__(self, key: DataKey) -> None:
         self._key, self._siv = key.made("files"), AESSIV(key.made("names", 64))
@@ -54,20 +54,20 @@ class Seals:
         except (ValueError, InvalidTag):
             return ""
 
-    def problem(self, kept: Path, sha256: str) -> bool:
+    def problem(self, stored: Path, sha256: str) -> bool:
         try:
-            with self.reading(kept, f"blobs/{sha256}") as file:
+            with self.reading(stored, f"blobs/{sha256}") as file:
                 for _ in file.chunks():
                     pass
         except (CorruptBlob, OSError):
             return True
         return False
 
-    def reading(self, kept: Path, what: str) -> Unsealed:
-        return Unsealed(kept, self._key, what)
+    def reading(self, stored: Path, what: str) -> Unsealed:
+        return Unsealed(stored, self._key, what)
 
-    def writing(self, kept: Path, what: str) -> AbstractContextManager[Callable[[bytes], object]]:
-        return sealing(kept, self._key, what)
+    def writing(self, stored: Path, what: str) -> AbstractContextManager[Callable[[bytes], object]]:
+        return sealing(stored, self._key, what)
 
 
 class SealedFiles:
@@ -79,7 +79,7 @@ class SealedFiles:
 
         Raises VaultError where there is no place for plaintext.
         """
-        self._folder, self._seals = folder, Seals(key)
+        self._folder, self.format = folder, SealedFormat(key)
         self._base = _own_folder(scratch, key.made("scratch", 8).hex())
         self._mine = self._base / new_id()
         self._lock = threading.Lock()
@@ -112,35 +112,26 @@ class SealedFiles:
             remove(sealed)
             return made(path)
 
-    def name(self, sha256: str) -> str:
-        return self._seals.name(sha256)
-
-    def sha256(self, name: str) -> str:
-        return self._seals.sha256(name)
-
     def keep(self, path: Path, sha256: str) -> Path:
-        kept = made(self._folder / "tmp") / (new_id() + ("" if path.is_dir() else SUFFIX))
+        stored = made(self._folder / "tmp") / (new_id() + ("" if path.is_dir() else SUFFIX))
         try:
-            self._seal(path, kept, f"blobs/{sha256}")
+            self._seal(path, stored, f"blobs/{sha256}")
         except OSError as error:
-            remove(kept)
+            remove(stored)
             raise VaultError(
-                f"{kept} was not written ({error.strerror}); nothing of this payload is kept, make sure that the "
+                f"{stored} was not written ({error.strerror}); nothing of this payload is stored, make sure that the "
                 f"disk has room, and try again"
             ) from error
-        return kept
+        return stored
 
-    def problem(self, kept: Path, sha256: str) -> bool:
-        return self._seals.problem(kept, sha256)
-
-    def lend(self, kept: Path, sha256: str) -> Path:
-        path = self._mine / "lent" / (sha256 + kept.suffix)
+    def lend(self, stored: Path, sha256: str) -> Path:
+        path = self._mine / "lent" / (sha256 + stored.suffix)
         with self._lock:
             if not path.exists():
                 part = self._mine / f"{sha256}.part"
                 try:
-                    self._make_room(kept.stat().st_size)
-                    self._unseal(kept, part, f"blobs/{sha256}")
+                    self._make_room(stored.stat().st_size)
+                    self._unseal(stored, part, f"blobs/{sha256}")
                     part.rename(made(path.parent) / path.name)
                 finally:
                     remove(part)
@@ -162,12 +153,6 @@ class SealedFiles:
         for base in (self._base, self._folder):
             remove_others(base / "work", keep)
 
-    def writing(self, kept: Path, what: str) -> AbstractContextManager[Callable[[bytes], object]]:
-        return self._seals.writing(kept, what)
-
-    def reading(self, kept: Path, what: str) -> Unsealed:
-        return self._seals.reading(kept, what)
-
     def close(self, alone: bool) -> None:
         self._leave()
         if alone:
@@ -187,10 +172,10 @@ class SealedFiles:
             del self._lent[oldest]
             remove(self._mine / "lent" / f"{oldest}.safetensors")
 
-    def _seal(self, path: Path, kept: Path, what: str) -> None:
+    def _seal(self, path: Path, stored: Path, what: str) -> None:
         """A file, or a folder as one file without a suffix: the names and bytes of what is in it, and then that."""
         parts = sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else [path]
-        with self.writing(kept, what) as write:
+        with self.format.writing(stored, what) as write:
             if path.is_dir():
                 told = json.dumps([(part.relative_to(path).as_posix(), part.stat().st_size) for part in parts]).encode()
                 write(len(told).to_bytes(_LENGTH, "big") + told)
@@ -199,11 +184,11 @@ class SealedFiles:
                     while chunk := file.read(CHUNK):
                         write(chunk)
 
-    def _unseal(self, kept: Path, path: Path, what: str) -> None:
+    def _unseal(self, stored: Path, path: Path, what: str) -> None:
         """Raises CorruptBlob, VaultError."""
         try:
-            with self.reading(kept, what) as sealed:
-                if kept.suffix:
+            with self.format.reading(stored, what) as sealed:
+                if stored.suffix:
                     _write(path, sealed.chunks())
                     return
                 path.mkdir()
@@ -215,10 +200,10 @@ class SealedFiles:
                 for _ in sealed.chunks():  # nothing is left; the last chunk is read, which tells that this is the end
                     pass
         except FileNotFoundError as error:
-            raise CorruptBlob(f"{kept} is gone") from error
+            raise CorruptBlob(f"{stored} is gone") from error
         except OSError as error:
             raise VaultError(
-                f"{kept} cannot be opened to {path} ({error.strerror}); make room there, or set vault.scratch to a "
+                f"{stored} cannot be opened to {path} ({error.strerror}); make room there, or set vault.scratch to a "
                 f"folder on a larger file system in memory"
             ) from error
 

@@ -87,11 +87,6 @@ def unlock(folder: Path, named: str | None) -> DataKey | None:
     return key
 
 
-def unlock_there(folder: Path, named: str | None) -> DataKey | None:
-    """The same of a vault, or of a backup, that is only read or repaired: one that is not encrypted needs no key."""
-    return unlock(folder, named) if is_encrypted(folder) else None
-
-
 def is_encrypted(folder: Path) -> bool:
     return (folder / NAME).exists()
 

@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from memos.cube import new_id
 from memos.errors import VaultError, how_to_install
-from memos.infrastructure.vault.store import database
-from memos.infrastructure.vault.store.database import Times
+from memos.infrastructure.vault.store import writer_lock
+from memos.infrastructure.vault.store.clock import Times
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, UPGRADES, require_known
 from memos.infrastructure.vault.store.writer_lock import WriterLock, too_long
@@ -87,7 +87,7 @@ class PostgresDatabase:
         self._presence: Any = None
         try:
             self._key = self._require_server()
-            with self._lock.held(database.WAIT_S):
+            with self._lock.held(writer_lock.WAIT_S):
                 self._prepare()
         except BaseException as error:
             self._writer.close()
@@ -241,7 +241,7 @@ class PostgresDatabase:
 
     def _came(self, gate: int, here: int) -> bool:
         """Through the gate, which is held then; whether nobody else is here. Raises VaultError."""
-        entry = f"SET lock_timeout = {database.WAIT_S * 1e3:.0f}; SELECT pg_advisory_lock({gate})"
+        entry = f"SET lock_timeout = {writer_lock.WAIT_S * 1e3:.0f}; SELECT pg_advisory_lock({gate})"
         try:
             if self._presence is None:
                 self._presence = self._connected()
@@ -277,7 +277,7 @@ class PostgresDatabase:
 
     def writing(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(database.WAIT_S)
+        return self._lock.held(writer_lock.WAIT_S)
 
     @contextmanager
     def transaction(self, lasting: bool = True) -> Iterator[None]:
@@ -294,7 +294,8 @@ class PostgresDatabase:
                 raise
             return
         with self.writing(), self._block(outermost=True):
-            self._times.stamped, self._torn, self._number = None, False, None
+            self._times.begin()
+            self._torn, self._number = False, None
             if not lasting:
                 self._writer.execute("SET LOCAL synchronous_commit = off")
             yield
@@ -319,7 +320,7 @@ class PostgresDatabase:
     def _was_kept(self, error: psycopg.Error) -> bool:
         """Whether a commit came through whose confirmation was lost, as the server tells once it is back. Raises
         VaultError where it stays away."""
-        until, unknown = time.monotonic() + database.WAIT_S, error
+        until, unknown = time.monotonic() + writer_lock.WAIT_S, error
         while self._number is not None and time.monotonic() < until:
             try:
                 with psycopg.connect(self._url, **self._options()) as asked:
@@ -423,11 +424,10 @@ class PostgresDatabase:
         return Vector(vector)
 
     def now(self) -> datetime:
-        """The time: never before one that was told here, and after all that was written in any process."""
         return self._times.now(self)
 
-    def told(self) -> datetime:
-        return self._times.told()
+    def heard(self, at: str) -> None:
+        self._times.heard(at)
 
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""

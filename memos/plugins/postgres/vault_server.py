@@ -26,19 +26,12 @@ def is_on_server(folder: Path) -> bool:
     return (folder / NAME).exists()
 
 
-def is_vault(folder: Path) -> bool:
-    """True for the folder of a vault, wherever its rows are."""
-    return (folder / "vault.db").is_file() or is_on_server(folder)
-
-
-def url_of(folder: Path, url: str | None, key: str | None = None) -> str | None:
-    """How to reach the server of a folder's vault, new or not; None where the vault lies in the folder.
+def url_of(folder: Path, url: str | None, key: str | None = None) -> str:
+    """How to reach the server of a folder's vault, new or not.
 
     url: `vault.url`; None: as it was. key: `vault.key`. Raises VaultError, KeyUnusable.
     """
     kept = _read(folder)
-    if kept is None and url is None:
-        return None
     if key is not None:
         raise KeyUnusable(
             f"vault.key encrypts the files of a vault, and {folder} is of one on a server, which sees its rows; unset "
@@ -72,12 +65,6 @@ def opened(folder: Path, url: str) -> PostgresDatabase:
                 f"{folder / NAME} was not written ({error.strerror}); set vault.path to a folder you can write to"
             ) from error
     return database
-
-
-def require_files(folder: Path, what: str, way_out: str) -> None:
-    """Raises VaultError for a vault on a server, of which there are no files to do that with."""
-    if is_on_server(folder):
-        raise VaultError(f"{folder} is of a vault on a server, of which memos cannot {what}; {way_out}")
 
 
 def _read(folder: Path) -> dict[str, str] | None:

@@ -17,7 +17,7 @@ from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store import database
+from memos.infrastructure.vault.store import clock as vault_clock
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
@@ -48,8 +48,8 @@ class Life(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.patch = pytest.MonkeyPatch()
         self.time = datetime(2025, 1, 1, tzinfo=timezone.utc)
-        self.patch.setattr(database, "clock", self._tick)
-        self.patch.setattr(database.log, "disabled", True)  # of clocks that go back, here they often do
+        self.patch.setattr(vault_clock, "clock", self._tick)
+        self.patch.setattr(vault_clock.log, "disabled", True)  # of clocks that go back, here they often do
         self.open()
         self.deleted: set[str] = set()
         self.seen: dict[str, tuple[list[Any], list[Any]]] = {}

@@ -12,6 +12,7 @@ from memos import MemOS
 from memos.config import Config, VaultConfig
 from memos.errors import KeyUnusable, WrongKey
 from memos.interface.doors.cli.app import app
+from memos.plugins.encryption import recrypt
 
 pytestmark = pytest.mark.sqlite
 
@@ -87,7 +88,7 @@ def test_a_config_names_the_key_of_a_new_vault(tmp_path: Path) -> None:
         assert len(kernel.memories()) == 1
     with pytest.raises(WrongKey):
         MemOS(Config(vault=VaultConfig(path=path, key=wrong)))
-    MemOS.decrypt_vault(path)
+    recrypt.decrypt(path)
     with pytest.raises(KeyUnusable):
         MemOS(Config(vault=VaultConfig(path=path, key=named)))
 

@@ -26,15 +26,15 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, KeyUnusable, VaultError, WrongKey
-from memos.infrastructure.vault.blobs.vault_files import files_of, made
+from memos.infrastructure.vault.blobs.vault_files import made
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.sqlite_file import connect
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.kernel import care
 from memos.plugins.encryption import sealed_files
 from memos.plugins.encryption.recrypt import decrypt, encrypt, rekey
+from memos.plugins.encryption.store import SealedDriver
 from memos.plugins.encryption.vault_key import NAME, DataKey, is_encrypted, source, unlock
 from tests.infrastructure.vault import test_mem_vault
 from tests.infrastructure.vault.blobs import test_index_store
@@ -235,7 +235,7 @@ def test_what_a_killed_process_left_in_memory_is_removed_and_its_work_is_taken_u
 
 def test_what_lies_in_memory_goes_where_nobody_closes_the_vault(tmp_path: Path) -> None:
     path = tmp_path / "vault"
-    files = files_of(path, DataKey.fresh(), None, alone=True)
+    files = sealed_files.SealedFiles(path, DataKey.fresh(), None, alone=True)
     made(files.staged).joinpath("x").write_bytes(b"x")
     assert len(in_memory(tmp_path)) == 1
     del files
@@ -642,12 +642,15 @@ def test_bytes_are_found_in_what_is_encrypted(tmp_path: Path) -> None:
         blob = stored(vault, SECRET.encode())
         shutil.copy(vault.path / "vault.db", vault.path / "vault.old.db")
         shutil.copy(vault.path / "vault.db-wal", vault.path / "vault.old.db-wal")
-        raw, said = search(vault.path, [SECRET.encode()]), search(vault.path, [SECRET.encode()], key=vault.data_key)
+        raw, said = (
+            search(vault.path, [SECRET.encode()]),
+            search(vault.path, [SECRET.encode()], unsealer=vault.sealing.unsealer),
+        )
         assert raw.found == () == raw.unread and raw.decrypted == 0
         names = {Path(name).name for name, _ in said.found}
         assert names >= {"vault.old.db-wal", vault.blob_file(blob).name} and said.unread == ()
     (vault.path / "vectors.db").write_bytes(flipped((vault.path / "vectors.db").read_bytes(), 8 * 5000))
-    [unread] = search(kept.path, [b"x" * 9], key=vault.data_key).unread
+    [unread] = search(kept.path, [b"x" * 9], unsealer=vault.sealing.unsealer).unread
     assert unread.startswith("vectors.db: page 2 of ")
 
 
@@ -663,12 +666,12 @@ def test_the_copy_before_an_upgrade_is_encrypted_too(tmp_path: Path) -> None:
     path = tmp_path / "vault"
     path.mkdir()
     key = unlock(path, "env:KEY")
-    cube = of_the_schema_before(path, key)
+    cube = of_the_schema_before(path, SealedDriver(key))
     with MemVault(path) as vault:
         assert vault.get(cube.id).payload == cube.payload
     copy = path / "vault.schema-18.db"
     assert cube.text.encode() not in copy.read_bytes()
-    with closing(connect(copy, key, "vault.db")) as db:
+    with closing(SealedDriver(key).connect(copy, "vault.db")) as db:
         assert db.execute("SELECT id FROM versions").fetchall() == [(cube.id,)]
 
 

@@ -37,8 +37,7 @@ from memos.infrastructure.vault.audit.records import (
 )
 from memos.infrastructure.vault.audit.signing import KEY, Signer, statement
 from memos.infrastructure.vault.store import on_disk
-from memos.infrastructure.vault.store.database import IN
-from memos.infrastructure.vault.store.store import Rows, Store
+from memos.infrastructure.vault.store.store import IN, Rows, Store
 
 log = logging.getLogger("memos")
 UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.blobs.vault_files import DIGEST, SUFFIX, Files, Kept, digest, remove
+from memos.infrastructure.vault.blobs.vault_files import DIGEST, SUFFIX, FileFormat, Files, digest, remove
 from memos.infrastructure.vault.store.on_disk import fsync
 
 
@@ -25,7 +25,7 @@ from memos.infrastructure.vault.store.on_disk import fsync
 class Ready:
     """A payload on disk, to be moved to its place. suffix: of its place."""
 
-    kept: Path
+    stored: Path
     sha256: str
     size: int
     suffix: str
@@ -53,12 +53,12 @@ class Blobs:
     def __init__(
         self,
         folder: Path,
-        kept: Kept,
+        format: FileFormat,
         referrers: Callable[[str], Sequence[str]] = lambda _: (),
         shelf: Shelf | None = None,
     ) -> None:
         """folder: of a vault, or of a backup. referrers: the ids of the cubes that refer to a blob."""
-        self._folder, self._kept, self._referrers, self._shelf = folder, kept, referrers, shelf
+        self._folder, self._format, self._referrers, self._shelf = folder, format, referrers, shelf
 
     def find(self, sha256: str) -> Path | None:
         """Raises VaultError where it cannot be copied from the shelf."""
@@ -73,16 +73,16 @@ class Blobs:
         """In the folder."""
         if not DIGEST.fullmatch(sha256):  # an imported "../.." must not lead out of the vault
             return None
-        name, home = self._kept.name(sha256), self._home(sha256)
+        name, home = self._format.name(sha256), self._home(sha256)
         return next((path for path in (home / (name + SUFFIX), home / name) if path.exists()), None)
 
     def _home(self, sha256: str) -> Path:
-        return self._folder / "blobs" / self._kept.name(sha256)[:2]
+        return self._folder / "blobs" / self._format.name(sha256)[:2]
 
     def all(self) -> list[str]:
         """The digests of the payloads that are there, whether a cube refers to them or not."""
         names = {path.name.removesuffix(SUFFIX) for path in (self._folder / "blobs").glob("*/*")}
-        found = set(filter(None, map(self._kept.sha256, names)))
+        found = set(filter(None, map(self._format.sha256, names)))
         return sorted(found.union(filter(DIGEST.fullmatch, self._shelf.names() if self._shelf else ())))
 
     def problem(self, sha256: str) -> str:
@@ -93,7 +93,7 @@ class Blobs:
                 return ""
         else:
             path = self.find(sha256)
-            if path is not None and not self._kept.problem(path, sha256):
+            if path is not None and not self._format.problem(path, sha256):
                 return ""
         what = (
             f"{path} does not match its digest" if path else f"blob {sha256} is missing from {self._folder / 'blobs'}"
@@ -111,7 +111,8 @@ class BlobStore:
     ) -> None:
         """`referrers`: the ids of the cubes that refer to a blob."""
         self._folder, self._files, self._referrers, self._shelf = folder, files, referrers, shelf
-        self._blobs = Blobs(folder, files, referrers, shelf)
+        self._format = files.format
+        self._blobs = Blobs(folder, files.format, referrers, shelf)
         self._lock = threading.Lock()
         self._staged: set[Path] = set()
 
@@ -151,21 +152,21 @@ class BlobStore:
 
     def place(self, ready: Ready) -> None:
         """Move what was sealed to where `find` looks. A damaged blob of that name is replaced. Raises VaultError."""
-        with _named(ready.kept):
+        with _named(ready.stored):
             target = self._place(ready)
             if self._shelf is not None and self._shelf.digest(ready.sha256) != ready.sha256:
                 self._shelf.put(ready.sha256, target)
 
     def _place(self, ready: Ready) -> Path:
-        name = self._files.name(ready.sha256)
+        name = self._format.name(ready.sha256)
         home = self._folder / "blobs" / name[:2]
         target = home / (name + ready.suffix)
         home.mkdir(parents=True, exist_ok=True)
         if target.is_dir():  # a rename replaces a file, but no folder
-            if not self._files.problem(target, ready.sha256):
+            if not self._format.problem(target, ready.sha256):
                 return target
             shutil.rmtree(target)
-        ready.kept.rename(target)
+        ready.stored.rename(target)
         for folder in (home, home.parent, self._folder):
             fsync(folder)
         return target
@@ -182,10 +183,10 @@ class BlobStore:
         """Where the blob can be read, after its digest was compared. Raises CorruptBlob."""
         path = self.find(sha256)
         if self._shelf is not None and path is not None:
-            if self._files.problem(path, sha256):  # a copy, of which another is to be had
+            if self._format.problem(path, sha256):  # a copy, of which another is to be had
                 remove(path)
                 path = self.find(sha256)
-            if path is not None and not self._files.problem(path, sha256):
+            if path is not None and not self._format.problem(path, sha256):
                 return path
         problem = self.problem(sha256)
         if path is None or problem:
@@ -194,9 +195,9 @@ class BlobStore:
 
     def there(self, sha256: str) -> Path:
         """Where the blob can be read. Raises CorruptBlob if nowhere."""
-        return self._files.lend(self.kept(sha256), sha256)
+        return self._files.lend(self.stored(sha256), sha256)
 
-    def kept(self, sha256: str) -> Path:
+    def stored(self, sha256: str) -> Path:
         """Where the blob lies on disk, maybe sealed. Raises CorruptBlob if nowhere."""
         path = self.find(sha256)
         if path is None:

@@ -24,7 +24,7 @@ import xxhash
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.blob_store import Shelf
-from memos.infrastructure.vault.blobs.vault_files import Files, Kept
+from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.store.store import Rows, Store
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -35,9 +35,9 @@ _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
 class IndexStore:
-    def __init__(self, folder: Path, files: Files, db: Store, shelf: Shelf | None = None) -> None:
+    def __init__(self, folder: Path, format: FileFormat, db: Store, shelf: Shelf | None = None) -> None:
         """folder: of the vault. shelf: where the file is kept, if that is elsewhere."""
-        self._folder, self._files, self._db, self._shelf = folder / "index", files, db, shelf
+        self._folder, self._format, self._db, self._shelf = folder / "index", format, db, shelf
 
     def save(self, layout: str, embedder: str, change: int, arrays: Arrays) -> bool:
         """Keep these in place of what was kept. False where memories were deleted after `change`: nothing is kept,
@@ -50,7 +50,7 @@ class IndexStore:
         try:
             try:
                 self._folder.mkdir(exist_ok=True)
-                with self._files.writing(part, f"index/{name}") as write:
+                with self._format.writing(part, f"index/{name}") as write:
                     digest = _write(write, arrays)
                 with self._db.transaction():
                     [(deleted,)] = self._db.rows("SELECT deleted FROM clock")
@@ -82,12 +82,12 @@ class IndexStore:
         rows = self._db.rows("SELECT name, layout, embedder, change, digest FROM indexes")
         if not rows:
             return None
-        [(name, its_layout, its_embedder, change, digest)] = rows
-        for what, its, wanted in (("layout", its_layout, layout), ("embedder", its_embedder, embedder)):
+        [(name, kept_layout, kept_embedder, change, digest)] = rows
+        for what, its, wanted in (("layout", kept_layout, layout), ("embedder", kept_embedder, embedder)):
             if its != wanted:
                 raise VaultError(f"{self._folder / name} is of {what} {its!r}, not {wanted!r}")
         try:
-            return change, _read(_found(self._folder, name, self._shelf), self._files, digest)
+            return change, _read(_found(self._folder, name, self._shelf), self._format, digest)
         except CorruptBlob:
             with self._db.transaction():
                 is_last = self._db.write("DELETE FROM indexes WHERE name = ?", name) > 0
@@ -120,12 +120,12 @@ class IndexStore:
         return sorted(str(path.relative_to(self._folder.parent)) for path in others)
 
 
-def problems(folder: Path, files: Kept, db: Rows, shelf: Shelf | None = None) -> list[str]:
+def problems(folder: Path, format: FileFormat, db: Rows, shelf: Shelf | None = None) -> list[str]:
     """What is wrong with the kept index of the vault in a folder, in words; the next opening makes it anew."""
     found = list[str]()
     for name, digest in db.rows("SELECT name, digest FROM indexes"):
         try:
-            _read(_found(folder / "index", name, shelf), files, digest)
+            _read(_found(folder / "index", name, shelf), format, digest)
         except CorruptBlob as error:
             found.append(str(error))
     return found
@@ -162,12 +162,12 @@ def _pieces(array: npt.NDArray[Any]) -> Iterator[bytes]:
     return (flat[start : start + _PIECE].tobytes() for start in range(0, len(flat), _PIECE))
 
 
-def _read(path: Path, files: Kept, digest: str) -> dict[str, npt.NDArray[Any]]:
+def _read(path: Path, format: FileFormat, digest: str) -> dict[str, npt.NDArray[Any]]:
     """Arrays that can be written to. Raises CorruptBlob for a file that is not what was written."""
     checksum = xxhash.xxh3_128()
     arrays = {}
     try:
-        with files.reading(path, f"index/{path.name}") as file:
+        with format.reading(path, f"index/{path.name}") as file:
             size = file.read(8) or b""
             told = file.read(int.from_bytes(size, "little")) or b""
             checksum.update(size + told)

@@ -1,4 +1,4 @@
-"""How what lies beside vault.db is kept on disk: as it is, or sealed with the vault's key (sealed_files.py).
+"""The files beside the rows of a vault: as they are here, or sealed by a plug-in.
 
 Readers and writers of payloads work on paths, in the clear. `lend` and `staged` are where those lie.
 """
@@ -16,34 +16,38 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memos.infrastructure.vault.store.on_disk import fsync_all
-from memos.plugins.encryption.vault_key import DataKey
 
 SUFFIX = ".safetensors"  # of a payload that is a file; one that is a folder has none
 DIGEST = re.compile("[0-9a-f]{64}")  # a sha256, as it is written
 
 
-class Kept(Protocol):
-    """What lies in the vault's folder as it is kept: paths named `kept`."""
+class FileFormat(Protocol):
+    """How a payload, or an index, is written to a file: as it is, or sealed. Paths of such files are named `stored`."""
 
     def name(self, sha256: str) -> str:
-        """Of the file or folder that a payload is kept in, without its suffix."""
+        """Of the file or folder that a payload is stored in, without its suffix."""
 
     def sha256(self, name: str) -> str:
         """The other way round; "" for what is no such name."""
 
-    def problem(self, kept: Path, sha256: str) -> bool:
+    def problem(self, stored: Path, sha256: str) -> bool:
         """True if a payload is not what it was; reads all of it."""
 
-    def reading(self, kept: Path, what: str) -> RawIOBase:
+    def reading(self, stored: Path, what: str) -> RawIOBase:
         """Read a file that was written piece by piece. Raises OSError, CorruptBlob."""
 
+    def writing(self, stored: Path, what: str) -> AbstractContextManager[Callable[[bytes], object]]:
+        """Write a file piece by piece; it is on disk when the block ends."""
 
-class Files(Kept, Protocol):
-    """And what is in the clear: paths named `path`."""
+
+class Files(Protocol):
+    """What lies beside the rows of an open vault. Paths named `path` are of payloads in the clear."""
+
+    format: FileFormat
 
     @property
     def staged(self) -> Path:
-        """Where payloads are written before they are kept; not made yet."""
+        """Where payloads are written before they are stored; not made yet."""
 
     @property
     def beside(self) -> tuple[Path, ...]:
@@ -55,7 +59,7 @@ class Files(Kept, Protocol):
     def keep(self, path: Path, sha256: str) -> Path:
         """Bring a payload to disk, sealed if need be; where it then lies under tmp/. Raises OSError, VaultError."""
 
-    def lend(self, kept: Path, sha256: str) -> Path:
+    def lend(self, stored: Path, sha256: str) -> Path:
         """Where a payload can be read; a file must be opened at once. Raises CorruptBlob, VaultError."""
 
     def forget(self, sha256: str) -> None:
@@ -67,23 +71,12 @@ class Files(Kept, Protocol):
     def clear_work(self, keep: set[str]) -> None:
         """Remove what belongs to all other jobs."""
 
-    def writing(self, kept: Path, what: str) -> AbstractContextManager[Callable[[bytes], object]]:
-        """Write a file piece by piece; it is on disk when the block ends."""
-
     def close(self, alone: bool) -> None:
         """alone: nobody else has the vault open, and nobody can open it meanwhile."""
 
 
-class PlainFiles:
-    """As they are. Nothing is lent: a payload is read where it is kept."""
-
-    def __init__(self, folder: Path) -> None:
-        """folder: of the vault."""
-        self.staged, self._work = folder / "tmp", folder / "work"
-        self.beside: tuple[Path, ...] = ()
-
-    def work(self, job: str) -> Path:
-        return made(self._work / job)
+class PlainFormat:
+    """Files as they are."""
 
     def name(self, sha256: str) -> str:
         return sha256
@@ -91,15 +84,38 @@ class PlainFiles:
     def sha256(self, name: str) -> str:
         return name if DIGEST.fullmatch(name) else ""
 
+    def problem(self, stored: Path, sha256: str) -> bool:
+        return digest(stored)[0] != sha256
+
+    def reading(self, stored: Path, what: str) -> RawIOBase:
+        return stored.open("rb", buffering=0)
+
+    @contextmanager
+    def writing(self, stored: Path, what: str) -> Iterator[Callable[[bytes], object]]:
+        with stored.open("wb") as file:
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class PlainFiles:
+    """As they are. Nothing is lent: a payload is read where it is stored."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: of the vault."""
+        self.staged, self._work = folder / "tmp", folder / "work"
+        self.format: FileFormat = PlainFormat()
+        self.beside: tuple[Path, ...] = ()
+
+    def work(self, job: str) -> Path:
+        return made(self._work / job)
+
     def keep(self, path: Path, sha256: str) -> Path:
         fsync_all(path)
         return path
 
-    def problem(self, kept: Path, sha256: str) -> bool:
-        return digest(kept)[0] != sha256
-
-    def lend(self, kept: Path, sha256: str) -> Path:
-        return kept
+    def lend(self, stored: Path, sha256: str) -> Path:
+        return stored
 
     def forget(self, sha256: str) -> None: ...
 
@@ -113,35 +129,7 @@ class PlainFiles:
     def clear_work(self, keep: set[str]) -> None:
         remove_others(self._work, keep)
 
-    @contextmanager
-    def writing(self, kept: Path, what: str) -> Iterator[Callable[[bytes], object]]:
-        with kept.open("wb") as file:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-
-    def reading(self, kept: Path, what: str) -> RawIOBase:
-        return kept.open("rb", buffering=0)
-
     def close(self, alone: bool) -> None: ...
-
-
-def files_of(folder: Path, key: DataKey | None, scratch: Path | None, alone: bool) -> Files:
-    """Of the vault in a folder; see SealedFiles. Raises VaultError."""
-    if key is None:
-        return PlainFiles(folder)
-    from memos.plugins.encryption.sealed_files import SealedFiles  # loads cryptography
-
-    return SealedFiles(folder, key, scratch, alone)
-
-
-def kept_of(folder: Path, key: DataKey | None) -> Kept:
-    """Of a vault, or a backup of one, that is only read; nothing is written anywhere."""
-    if key is None:
-        return PlainFiles(folder)
-    from memos.plugins.encryption.sealed_files import Seals  # loads cryptography
-
-    return Seals(key)
 
 
 def digest(path: Path, new: Callable[[], Any] = hashlib.sha256) -> tuple[str, int]:

@@ -28,21 +28,19 @@ from memos.config import GovernanceConfig
 from memos.errors import CorruptBlob, InputError, VaultError
 from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.blob_store import Blobs
-from memos.infrastructure.vault.blobs.vault_files import PlainFiles, digest, digest_of, kept_of, remove
+from memos.infrastructure.vault.blobs.vault_files import PlainFormat, digest, digest_of, remove
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import checked_json
-from memos.infrastructure.vault.store.database import clock
+from memos.infrastructure.vault.store.clock import clock
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
+from memos.infrastructure.vault.stores import PLAIN_SEALING, Place, Sealing, Show, store_of
 from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, entries
-from memos.plugins.encryption import vault_key
-from memos.plugins.encryption.vault_key import DataKey
 
 log = logging.getLogger("memos")
-Show = Callable[[str, int, int], None]  # (what, done, of how many)
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 NAME = "backup.json"
@@ -81,11 +79,11 @@ class _Gone(Exception):
     """A file was removed meanwhile, together with what named it."""
 
 
-def back_up(vault: Path, target: Path, show: Show = lambda *_: None, key: DataKey | None = None) -> Backup:
+def back_up(vault: Path, target: Path, show: Show = lambda *_: None, sealing: Sealing = PLAIN_SEALING) -> Backup:
     """Copy a vault that the caller has open, as it is at one moment, to a folder: a new one, or an earlier backup of
     the same vault, which stays until this one is whole. What an interrupted backup has copied is used.
 
-    key: of an encrypted vault, which stays encrypted.
+    sealing: of an encrypted vault, which stays encrypted.
 
     Raises InputError for a target that is something else, CorruptBlob for a damaged payload, VaultError.
     """
@@ -98,7 +96,7 @@ def back_up(vault: Path, target: Path, show: Show = lambda *_: None, key: DataKe
             old.rename(target)  # the exchange below was cut short
         remove(old)
         _require_replaceable(target, vault)
-        copied = _Copy(vault, part, target, show, key).make()
+        copied = _Copy(vault, part, target, show, sealing).make()
         if target.exists():
             target.rename(old)
         part.rename(target)
@@ -147,8 +145,8 @@ def problems(folder: Path, show: Show = lambda *_: None, key: str | None = None)
         if path.is_file() and path.relative_to(folder).as_posix() not in named:
             found.append(f"{path} is not of this backup; remove it")
     if not found and manifest.schema == SCHEMA_VERSION:  # was it sound when it was made?
-        data_key = vault_key.unlock_there(folder, key)
-        found += vault_check.of_content(folder, alone=True, show=show, key=data_key).problems
+        place = Place(folder, key)
+        found += vault_check.of_content(folder, True, store_of(place).sealing(place), show).problems
     return found
 
 
@@ -212,7 +210,8 @@ def _forgotten(manifest: Manifest, named: Path | None) -> list[Forgotten]:
     if named is None and not (place / DATABASES["main"]).exists():
         return []
     try:
-        with VaultReader(place, alone=False, key=vault_key.unlock_there(place, None)) as reader:
+        driver = store_of(Place(place)).sealing(Place(place)).driver
+        with VaultReader(place, alone=False, driver=driver) as reader:
             return entries(reader)
     except VaultError as error:
         if named is not None:
@@ -225,7 +224,7 @@ def _listed(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Path | None
     """(name, where it lies, bytes, digest) of each file and payload."""
     for name, (size, told) in manifest.files.items():
         yield name, folder / name, size, told
-    blobs = Blobs(folder, PlainFiles(folder))
+    blobs = Blobs(folder, PlainFormat())
     for sha256, size in manifest.blobs.items():
         path = blobs.find(sha256)
         yield path.relative_to(folder).as_posix() if path else f"blobs/{sha256[:2]}/{sha256}", path, size, sha256
@@ -248,18 +247,18 @@ class _Copy:
     """Of a vault, into a folder that may hold what an interrupted one has copied; taken from an earlier backup where
     that has it."""
 
-    def __init__(self, vault: Path, part: Path, earlier: Path, show: Show, key: DataKey | None) -> None:
-        self._vault, self._part, self._show, self._key = vault, part, show, key
-        self._kept = kept_of(vault, key)
-        self._from, self._to, self._earlier = (Blobs(place, self._kept) for place in (vault, part, earlier))
+    def __init__(self, vault: Path, part: Path, earlier: Path, show: Show, sealing: Sealing) -> None:
+        self._vault, self._part, self._show, self._sealing = vault, part, show, sealing
+        self._format, self._plain = sealing.format, sealing.unsealer is None
+        self._from, self._to, self._earlier = (Blobs(place, self._format) for place in (vault, part, earlier))
         self._taken: dict[str, int] = {}  # bytes copied of each payload that is there, and is what it was
 
     def make(self) -> int:
         """The bytes that were copied. Payloads take long, so most come before the rows, and only the rest after."""
         self._part.mkdir(parents=True, exist_ok=True)
-        for name in (NAME, KEY, vault_key.NAME, "index", *DATABASES.values()):
+        for name in (NAME, KEY, *self._sealing.key_files, "index", *DATABASES.values()):
             remove(self._part / name)
-        with VaultReader(self._vault, alone=False, key=self._key) as reader:
+        with VaultReader(self._vault, alone=False, driver=self._sealing.driver) as reader:
             payloads = [sha256 for (sha256,) in reader.rows(_PAYLOADS)]
         for _ in range(_TRIES):
             with suppress(_Gone):
@@ -274,23 +273,23 @@ class _Copy:
     def _finish(self) -> int:
         at = clock().isoformat()
         with ThreadPoolExecutor(_THREADS) as threads:
-            with VaultReader(self._vault, alone=False, key=self._key) as reader:
+            with VaultReader(self._vault, alone=False, driver=self._sealing.driver) as reader:
                 copies = {name: self._database(reader, schema, threads) for schema, name in DATABASES.items()}
                 payloads = [sha256 for (sha256,) in reader.rows(_PAYLOADS)]
                 indexes = [f"index/{name}" for (name,) in reader.rows("SELECT name FROM indexes")]
             files = {name: self._index(name) for name in indexes}
-            for name in (KEY, vault_key.NAME):
+            for name in (KEY, *self._sealing.key_files):
                 if (self._vault / name).exists():
                     files[name] = _copy(self._vault / name, self._part / name)
             self._take(payloads)
             wanted = {sha256: path for sha256 in payloads if (path := self._to.find(sha256))}
             for path in set((self._part / "blobs").glob("*/*")) - set(wanted.values()):
                 remove(path)
-            if self._key:
+            if not self._plain:
                 names = [path.relative_to(self._part).as_posix() for path in wanted.values()]
                 files |= zip(names, _at_once(_digest, wanted.values()), strict=True)
             files = {name: copy.result() for name, copy in copies.items()} | files
-        blobs = {} if self._key else {sha256: _size(path) for sha256, path in wanted.items()}
+        blobs = {} if not self._plain else {sha256: _size(path) for sha256, path in wanted.items()}
         manifest = Manifest(
             str(self._vault),
             SCHEMA_VERSION,
@@ -334,7 +333,7 @@ class _Copy:
                 raise FileNotFoundError
             return self._fetched_from(path, sha256)
         except FileNotFoundError:
-            with VaultReader(self._vault, alone=False, key=self._key) as reader:
+            with VaultReader(self._vault, alone=False, driver=self._sealing.driver) as reader:
                 if any(sha256 == still for (still,) in reader.rows(_PAYLOADS)):
                     raise CorruptBlob(
                         f"payload {sha256} is missing from {self._vault}; see `memos vault check`, which names the "
@@ -344,10 +343,10 @@ class _Copy:
 
     def _fetched_from(self, path: Path, sha256: str) -> int:
         target = self._part / path.relative_to(self._vault)
-        if self._key is None:
+        if self._plain:
             return _copy(path, target, sha256)[1]
         _, size = _copy(path, target)
-        if self._kept.problem(target, sha256):
+        if self._format.problem(target, sha256):
             remove(target)
             raise _damaged(path)
         return size
@@ -355,12 +354,12 @@ class _Copy:
     def _has(self, sha256: str) -> bool:
         there = self._to.find(sha256)
         if there:
-            if not self._kept.problem(there, sha256):
+            if not self._format.problem(there, sha256):
                 fsync_all(there)  # it was cut off after the last byte, maybe
                 return True
             remove(there)  # cut off as it was written
         before = self._earlier.find(sha256)
-        if before is None or self._kept.problem(before, sha256):
+        if before is None or self._format.problem(before, sha256):
             return False
         place = self._part / "blobs" / before.parent.name / before.name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ import fcntl
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -30,19 +30,14 @@ from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.audit import audit_log
 from memos.infrastructure.vault.blobs import index_store
 from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf
-from memos.infrastructure.vault.blobs.vault_files import Kept, PlainFiles, kept_of
+from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import file_sums, wal_file
 from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
-from memos.infrastructure.vault.store.database import IN
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, sources
-from memos.infrastructure.vault.store.store import Rows
-from memos.plugins.encryption import recrypt, vault_key
-from memos.plugins.encryption.vault_key import DataKey
-from memos.plugins.postgres import vault_server
-from memos.plugins.postgres.server_shelf import ServerShelf
+from memos.infrastructure.vault.store.store import IN, Rows
+from memos.infrastructure.vault.stores import Place, Sealing, Show, store_of
 
-Show = Callable[[str, int, int], None]  # (what, done, of how many)
 _Item = TypeVar("_Item")
 _BATCH = 2000  # cubes
 _TIMES = {  # of rows that have no checksum of their own
@@ -84,42 +79,30 @@ class Findings:
 
 
 def problems(
-    folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None
+    folder: Path, show: Show = lambda *_: None, sealing: Sealing | None = None, url: str | None = None
 ) -> list[str]:
-    """What is wrong with the vault in a folder, in words. key: of an encrypted one. url: of one on a server, where it
-    is not as it was. Raises VaultError where there is none, or a newer one."""
-    return examine(folder, show, key, url).problems
+    """What is wrong with the vault in a folder, in words. sealing: of an encrypted one, whose key is where it was, if
+    it is not known. url: of one on a server, where it is not as it was. Raises VaultError where there is none, or a
+    newer one."""
+    place = Place(folder, url=url)
+    return store_of(place).problems(place, show, sealing)
 
 
-def examine(folder: Path, show: Show = lambda *_: None, key: DataKey | None = None, url: str | None = None) -> Findings:
-    """Raises VaultError where there is no vault, or one of another schema; KeyUnusable."""
-    if not vault_server.is_vault(folder):
+def examine(folder: Path, show: Show, sealing: Sealing) -> Findings:
+    """What is wrong with a vault in files. Raises VaultError where there is none, or one of another schema."""
+    if not (folder / "vault.db").is_file():
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault, or a backup")
-    if server := vault_server.url_of(folder, url):
-        return _of_server(folder, server, show)
-    if (folder / recrypt.NEXT).exists():
-        raise VaultError(f"the key of {folder} was being changed, and that was cut off; open it once to finish it")
     alone = not in_use(folder)
     databases = [folder / name for name in ("vault.db", "vectors.db")]
     log = tuple(problem for file in databases for problem in wal_file.problems(file))
     if log and alone:
         return Findings(log)  # SQLite would take the log to end there, and note that down
-    kept = (folder / file_sums.NAME).exists()
+    summed = (folder / file_sums.NAME).exists()
     files = _of_files(folder, databases, show)
-    found = replace(of_content(folder, alone, show, key), log=log, files=files)
-    if found.problems and alone and (in_use(folder) or kept != (folder / file_sums.NAME).exists()):
-        return examine(folder, show, key)  # somebody has opened it meanwhile, and what was read was changing
+    found = replace(of_content(folder, alone, sealing, show), log=log, files=files)
+    if found.problems and alone and (in_use(folder) or summed != (folder / file_sums.NAME).exists()):
+        return examine(folder, show, sealing)  # somebody has opened it meanwhile, and what was read was changing
     return found
-
-
-def key_problems(folder: Path) -> list[str]:
-    """What is wrong with the key.json of a vault: no key opens it then, and nothing else is read. Of a closed one, how
-    it differs from what it was; else what it tells by itself."""
-    with suppress(CorruptBlob):  # which is told with the rest
-        kept = file_sums.read(folder)
-        if kept and vault_key.NAME in kept:
-            return file_sums.problems(folder, kept).get(vault_key.NAME, [])
-    return vault_key.problems(folder)
 
 
 def in_use(folder: Path) -> bool:
@@ -148,32 +131,32 @@ def _of_files(folder: Path, databases: list[Path], show: Show) -> dict[str, list
     return found
 
 
-def of_content(folder: Path, alone: bool, show: Show = lambda *_: None, key: DataKey | None = None) -> Findings:
+def of_content(folder: Path, alone: bool, sealing: Sealing, show: Show = lambda *_: None) -> Findings:
     """What is wrong with what the files say. alone: nobody has the vault open. Raises VaultError for another schema."""
     try:
-        with VaultReader(folder, alone, key) as reader:
-            again = partial(VaultReader, folder, alone=False, key=key)
-            return _Content(folder, reader, alone, show, kept_of(folder, key), again).findings()
+        with VaultReader(folder, alone, sealing.driver) as reader:
+            again = partial(VaultReader, folder, alone=False, driver=sealing.driver)
+            return _Content(folder, reader, alone, show, sealing.format, again).findings()
     except CannotRead as error:
         return Findings(rows=(str(error),))
     except (TypeError, ValueError, LookupError) as error:  # a bit can turn a text into bytes, or a name into another
         return Findings(rows=(f"vault.db: a row holds what was never written ({error}); {WAY_OUT}",))
 
 
-def _of_server(folder: Path, url: str, show: Show) -> Findings:
-    """What is wrong with the rows and payloads on a server, whose files are its own."""
-    database = vault_server.opened(folder, url)
-    try:
-        with database.snapshot() as reader:
-            shelf = ServerShelf(database)
-            return _Content(folder, reader, True, show, PlainFiles(folder), database.snapshot, shelf).findings()
-    except (TypeError, ValueError, LookupError) as error:
-        return Findings(rows=(f"{database.name}: a row holds what was never written ({error}); bring back a dump",))
-    finally:
-        database.close()
+def of_rows(
+    folder: Path,
+    snapshot: Callable[[], AbstractContextManager[RowsAtOnce]],
+    shelf: Shelf,
+    format: FileFormat,
+    show: Show,
+) -> Findings:
+    """What is wrong with rows and payloads that lie elsewhere. folder: with this machine's copies. Raises VaultError,
+    and TypeError, ValueError or LookupError for a row that holds what was never written."""
+    with snapshot() as reader:
+        return _Content(folder, reader, True, show, format, snapshot, shelf).findings()
 
 
-class Snapshot(Rows, Protocol):
+class RowsAtOnce(Rows, Protocol):
     """The rows of a vault as they are at one moment."""
 
     side_problem: str  # why vectors cannot be read, or ""
@@ -195,16 +178,16 @@ class _Content:
     def __init__(
         self,
         folder: Path,
-        reader: Snapshot,
+        reader: RowsAtOnce,
         alone: bool,
         show: Show,
-        kept: Kept,
-        again: Callable[[], AbstractContextManager[Snapshot]],
+        format: FileFormat,
+        again: Callable[[], AbstractContextManager[RowsAtOnce]],
         shelf: Shelf | None = None,
     ) -> None:
         """again: a snapshot of a later moment."""
         self._folder, self._db, self._alone, self._show = folder, reader, alone, show
-        self._kept, self._again, self._shelf = kept, again, shelf
+        self._format, self._again, self._shelf = format, again, shelf
         self._unused: tuple[str, ...] = ()
 
     def findings(self) -> Findings:
@@ -302,7 +285,7 @@ class _Content:
             yield "vault.db: its clock is behind what has changed"
 
     def _index(self, db: Rows) -> list[str]:
-        return index_store.problems(self._folder, self._kept, db, self._shelf)
+        return index_store.problems(self._folder, self._format, db, self._shelf)
 
     def _payloads(self, db: Rows) -> dict[str, str]:
         """What is wrong with each payload that is named, or there."""
@@ -311,7 +294,7 @@ class _Content:
             sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
             return [id for (id,) in db.rows(sql, sha256)]
 
-        blobs, found = Blobs(self._folder, self._kept, referrers, self._shelf), dict[str, str]()
+        blobs, found = Blobs(self._folder, self._format, referrers, self._shelf), dict[str, str]()
         sha256 = "json_extract(json, '$.payload.sha256')"
         named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
         wanted = {sha256 for (sha256,) in db.rows(named)}

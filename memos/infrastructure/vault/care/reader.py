@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from memos.errors import KeyUnusable, VaultError
+from memos.errors import VaultError
 from memos.infrastructure.vault.care import wal_file
-from memos.infrastructure.vault.store.database import WAIT_S
+from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import (
     READINGS,
@@ -23,8 +23,7 @@ from memos.infrastructure.vault.store.schema import (
     require_known,
     schema,
 )
-from memos.infrastructure.vault.store.sqlite_file import attach, connect, damaged, module, why
-from memos.plugins.encryption.vault_key import DataKey, is_encrypted
+from memos.infrastructure.vault.store.sqlite_file import Driver, why
 
 _BATCH = 4096  # rows
 WAY_OUT = "bring back a backup with `memos vault restore`"
@@ -41,23 +40,20 @@ class VaultReader:
     padding = ", head, rest"  # columns of `readings` that nothing stands in
     way_out = f"vault.db: {WAY_OUT}"
 
-    def __init__(self, folder: Path, alone: bool, key: DataKey | None) -> None:
+    def __init__(self, folder: Path, alone: bool, driver: Driver) -> None:
         """alone: nobody is known to have the vault open; one who opens it meanwhile may spoil what is read here.
-        key: of an encrypted vault.
 
-        Raises VaultError for a file that cannot be read, or is of another schema; KeyUnusable.
+        Raises VaultError for a file that cannot be read, or is of another schema.
         """
         self.file, self.side_problem, self._alone = folder / "vault.db", "", alone
-        self._key, self._damaged = key, damaged(key)
+        self._driver, self._damaged = driver, driver.damaged
         side = folder / "vectors.db"
         if not self.file.is_file():
             raise VaultError(
                 f"{folder} holds no vault: there is no {self.file.name}; name the folder of a vault or a backup"
             )
-        if key is None and is_encrypted(folder):
-            raise KeyUnusable(f"{folder} is encrypted, and its key was not named; see vault.key")
-        options = {"uri": True, "timeout": WAIT_S, "isolation_level": None}
-        self._db = connect(_uri(self.file, alone), key, self.file.name, **options)
+        options = {"uri": True, "timeout": writer_lock.WAIT_S, "isolation_level": None}
+        self._db = driver.connect(_uri(self.file, alone), self.file.name, **options)
         try:
             self._db.execute("BEGIN")
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -83,14 +79,14 @@ class VaultReader:
     def _attach(self, side: Path) -> None:
         try:
             if not side.is_file():
-                raise module(self._key).DatabaseError("it is missing")
-            self._db.execute(*attach("side", _uri(side, self._alone), self._key, side.name))
+                raise self._damaged[0]("it is missing")
+            self._db.execute(*self._driver.attach("side", _uri(side, self._alone), side.name))
             self._db.execute("SELECT count(*) FROM side.readings WHERE n < 0").fetchone()
         except self._damaged as error:
             self.side_problem = f"{side} cannot be read ({why(error)}): what it holds is made anew"
             if any(name == "side" for _, name, _ in self._db.execute("PRAGMA database_list")):
                 self._db.execute("DETACH side")
-            self._db.execute("ATTACH ':memory:' AS side" + (" KEY ''" if self._key else ""))
+            self._db.execute(*self._driver.attach("side", ":memory:"))
             for statement in READINGS:
                 self._db.execute(in_schema(statement, "side"))
 
@@ -132,8 +128,9 @@ class VaultReader:
         """What is wrong with the structure of the file of "main" or "side", in words."""
         name = self.file.name if of == "main" else "vectors.db"
         try:
-            checks = ["integrity_check"] if self._key is None else ["cipher_integrity_check", "integrity_check"]
-            found = [line for check in checks for (line,) in self.each(f"PRAGMA {of}.{check}") if line != "ok"]
+            found = [
+                line for check in self._driver.checks for (line,) in self.each(f"PRAGMA {of}.{check}") if line != "ok"
+            ]
         except CannotRead as error:  # where the check itself cannot go on
             return [str(error)]
         return [f"{name}: {line}" for line in found]
@@ -144,7 +141,7 @@ class VaultReader:
         show: (pages done, of how many).
         """
         try:
-            with closing(connect(target, self._key, isolation_level=None)) as copy:
+            with closing(self._driver.connect(target, isolation_level=None)) as copy:
                 copy.execute("PRAGMA synchronous = OFF")
                 progress = lambda _, left, pages: show(pages - left, pages)  # noqa: E731
                 self._db.backup(copy, pages=_PAGES, progress=progress, name=schema, sleep=0)

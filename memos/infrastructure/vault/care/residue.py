@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import CorruptBlob, VaultError
-from memos.plugins.encryption.vault_key import DataKey
+from memos.infrastructure.vault.stores import Unsealer
 
 _KEY = 8  # bytes that are looked up
 _PIECE, _STEP = 64, 256  # of tensors: so many bytes, from every so many
@@ -68,11 +69,11 @@ def search(
     folder: Path,
     pieces: Iterable[bytes],
     excused: Callable[[bytes], bool] = lambda _: False,
-    key: DataKey | None = None,
+    unsealer: Unsealer | None = None,
     beside: Iterable[Path] = (),
 ) -> Searched:
     """Look for every piece in every file beneath the folder, and the folders `beside` it. excused: True for one that
-    may be there. key: of an encrypted vault, whose files are looked through as what they say, too.
+    may be there. unsealer: of an encrypted vault, whose files are looked through as what they say, too.
 
     In a process of its own: with any descriptor of a file that it closes, a process gives up all locks that it has on
     it (POSIX), and SQLite's are on some of these.
@@ -81,7 +82,7 @@ def search(
     asked = {
         "folders": [str(folder), *map(str, beside)],
         "pieces": [piece.hex() for piece in wanted],
-        "key": key and key.hex,
+        "unsealer": unsealer,
     }
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # the folder that the user stands in is not imported from
     command = [sys.executable, *safe, "-m", "memos.infrastructure.vault.care.residue"]
@@ -125,7 +126,7 @@ class _Wanted:
         yield from ((begin + at, piece) for at, piece in self.within(bytes(block)))
 
 
-def _hits(folders: Sequence[Path], wanted: _Wanted, key: DataKey | None) -> dict[str, Any]:
+def _hits(folders: Sequence[Path], wanted: _Wanted, unsealer: Unsealer | None) -> dict[str, Any]:
     """How many files there are, of how many bytes, and where in them which piece is."""
     found, unread, files, size, decrypted = list[tuple[str, int, str]](), list[str](), 0, 0, 0
     for folder in folders:
@@ -138,22 +139,21 @@ def _hits(folders: Sequence[Path], wanted: _Wanted, key: DataKey | None) -> dict
                         continue
                     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                         hits = {*wanted.within(content)}
-                said, why = _hits_said(path, key, wanted) if key else (None, "")
+                said, why = _hits_unsealed(path, unsealer, wanted) if unsealer else (None, "")
                 decrypted += said is not None
                 unread += [f"{name}: {why}"] if why else []
                 found += [(name, at, piece.hex()) for at, piece in sorted(hits | (said or set()))]
     return {"files": files, "bytes": size, "hits": found, "decrypted": decrypted, "unread": unread}
 
 
-def _hits_said(path: Path, key: DataKey, wanted: _Wanted) -> tuple[set[tuple[int, bytes]] | None, str]:
+def _hits_unsealed(path: Path, unsealer: Unsealer, wanted: _Wanted) -> tuple[set[tuple[int, bytes]] | None, str]:
     """What is found in what an encrypted file says, or why that cannot be told; (None, "") for one that is not
     encrypted."""
-    from memos.plugins.encryption.decrypted import pieces  # loads cryptography
-
+    pieces = import_module(unsealer.module).pieces
     why = ""
     for _ in range(_TRIES):
         try:
-            parts = pieces(path, key)
+            parts = pieces(path, unsealer.secret)
             return (None if parts is None else {*wanted.along(parts)}), ""
         except CorruptBlob as error:
             why = str(error)
@@ -179,5 +179,5 @@ def _places(content: mmap.mmap | bytes, keys: npt.NDArray[np.uint64]) -> Iterato
 
 if __name__ == "__main__":
     asked = json.load(sys.stdin)
-    with_key = None if asked["key"] is None else DataKey.of_hex(asked["key"])
-    print(json.dumps(_hits([*map(Path, asked["folders"])], _Wanted([*map(bytes.fromhex, asked["pieces"])]), with_key)))
+    how = asked["unsealer"] and Unsealer(*asked["unsealer"])
+    print(json.dumps(_hits([*map(Path, asked["folders"])], _Wanted([*map(bytes.fromhex, asked["pieces"])]), how)))

@@ -1,20 +1,20 @@
-"""One SQLite file, and one of vectors attached to it: their tables, their connection, and transactions on them.
+"""One SQLite file, and one of vectors attached to it: connections, and transactions on them.
 
 Knows what makes a write whole and lasting. Must not know what a cube is, nor what the rows are for.
 
 vectors.db is ten times as large, so that a deletion must not rewrite it. It is never vacuumed: what could tell of a
-text lies in pages that are one row's alone, which SQLite clears when they are freed (`READINGS`). After a crash it may
-lack what the other has, or have more; then vectors are made anew, or go with the next deletion.
+text lies in pages that are one row's alone, which SQLite clears when they are freed (`schema.READINGS`). After a crash
+it may lack what the other has, or have more; then vectors are made anew, or go with the next deletion.
 """
 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from datetime import datetime, timedelta, timezone
-from itertools import chain
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,69 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import VaultError
+from memos.infrastructure.vault.store import writer_lock
+from memos.infrastructure.vault.store.clock import Times
 from memos.infrastructure.vault.store.group_sync import GroupSync
-from memos.infrastructure.vault.store.on_disk import fsync, land
-from memos.infrastructure.vault.store.schema import (
-    PAGE_BYTES,
-    READINGS,
-    SCHEMA_VERSION,
-    TABLES,
-    UPGRADES,
-    in_schema,
-    reading,
-    require_known,
-)
-from memos.infrastructure.vault.store.sqlite_file import attach, connect, damaged, module, why
-from memos.infrastructure.vault.store.store import Store
-from memos.infrastructure.vault.store.writer_lock import WriterLock, lock_of
-from memos.plugins.encryption.vault_key import DataKey
+from memos.infrastructure.vault.store.on_disk import fsync
+from memos.infrastructure.vault.store.opening import opened_to_read, side_of
+from memos.infrastructure.vault.store.schema import reading
+from memos.infrastructure.vault.store.sqlite_file import why
+from memos.infrastructure.vault.store.writer_lock import lock_of
 
 log = logging.getLogger("memos")
-PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file
-# recursive: a row that is replaced goes as one that is deleted
-PRAGMAS_OF_ALL = ("foreign_keys = ON", "recursive_triggers = ON")
-_PROOF = 80  # bytes of a page of an encrypted file: SQLCipher's IV and HMAC
-IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
-LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of two equal values, `told`, and what is written
-WAIT_S = 10.0  # for another process's write
 _READERS = 8  # connections that are kept for reading
-_NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_TOLD_S = 1.0  # by how much a clock must go back to be told of; less is its being set by a time server
-
-
-class Times:
-    """The time as a store tells it: never before one that was told or written down, wherever that was."""
-
-    def __init__(self) -> None:
-        self.stamped: datetime | None = None  # the latest time that this transaction has stamped
-        self._warned, self._latest = False, clock()  # of the clock; the latest time that was told
-        self._telling = threading.Lock()
-
-    def now(self, store: Store) -> datetime:
-        said = clock()
-        latest = self.stamped if store.in_transaction else None
-        if latest is None:
-            [(kept,)] = store.rows("SELECT at FROM clock")
-            latest = moment(kept) if kept else _NEVER
-        with self._telling:
-            self._latest = max(self._latest, said, latest + timedelta(microseconds=1))
-            if (self._latest - said).total_seconds() > _TOLD_S and not self._warned:
-                self._warned = True
-                log.warning(
-                    "the clock says %s, and it was %s before: time goes on from there, and nothing ages until the "
-                    "clock is past it; set the clock of this machine",
-                    *(said.isoformat(), self._latest.isoformat()),
-                )
-            return self._latest
-
-    def told(self) -> datetime:
-        with self._telling:
-            return max(self._latest, clock())
-
-    def stamp(self, store: Store) -> str:
-        """Within a transaction, which writes it down at its end."""
-        self.stamped = self.now(store)
-        return self.stamped.isoformat()
 
 
 class Database:
@@ -95,18 +43,18 @@ class Database:
     who wait for one.
     """
 
-    def __init__(self, file: Path, key: DataKey | None = None) -> None:
-        """Open the file, made if absent. key: of an encrypted one. Raises VaultError."""
-        self._file, self._key, self._lock = file, key, lock_of(file)
-        self._db = _connect(file, key, self._lock)
-        self._damaged = damaged(key)
-        self.reading = reading(_PROOF if key else 0)  # how a row of `readings` is laid out
-        self._idle: list[Any] = []  # connections that could read
+    def __init__(self, file: Path, driver: Driver = PLAIN_DRIVER) -> None:
+        """Open the file, made if absent. Raises VaultError."""
+        self._file, self._driver, self._lock = file, driver, lock_of(file)
+        self._db = opened(file, driver, self._lock)
+        self._damaged = driver.damaged
+        self.reading = reading(driver.reserved_bytes)  # how a row of `readings` is laid out
+        self._idle: list[sqlite3.Connection] = []  # connections that could read
         self._reading, self._pool = 0, threading.Lock()  # how many do
         self._unread = threading.Condition(self._pool)
         self._closed = False
         try:
-            self._db.execute("SELECT n FROM clock").fetchone()  # makes the log, where there is none
+            [at] = self._db.execute("SELECT at FROM clock").fetchone()  # makes the log, where there is none
             self._sync = GroupSync(file.with_name(f"{file.name}-wal"))
             fsync(file.parent)  # the names of new files
         except OSError as error:
@@ -115,6 +63,7 @@ class Database:
                 f"{file} cannot be written ({error.strerror}); set vault.path to another folder"
             ) from error
         self._times = Times()
+        self._times.heard(at)
         self._torn = False  # a part of this transaction has failed and was not undone
 
     def close(self) -> None:
@@ -136,7 +85,7 @@ class Database:
 
     def writing(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(WAIT_S)
+        return self._lock.held(writer_lock.WAIT_S)
 
     @contextmanager
     def transaction(self, lasting: bool = True) -> Iterator[None]:
@@ -159,7 +108,8 @@ class Database:
         with self.writing():
             self._require_sound()
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
-                self._times.stamped, self._torn = None, False
+                self._times.begin()
+                self._torn = False
                 yield
                 if self._torn:
                     raise self._half()
@@ -235,7 +185,7 @@ class Database:
                 f"{self._file} cannot be read ({why(error)}); if it is damaged, bring back a copy of the vault folder"
             ) from error
 
-    def _taken(self) -> Any:
+    def _taken(self) -> sqlite3.Connection:
         """A connection that reads, for the caller alone until it is given back."""
         with self._pool:
             if self._closed:
@@ -244,12 +194,12 @@ class Database:
             if self._idle:
                 return self._idle.pop()
         try:
-            return _connect_reader(self._file, self._key)
+            return opened_to_read(self._file, self._driver)
         except BaseException:
             self._give_back(None)
             raise
 
-    def _give_back(self, db: Any) -> None:
+    def _give_back(self, db: sqlite3.Connection | None) -> None:
         with self._pool:
             if db is self._db:
                 return
@@ -262,11 +212,10 @@ class Database:
                 self._unread.notify_all()
 
     def now(self) -> datetime:
-        """The time: never before one that was told here, and after all that was written in any process."""
         return self._times.now(self)
 
-    def told(self) -> datetime:
-        return self._times.told()
+    def heard(self, at: str) -> None:
+        self._times.heard(at)
 
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""
@@ -280,10 +229,10 @@ class Database:
         return nullcontext(True)
 
     def sizes(self) -> dict[str, int]:
-        return {file.name: _size(file) for file in (self._file, _side(self._file))}
+        return {file.name: _size(file) for file in (self._file, side_of(self._file))}
 
     def journals(self) -> dict[str, int]:
-        logs = (file.with_name(f"{file.name}-wal") for file in (self._file, _side(self._file)))
+        logs = (file.with_name(f"{file.name}-wal") for file in (self._file, side_of(self._file)))
         return {file.name: _size(file) for file in logs}
 
     def write(self, sql: str, *values: object) -> int:
@@ -330,7 +279,7 @@ class Database:
             log.debug("%s: %s failed (%s)", self._file, sql, why(error))
             return None
         finally:
-            self._db.execute(f"PRAGMA busy_timeout = {WAIT_S * 1e3:.0f}")
+            self._db.execute(f"PRAGMA busy_timeout = {writer_lock.WAIT_S * 1e3:.0f}")
 
     def compact(self) -> None:
         """Give the space of what was deleted back to the disk. Raises VaultError if somebody is in the way."""
@@ -348,148 +297,8 @@ class Database:
             raise VaultError(f"{self._file} is read by another process, so its log stays; close that, and try again")
 
 
-def moment(at: object) -> datetime:
-    """A time as it was written down. Raises VaultError for what is none."""
-    try:
-        return datetime.fromisoformat(at)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise odd_row(at) from None
-
-
-def odd_row(value: object) -> VaultError:
-    return VaultError(
-        f"vault.db holds {value!r:.80} where memos writes nothing of the kind: it was damaged, or changed by another "
-        f"program; bring back a copy of the vault folder"
-    )
-
-
-def clock() -> datetime:
-    """What the machine's clock says."""
-    return datetime.now(timezone.utc)
-
-
-def _connect(file: Path, key: DataKey | None, lock: WriterLock) -> Any:
-    """The connection that writes."""
-    try:
-        db = _open(file, key)
-        try:
-            _prepare(db, file, key, lock)
-        except BaseException:
-            db.close()
-            raise
-    except module(key).OperationalError as error:
-        raise VaultError(
-            f"{file} cannot be opened ({error}); it is as it was, make sure that the disk has room, the folder can be "
-            "written to and no other process holds the vault, and try again"
-        ) from error
-    except damaged(key) as error:
-        raise VaultError(
-            f"{file} is not a vault ({why(error)}); move it away, or set vault.path to another folder"
-        ) from error
-    return db
-
-
-def _connect_reader(file: Path, key: DataKey | None) -> Any:
-    db = _open(file, key)
-    try:
-        db.execute(*attach("side", _side(file), key))
-        db.execute("PRAGMA query_only = ON")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _open(file: Path | str, key: DataKey | None) -> Any:
-    return connect(file, key, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-
-
-def _side(file: Path) -> Path:
-    return file.with_name("vectors.db")
-
-
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _prepare(db: Any, file: Path, key: DataKey | None, lock: WriterLock) -> None:
-    """Make the tables of a new vault; refuse what is no vault before anything is written to it."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if version or not tables:
-        require_known(file, version or SCHEMA_VERSION)
-    else:
-        raise VaultError(f"{file} is the database of another program; set vault.path to another folder")
-    _attach(db, _side(file), key, lock)
-    for pragma in (*(f"{of}.{pragma}" for of in ("main", "side") for pragma in PRAGMAS), *PRAGMAS_OF_ALL):
-        db.execute(f"PRAGMA {pragma}").fetchall()
-    if version < SCHEMA_VERSION:
-        with lock.held(WAIT_S):
-            _upgrade(db, file, key)
-    db.execute(
-        """CREATE TEMP TRIGGER vectors_delete AFTER DELETE ON main.vectors BEGIN
-           DELETE FROM readings WHERE n = old.n; END"""
-    )
-    db.execute("SELECT 1 FROM main.sqlite_master").fetchone()  # the log is there from the first read on
-    db.execute("PRAGMA main.cache_size = -32768")  # KiB: an index of digests is written all over
-    db.execute("SELECT 1 FROM clock").fetchone()  # a file that had no log has one from its first reading
-    db.execute("PRAGMA main.synchronous = NORMAL")  # from here on, GroupSync sees to it that commits are on disk
-
-
-def _upgrade(db: Any, file: Path, key: DataKey | None) -> None:
-    """All or nothing. A copy of what was there is kept until a text is deleted, which would lie in it."""
-    db.execute("BEGIN IMMEDIATE")
-    (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been here first
-    copies = []
-    try:
-        if 0 < version < SCHEMA_VERSION:
-            copies.append(_back_up(file, version, key))
-        steps = (UPGRADES[n] for n in range(version, SCHEMA_VERSION)) if version else (TABLES,)
-        for statement in chain.from_iterable(steps):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException as error:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        for copy in copies:
-            copy.unlink(missing_ok=True)
-        if isinstance(error, (*damaged(key), OSError)):
-            raise VaultError(
-                f"{file} was not brought from schema {version} to {SCHEMA_VERSION} ({why(error)}); it is as it was, "
-                "make sure that the disk has room for a copy and the folder can be written to, and open it again"
-            ) from error
-        raise
-
-
-def _back_up(file: Path, version: int, key: DataKey | None) -> Path:
-    """A copy of the file beside it, as it was committed last; on disk when this returns. It has the file's key."""
-    kept = file.with_name(f"{file.stem}.schema-{version}.db")
-    part = kept.with_suffix(".part")
-    try:
-        part.unlink(missing_ok=True)
-        with closing(connect(file, key)) as source, closing(connect(part, key, file.name)) as copy:
-            source.backup(copy)
-        land(part, kept)
-    finally:
-        part.unlink(missing_ok=True)
-    return kept
-
-
-def _attach(db: Any, file: Path, key: DataKey | None, lock: WriterLock) -> None:
-    try:
-        db.execute(*attach("side", file, key))
-        db.execute(f"PRAGMA side.page_size = {PAGE_BYTES}")
-        if not db.execute("SELECT 1 FROM side.sqlite_master").fetchone():
-            with lock.held(WAIT_S):
-                db.execute("BEGIN IMMEDIATE")
-                for statement in READINGS:
-                    db.execute(in_schema(statement, "side"))
-                db.execute("COMMIT")
-    except damaged(key) as error:
-        raise VaultError(
-            f"{file} cannot be used ({why(error)}); close other processes, or remove it: what it holds is made anew"
-        ) from error

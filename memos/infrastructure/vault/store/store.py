@@ -14,6 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
+LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of `now`, given twice, and what is written down
+
 
 class Rows(Protocol):
     """What can be asked, and not written to."""
@@ -65,10 +68,10 @@ class Store(Rows, Protocol):
         """A vector as a value to write; it is read as its little-endian bytes."""
 
     def now(self) -> datetime:
-        """The time: never before one that was told here, and after all that was written in any process."""
+        """The time: never before one that was told here; within a transaction, after all that was written anywhere."""
 
-    def told(self) -> datetime:
-        """The same as far as it is known here: a statement compares it with what is written, see `LATEST`."""
+    def heard(self, at: str) -> None:
+        """A time that was read from `clock`: none before it is told here any more."""
 
     def stamp(self) -> str:
         """Within a transaction: the time as it is kept, after all that was kept before it."""

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from memos.errors import VaultError
 
+WAIT_S = 10.0  # for another process's write
+
 
 class WriterLock:
     """One writer at a time, of all threads and processes, nearly in the order of asking; it may ask again within."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from memos.infrastructure.vault.store.database import moment
+from memos.infrastructure.vault.store.clock import moment
 from memos.infrastructure.vault.store.store import Rows, Store
 
 What = Literal["cube", "user"]

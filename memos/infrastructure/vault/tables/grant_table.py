@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from memos.cube import Namespace
-from memos.infrastructure.vault.store.database import LATEST
 from memos.infrastructure.vault.store.rows import kept
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import LATEST, Store
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 
 _COLUMNS = """cube, over_user, over_agent, over_session, relation, to_group, to_user, to_agent, to_session, purpose,
@@ -81,8 +80,8 @@ class GrantTable:
 
     def state(self) -> RightsState:
         sql = f"SELECT n, (SELECT max(until) FROM grants WHERE until <= {LATEST}), moved FROM rights_clock"
-        told = kept(self._db.told())
-        [(n, ended, moved)] = self._db.rows(sql, told, told)
+        now = kept(self._db.now())
+        [(n, ended, moved)] = self._db.rows(sql, now, now)
         return RightsState(n, ended or "", moved)
 
     def changed(self) -> None:

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from memos.errors import Held
-from memos.infrastructure.vault.store.database import IN
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import IN, Store
 
 
 class LegalHold(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from memos.cube import new_id
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.database import IN, moment
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.clock import moment
+from memos.infrastructure.vault.store.store import IN, Store
 
 Ending = Literal["done", "undone", "interrupted"]
 Open = Literal["queued", "running", "interrupted"]

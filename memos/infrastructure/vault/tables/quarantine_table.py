@@ -7,8 +7,7 @@ import json
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from memos.infrastructure.vault.store.database import IN
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import IN, Store
 
 
 class Suspect(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, State
 from memos.errors import InputError, NotFound
-from memos.infrastructure.vault.store.database import moment
+from memos.infrastructure.vault.store.clock import moment
 from memos.infrastructure.vault.store.store import Store
 
 LONGEST = 200  # characters of a name

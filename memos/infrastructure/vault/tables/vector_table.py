@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.vault.store.database import IN
 from memos.infrastructure.vault.store.rows import checksum
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import IN, Store
 
 Vectors = npt.NDArray[np.float32]
 Coarse = npt.NDArray[np.int8]

@@ -28,8 +28,7 @@ from memos.infrastructure.vault.store.database import Database
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
-from memos.infrastructure.vault.store.sqlite_file import connect
-from memos.plugins.encryption.vault_key import DataKey
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver
 from memos.plugins.packs import pack_table
 
 pytestmark = pytest.mark.sqlite
@@ -117,7 +116,7 @@ def test_one_that_is_killed_in_a_transaction_leaves_nothing_and_one_that_is_stop
     with MemVault(tmp_path / "vault") as vault:
         os.kill(other.pid, how)
         if how is signal.SIGSTOP:
-            monkeypatch.setattr("memos.infrastructure.vault.store.database.WAIT_S", 0.1)
+            monkeypatch.setattr("memos.infrastructure.vault.store.writer_lock.WAIT_S", 0.1)
             with pytest.raises(VaultError, match="locked: another process .* try again"):
                 vault.put(cube)
             assert len(vault.cubes()) == len(told)  # reading goes on
@@ -282,13 +281,13 @@ def test_a_folder_that_became_read_only_refuses_every_write_by_name(tmp_path: Pa
 # from one schema to the next
 
 
-def of_the_schema_before(path: Path, key: DataKey | None = None) -> MemCube:
+def of_the_schema_before(path: Path, driver: Driver = PLAIN_DRIVER) -> MemCube:
     """A vault with one memory, in which the tables of packs are not described yet."""
     [cube] = cubes(1)
     path.mkdir(exist_ok=True)
     version = (cube.id, 1, cube.model_dump_json(exclude={"state", "usage"}), cube.header.created.isoformat())
     move = (cube.id, "generated", cube.header.created.isoformat(), "created")
-    with closing(connect(path / "vault.db", key, isolation_level=None)) as db:
+    with closing(driver.connect(path / "vault.db", isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         for statement in TABLES:
             if "extension_tables" not in statement:

@@ -1,0 +1,29 @@
+"""A vault in a folder, its files as they are: the store that needs no plug-in."""
+
+from __future__ import annotations
+
+from memos.infrastructure.vault.blobs.vault_files import PlainFiles
+from memos.infrastructure.vault.care import check
+from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
+
+
+class PlainStore:
+    """A `StoreKind`."""
+
+    elsewhere = ""
+
+    def claims(self, place: Place) -> bool:
+        return (place.folder / "vault.db").exists() and place.key is None and place.url is None
+
+    def open(self, place: Place, alone: bool) -> OpenStore:
+        return OpenStore(Database(place.folder / "vault.db"), PlainFiles(place.folder), PLAIN_SEALING)
+
+    def sealing(self, place: Place) -> Sealing:
+        return PLAIN_SEALING
+
+    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
+        return check.examine(place.folder, show, PLAIN_SEALING).problems
+
+
+PLAIN_STORE = PlainStore()

@@ -1,0 +1,138 @@
+"""Which store a vault is kept in: the parts of `memos.stores`, and which of them a folder belongs to.
+
+    sqlite       vault.db and files beside it, as they are (plain_store.py); what nobody claims is one of these
+    encryption   the same files, encrypted                                   memos.plugins.encryption
+    postgres     rows and payloads on a server                               memos.plugins.postgres
+
+Must not know what rows are for, nor how a store keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from memos.errors import PluginError, VaultError, how_to_install
+from memos.extensions import Registry
+from memos.infrastructure.vault.blobs.blob_store import Shelf
+from memos.infrastructure.vault.blobs.vault_files import FileFormat, Files, PlainFormat
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver
+from memos.infrastructure.vault.store.store import Store
+
+Show = Callable[[str, int, int], None]  # (what, done, of how many)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a vault is, as config.vault says. key: where the key of an encrypted one is; scratch: for its payloads in
+    the clear; url: of the server that it is on. None: as it was, or not at all."""
+
+    folder: Path
+    key: str | None = None
+    scratch: Path | None = None
+    url: str | None = None
+
+
+class Unsealer(NamedTuple):
+    """How another process reads what sealed files say: `pieces(path, secret)` of a module gives their content, or None
+    for a file that is not sealed."""
+
+    module: str
+    secret: str
+
+
+class Sealing(Protocol):
+    """How all files of a vault, and of its backups, are written."""
+
+    driver: Driver
+    format: FileFormat
+    unsealer: Unsealer | None  # None: files say what their bytes are
+    key_files: tuple[str, ...]  # in the vault's folder, which a backup needs too
+
+
+class PlainSealing:
+    """Files as they are."""
+
+    driver: Driver = PLAIN_DRIVER
+    format: FileFormat = PlainFormat()
+    unsealer: Unsealer | None = None
+    key_files: tuple[str, ...] = ()
+
+
+PLAIN_SEALING = PlainSealing()
+
+
+class OpenStore(NamedTuple):
+    """What an open vault consists of. shelf: where payloads lie, if not in the folder."""
+
+    rows: Store
+    files: Files
+    sealing: Sealing
+    shelf: Shelf | None = None
+
+
+class StoreKind(Protocol):
+    """A way to keep vaults: an entry point of `memos.stores`. Its module is imported whenever a vault is opened, so what
+    it needs of other packages it imports in functions."""
+
+    elsewhere: str  # what to do in place of a backup by memos, where the folder does not hold the rows; else ""
+
+    def claims(self, place: Place) -> bool:
+        """True if a vault lies there that is kept in this way, or a new one should be."""
+
+    def open(self, place: Place, alone: bool) -> OpenStore:
+        """alone: nobody else has the folder open, and nobody can open it meanwhile. Raises VaultError, KeyUnusable."""
+
+    def sealing(self, place: Place) -> Sealing:
+        """Of a vault that is there, or of a backup of one, which is only read. Raises WrongKey, KeyUnusable."""
+
+    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
+        """What is wrong with a vault, in words; reads every byte and changes none. sealing: as it is known already.
+        Raises VaultError where there is none, or one of another schema; WrongKey, KeyUnusable."""
+
+
+STORES: Registry[StoreKind] = Registry("memos.stores", "store")
+
+
+def store_of(place: Place) -> StoreKind:
+    """The store of the vault there, or of the one to be made. Raises VaultError where the plug-in that it needs is
+    missing or broken."""
+    claiming = [kind for kind in _usable(place) if kind.claims(place)]
+    for kind in claiming:
+        if kind.elsewhere:  # which refuses what the others were asked for
+            return kind
+    if claiming:
+        return claiming[0]
+    from memos.infrastructure.vault.plain_store import PLAIN_STORE  # which checks vaults, and stands on this
+
+    return PLAIN_STORE
+
+
+def is_vault(folder: Path) -> bool:
+    """True for the folder of a vault, wherever its rows are."""
+    return (folder / "vault.db").is_file() or bool(store_of(Place(folder)).elsewhere)
+
+
+def _usable(place: Place) -> Iterator[StoreKind]:
+    names = STORES.names()
+    needed = _needed(place)
+    for name in sorted(needed - set(names)):
+        raise VaultError(f"{place.folder} needs the store {name!r}, which is not installed; {how_to_install(name)}")
+    for name in names:
+        if name == "sqlite":
+            continue
+        try:
+            yield STORES.get(name)
+        except PluginError as error:
+            if name in needed:
+                raise VaultError(f"{place.folder} cannot be opened: {error}; {how_to_install(name)}") from error
+
+
+def _needed(place: Place) -> set[str]:
+    """The stores of memos that a vault cannot do without, by what lies in its folder or was asked for: where one of
+    them is missing, it must not be taken for a plain one."""
+    encrypted = place.key is not None or (place.folder / "key.json").exists()
+    on_server = place.url is not None or (place.folder / "server.json").exists()
+    return ({"encryption"} if encrypted else set()) | ({"postgres"} if on_server else set())

@@ -1,0 +1,117 @@
+"""An encrypted vault, as `memos.stores` has it: the plain store's files, sealed. Imports ciphers only once one is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from memos.errors import CorruptBlob, VaultError
+from memos.infrastructure.vault.care import check, file_sums
+from memos.infrastructure.vault.plain_store import PLAIN_STORE
+from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show, Unsealer
+from memos.plugins.encryption import vault_key
+from memos.plugins.encryption.swap import finish_swap, is_being_swapped
+from memos.plugins.encryption.vault_key import DataKey
+
+PAGE_PROOF_BYTES = 80  # of a page of SQLCipher's: IV and HMAC
+
+
+class SealedDriver:
+    """SQLCipher's module with the key of one vault; each page carries a proof (HMAC-SHA512)."""
+
+    reserved_bytes = PAGE_PROOF_BYTES
+    checks: tuple[str, ...] = ("cipher_integrity_check", "integrity_check")
+
+    def __init__(self, key: DataKey) -> None:
+        import sqlcipher3
+
+        self._key, self._module = key, sqlcipher3
+        # a lack of memory is told, too, where a page is not as it was encrypted
+        self.damaged: tuple[type[Exception], ...] = (sqlcipher3.DatabaseError, UnicodeDecodeError, MemoryError)
+        self.unusable: type[Exception] = sqlcipher3.OperationalError
+
+    def connect(self, file: Path | str, name: str = "", **options: Any) -> sqlite3.Connection:
+        # cached_statements: SQLCipher's module keeps the first ones in a full cache, and those only made the tables
+        db: sqlite3.Connection = self._module.connect(file, cached_statements=1000, **options)
+        try:
+            db.execute(f"PRAGMA key = {literal(self._key, name or Path(file).name)}")
+            db.execute("PRAGMA cipher_log_level = NONE")  # what it writes to stderr
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def attach(self, schema: str, file: Path | str, name: str = "") -> tuple[str, tuple[str]]:
+        key = None if str(file) == ":memory:" else self._key
+        return f"ATTACH ? AS {schema} KEY {literal(key, name or Path(file).name)}", (str(file),)
+
+
+def literal(key: DataKey | None, name: str) -> str:
+    """SQLCipher's, of a file's key as it is, without its slow derivation from a passphrase; of none."""
+    return f"\"x'{key.made(name).hex()}'\"" if key else "''"
+
+
+class EncryptedSealing:
+    """A `Sealing` with the key of a vault."""
+
+    key_files: tuple[str, ...] = (vault_key.NAME,)
+
+    def __init__(self, key: DataKey) -> None:
+        from memos.plugins.encryption.sealed_files import SealedFormat  # loads cryptography
+
+        self.key, self.driver, self.format = key, SealedDriver(key), SealedFormat(key)
+        self.unsealer: Unsealer | None = Unsealer("memos.plugins.encryption.decrypted", key.hex)
+
+
+class EncryptedStore:
+    """A `StoreKind`."""
+
+    elsewhere = ""
+
+    def claims(self, place: Place) -> bool:
+        folder = place.folder
+        return place.key is not None or vault_key.is_encrypted(folder) or is_being_swapped(folder)
+
+    def open(self, place: Place, alone: bool) -> OpenStore:
+        finish_swap(place.folder, alone)
+        key = vault_key.unlock(place.folder, place.key)
+        if key is None:  # its encryption was being taken off, and that is finished
+            return PLAIN_STORE.open(place, alone)
+        from memos.plugins.encryption.sealed_files import SealedFiles  # loads cryptography
+
+        sealing = EncryptedSealing(key)
+        files = SealedFiles(place.folder, key, place.scratch, alone)
+        return OpenStore(Database(place.folder / "vault.db", sealing.driver), files, sealing)
+
+    def sealing(self, place: Place) -> Sealing:
+        """Of one that is not encrypted, that of plain files: a key that is named for it is not needed."""
+        if not vault_key.is_encrypted(place.folder):
+            return PLAIN_SEALING
+        key = vault_key.unlock(place.folder, place.key)
+        assert key
+        return EncryptedSealing(key)
+
+    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
+        if damage := _key_problems(place.folder):
+            return damage
+        if is_being_swapped(place.folder, whole=True):
+            raise VaultError(
+                f"the key of {place.folder} was being changed, and that was cut off; open it once to finish it"
+            )
+        return check.examine(place.folder, show, sealing or self.sealing(place)).problems
+
+
+def _key_problems(folder: Path) -> list[str]:
+    """What is wrong with the key.json of a vault: no key opens it then, and nothing else is read. Of a closed one, how
+    it differs from what it was; else what it tells by itself."""
+    with suppress(CorruptBlob):  # which is told with the rest
+        sums = file_sums.read(folder)
+        if sums and vault_key.NAME in sums:
+            return file_sums.problems(folder, sums).get(vault_key.NAME, [])
+    return vault_key.problems(folder)
+
+
+ENCRYPTED_STORE = EncryptedStore()
