@@ -61,7 +61,6 @@ from memos.infrastructure.vault.tables.quarantine_table import QuarantineTable
 from memos.infrastructure.vault.tables.snapshot_table import Snapshot, SnapshotTable
 from memos.infrastructure.vault.tables.undo_table import UndoTable
 from memos.infrastructure.vault.tables.vector_table import Coarse, VectorRow, Vectors, VectorTable
-from memos.plugins.packs.pack_table import PackTable
 from memos.rights import Grant, Group, Relation, Subject
 
 log = logging.getLogger("memos")
@@ -142,7 +141,6 @@ class MemVault:
                 self._jobs, self._vectors = JobList(self._db), VectorTable(self._db)
                 self._snapshots = SnapshotTable(self._db, self.guard.as_written)
                 self.extensions = ExtensionTables(self._db)
-                self.packs = PackTable(self.extensions)
                 self._grants, self._credentials = GrantTable(self._db), CredentialTable(self._db)
                 self.quarantine = QuarantineTable(self._db)
                 self.pipelines = UndoTable(self._db)

@@ -15,6 +15,7 @@ from memos.kernel.services.governing import Governing
 from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Get
+from memos.plugins.packs.pack_table import PackTable
 
 _HELD = (Form.ACTIVATION, Form.PARAMETRIC)
 
@@ -66,7 +67,7 @@ class Seeing(Finding, Forming, Governing):
             seen |= set(below)
             above += self.governance.visible(caller, self.vault.at(below))
         derived = self.governance.visible(caller, self.vault.derived(cube.id))
-        return Lineage(cube, tuple(above), tuple(derived), tuple(self.vault.packs.origins(cube.id)))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(PackTable(self.vault.extensions).origins(cube.id)))
 
     def log(
         self,

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.blobs.vault_files import SUFFIX, made, remove, remove_others
+from memos.infrastructure.vault.blobs.vault_files import SUFFIX, FileFormat, made, remove, remove_others
 from memos.plugins.encryption.sealed_file import CHUNK, Unsealed, sealing
 from memos.plugins.encryption.vault_key import DataKey
 
@@ -79,7 +79,8 @@ class SealedFiles:
 
         Raises VaultError where there is no place for plaintext.
         """
-        self._folder, self.format = folder, SealedFormat(key)
+        self._folder, self._seals = folder, SealedFormat(key)
+        self.format: FileFormat = self._seals
         self._base = _own_folder(scratch, key.made("scratch", 8).hex())
         self._mine = self._base / new_id()
         self._lock = threading.Lock()
@@ -187,7 +188,7 @@ class SealedFiles:
     def _unseal(self, stored: Path, path: Path, what: str) -> None:
         """Raises CorruptBlob, VaultError."""
         try:
-            with self.format.reading(stored, what) as sealed:
+            with self._seals.reading(stored, what) as sealed:
                 if stored.suffix:
                     _write(path, sealed.chunks())
                     return

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from memos.errors import CorruptBlob, VaultError
+from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import check, file_sums
 from memos.infrastructure.vault.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.store.sqlite_file import Driver
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show, Unsealer
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.swap import finish_swap, is_being_swapped
@@ -35,7 +37,7 @@ class SealedDriver:
 
     def connect(self, file: Path | str, name: str = "", **options: Any) -> sqlite3.Connection:
         # cached_statements: SQLCipher's module keeps the first ones in a full cache, and those only made the tables
-        db: sqlite3.Connection = self._module.connect(file, cached_statements=1000, **options)
+        db = cast(sqlite3.Connection, self._module.connect(file, cached_statements=1000, **options))
         try:
             db.execute(f"PRAGMA key = {literal(self._key, name or Path(file).name)}")
             db.execute("PRAGMA cipher_log_level = NONE")  # what it writes to stderr
@@ -62,7 +64,8 @@ class EncryptedSealing:
     def __init__(self, key: DataKey) -> None:
         from memos.plugins.encryption.sealed_files import SealedFormat  # loads cryptography
 
-        self.key, self.driver, self.format = key, SealedDriver(key), SealedFormat(key)
+        self.driver: Driver = SealedDriver(key)
+        self.format: FileFormat = SealedFormat(key)
         self.unsealer: Unsealer | None = Unsealer("memos.plugins.encryption.decrypted", key.hex)
 
 

@@ -24,7 +24,7 @@ from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
 from memos.plugins.packs.mip import Origin, RegistryEntry, release_of
 from memos.plugins.packs.pack import PackReader
-from memos.plugins.packs.pack_table import Installed
+from memos.plugins.packs.pack_table import Installed, PackTable
 from memos.plugins.packs.subscriptions import PackUpdate, Subscriptions
 from memos.plugins.packs.trusted_keys import TrustedKeys
 
@@ -71,7 +71,7 @@ class Packs:
     def __init__(self, kernel: Kernel) -> None:
         vault, governance, lifecycle, reader = kernel.vault, kernel.governance, kernel.lifecycle, kernel.reader
         self._kernel, self._governance, self._vault = kernel, governance, vault
-        self._table = table = vault.packs
+        self._table = table = PackTable(vault.extensions)
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
         self.dumper = MemDumper(vault, reader, table, governance.visible)
         self.loader = MemLoader(vault, lifecycle, kernel.knowledge, reader, table, kernel.fits, kernel.accept)

@@ -30,6 +30,7 @@ from memos.infrastructure.vault.blobs.vault_files import made
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.kernel import care
 from memos.plugins.encryption import sealed_files
@@ -204,6 +205,7 @@ def test_what_lies_in_memory_is_for_this_user_alone_and_goes(tmp_path: Path, vau
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER
 from memos.plugins.encryption import sealed_files
 from memos.infrastructure.vault.store.database import Database
 sealed_files.MEMORY = Path(sys.argv[2])
@@ -347,7 +349,7 @@ def test_a_flipped_bit_in_any_page_is_found(tmp_path: Path, count: int) -> None:
 
 def damaged(folder: Path, key: DataKey | None) -> bool:
     try:
-        with VaultReader(folder, alone=True, key=key) as reader:
+        with VaultReader(folder, alone=True, driver=SealedDriver(key) if key else PLAIN_DRIVER) as reader:
             return bool(reader.side_problem or reader.damage("main") or reader.damage("side"))
     except VaultError:
         return True

@@ -24,6 +24,7 @@ from memos.plugins.packs import pack
 from memos.plugins.packs.mip import Record
 from memos.plugins.packs.pack import PackReader, PackWriter
 from memos.plugins.packs.pack_file import writing
+from memos.plugins.packs.pack_table import PackTable
 from tests.doubles import BRIEF, BriefReader
 
 SAID = ("Mira: I live in Lisbon.", "Mira: I work as a nurse.", "Mira: My favourite drink is tea.")
@@ -428,7 +429,7 @@ def test_deleting_what_was_loaded_leaves_no_name_of_it(tmp_path: Path, here: Mem
     path, key = sent(here, tmp_path / "x")
     there.load(path, trust=key)
     there.delete(ids[0])
-    assert len(there.vault.packs.arrivals(key, "default")) == 2
+    assert len(PackTable(there.vault.extensions).arrivals(key, "default")) == 2
     assert there.load(path).added == [ids[0]]  # asked for again by hand, it comes again
 
 

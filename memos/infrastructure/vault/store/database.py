@@ -26,9 +26,9 @@ from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.clock import Times
 from memos.infrastructure.vault.store.group_sync import GroupSync
 from memos.infrastructure.vault.store.on_disk import fsync
-from memos.infrastructure.vault.store.opening import opened_to_read, side_of
+from memos.infrastructure.vault.store.opening import opened, opened_to_read, side_of
 from memos.infrastructure.vault.store.schema import reading
-from memos.infrastructure.vault.store.sqlite_file import why
+from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver, why
 from memos.infrastructure.vault.store.writer_lock import lock_of
 
 log = logging.getLogger("memos")
