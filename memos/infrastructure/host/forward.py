@@ -26,8 +26,15 @@ class Forward(Protocol):
     past_key_values: Cache | None
 
 
-class CausalLM(Protocol):
-    """A transformers model, or one with adapters or a KV cache put before its forward."""
+class Forwards(Protocol):
+    """A module whose every forward comes with the same adapters, or after the same KV cache."""
+
+    def __call__(self, **inputs: object) -> Forward: ...
+    def parameters(self) -> Iterator[torch.nn.Parameter]: ...
+
+
+class CausalLM(Forwards, Protocol):
+    """A transformers model, or one with adapters beside its layers."""
 
     @property
     def config(self) -> PreTrainedConfig: ...
@@ -35,5 +42,3 @@ class CausalLM(Protocol):
     def device(self) -> torch.device: ...
     @property
     def dtype(self) -> torch.dtype: ...
-    def __call__(self, **inputs: object) -> Forward: ...
-    def parameters(self) -> Iterator[torch.nn.Parameter]: ...

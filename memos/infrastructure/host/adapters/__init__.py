@@ -1,1 +1,1 @@
-"""Parametric memory: LoRA adapters, trained, saved and served."""
+"""LoRA adapters: read, written and exported as folders, and served row by row beside the base model."""

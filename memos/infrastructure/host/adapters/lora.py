@@ -21,16 +21,17 @@ from memos.config import DistilConfig
 from memos.errors import CorruptBlob, Unsupported
 from memos.infrastructure.host.fingerprint import require_same_host
 
+Card = dict[str, Any]  # card.json: what an adapter was made of, and how it was judged
 CARD, WEIGHTS = "card.json", "adapter_model.safetensors"
 _MADE_BY = "memos_fingerprint"  # in the metadata of the weights
 LINEAR = (torch.nn.Linear, Conv1D)
 _ATTENTION = ("attn", "attention")  # stands in the name of what is inside attention
-_RATES = ((10e6, 1e-2), (500e6, 1e-3), (3e9, 5e-4))  # below so many parameters; 2e-4 above
+_LEARNING_RATES = ((10e6, 1e-2), (500e6, 1e-3), (3e9, 5e-4))  # below so many parameters; 2e-4 above
 
 
 def twin(model: PreTrainedModel) -> PreTrainedModel:
     """A second module tree over the same weights: adapters go in there, and the caller's model stays as it was."""
-    shared: dict[int, Any] = {}
+    shared: dict[int, torch.Tensor] = {}
     for parameter in model.parameters():
         shared[id(parameter)] = torch.nn.Parameter(parameter.detach(), requires_grad=False)
     for buffer in model.buffers():
@@ -41,7 +42,7 @@ def twin(model: PreTrainedModel) -> PreTrainedModel:
 def recipe(config: DistilConfig, model: PreTrainedModel) -> DistilConfig:
     """The config with what was left unset, by the size of the model."""
     size = model.num_parameters()
-    rate = next((rate for below, rate in _RATES if size < below), 2e-4)
+    rate = next((rate for below, rate in _LEARNING_RATES if size < below), 2e-4)
     unset = {"learning_rate": rate, "gradient_checkpointing": size >= 500e6}
     return config.model_copy(update={k: v for k, v in unset.items() if getattr(config, k) is None})
 
@@ -107,7 +108,7 @@ def _no_target(module: PreTrainedModel, config: DistilConfig, why: str) -> Unsup
     )
 
 
-def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None:
+def save_adapter(student: PeftModel, folder: Path, card: Card) -> None:
     """A folder that plain peft loads: adapter_config.json, adapter_model.safetensors; and our card.json."""
     student.save_pretrained(str(folder), safe_serialization=True)
     if "fingerprint" in card:  # with the tensors too: a card is easily lost
@@ -121,25 +122,25 @@ def save_adapter(student: PeftModel, folder: Path, card: dict[str, Any]) -> None
     write_card(folder, card)
 
 
-def _write_config(folder: Path, settings: dict[str, Any]) -> None:
+def _write_config(folder: Path, settings: dict[str, object]) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), "utf-8")
 
 
-def write_adapter(folder: Path, layers: list[str], rank: int, card: dict[str, Any] | None) -> None:
+def write_adapter(folder: Path, layers: list[str], rank: int, card: Card | None) -> None:
     """The config, and the card if there is one, of an adapter of just these layers, whose tensors carry their
     scaling."""
     settings = LoraConfig(r=rank, lora_alpha=rank, target_modules=layers, task_type="CAUSAL_LM", inference_mode=True)
-    told = json.loads(json.dumps(settings.to_dict(), default=lambda value: sorted(value)))
-    _write_config(folder, told | {"base_model_name_or_path": None, "target_modules": layers})
+    plain = json.loads(json.dumps(settings.to_dict(), default=lambda value: sorted(value)))
+    _write_config(folder, plain | {"base_model_name_or_path": None, "target_modules": layers})
     if card is not None:
         write_card(folder, card)
 
 
-def write_card(folder: Path, card: dict[str, Any]) -> None:
+def write_card(folder: Path, card: Card) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2, sort_keys=True), "utf-8")
 
 
-def read_card(folder: Path, fingerprint: dict[str, str]) -> dict[str, Any]:
+def read_card(folder: Path, fingerprint: dict[str, str]) -> Card:
     """The card of an adapter that fits this host; empty for a stranger's, which has none. Raises FingerprintMismatch or
     CorruptBlob."""
     try:

@@ -1,1 +1,1 @@
-"""Small encoders beside the model: embedding, reranking, tagging."""
+"""Small encoders beside the model: texts to vectors, pairs to scores, messages to tagged parts."""

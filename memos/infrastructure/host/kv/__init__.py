@@ -1,1 +1,1 @@
-"""Activation memory: KV caches, encoded, composed, stored."""
+"""KV caches as memory: encoded, moved, composed, stored in files and placed in tiers."""

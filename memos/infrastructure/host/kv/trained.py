@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
+from memos.infrastructure.host.forward import Forward
 from memos.infrastructure.host.kv.cache import Activation, Layer, cache_of
 
 
@@ -32,7 +33,7 @@ class Cartridge(torch.nn.Module):
     The model is not changed, and is no part of this module's parameters.
     """
 
-    def __init__(self, model: Any, past: Activation, head: int = 0, train: bool = False) -> None:
+    def __init__(self, model: PreTrainedModel, past: Activation, head: int = 0, train: bool = False) -> None:
         super().__init__()
         self._model, self._past, self._head = (model,), past, head
         self.rows = torch.nn.ParameterList(
@@ -52,19 +53,20 @@ class Cartridge(torch.nn.Module):
         ]
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, **more: Any
-    ) -> Any:
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, **more: object
+    ) -> Forward:
         """input_ids, attention_mask, position_ids: [rows, tokens] of what comes after the cache."""
         batch = len(input_ids)
         layers = [(k.expand(batch, -1, -1, -1), v.expand(batch, -1, -1, -1)) for k, v in self._layers()]
         there = attention_mask.new_ones(batch, self._past.rows)
-        return self._model[0](
+        forward: Forward = self._model[0](
             input_ids=input_ids,
             attention_mask=torch.cat([there, attention_mask], 1),
             position_ids=position_ids + len(self._past.ids),
             past_key_values=cache_of(layers),
             **more | {"use_cache": True},
         )
+        return forward
 
     @torch.no_grad()
     def activation(self) -> Activation:
@@ -74,6 +76,6 @@ class Cartridge(torch.nn.Module):
 
 def thinned(whole: Activation, rows: Sequence[int]) -> Activation:
     """Just these rows of a cache, standing for all of its tokens."""
-    at = torch.tensor(rows, device=whole.layers[0][0].device)
-    layers = tuple((k.index_select(-2, at), v.index_select(-2, at)) for k, v in whole.layers)
+    index = torch.tensor(rows, device=whole.layers[0][0].device)
+    layers = tuple((k.index_select(-2, index), v.index_select(-2, index)) for k, v in whole.layers)
     return replace(whole, layers=layers, trained=len(rows))

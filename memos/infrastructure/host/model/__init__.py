@@ -1,1 +1,1 @@
-"""The model itself: loading, prompts, decoding."""
+"""The model itself: loading, prompts, decoding, and what its KV can be used for."""

@@ -18,7 +18,7 @@ class BeamSearch:
     """The beams of one answer. `running` are the rows of the next forward; none are left once the answer is certain."""
 
     beams: int
-    most: int  # tokens of an answer
+    max_tokens: int  # of an answer
     ends: Set[int]
     stopped: Callable[[Ids], bool]  # whether the ids hold a stop string
     # best first, by log-probability of the whole and by its mean a token; ids without the token that ended them
@@ -32,11 +32,11 @@ class BeamSearch:
         # every row may end in each of the ends: among so many, `beams` go on
         best = sums.flatten().topk(min(self.beams * max(2, 1 + len(self.ends)), sums.numel()))
         rows, running = list[int](), list[tuple[float, Ids]]()
-        for rank, (total, at) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            row, token = divmod(at, vocabulary)
+        for rank, (total, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
+            row, token = divmod(place, vocabulary)
             before, ended = self.running[row][1], token in self.ends
             ids = before if ended else (*before, token)
-            if ended or length == self.most or self.stopped(ids):
+            if ended or length == self.max_tokens or self.stopped(ids):
                 self.finished += [(total / length, ids)] if rank < self.beams else []  # the rest is there to go on only
             elif len(running) < self.beams:
                 rows.append(row)

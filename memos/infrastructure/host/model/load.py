@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -32,38 +31,40 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
 
     Raises ModelNotFound or HostError, naming the path.
     """
-    path = model_path(config.path)
-    device = pick_device(config.device)
-    dtype: Any = config.dtype
-    if dtype == "auto":
-        dtype = "auto" if device.type == "cuda" else torch.float32
+    path, device = model_path(config.path), pick_device(config.device)
+    dtype = config.dtype if config.dtype != "auto" or device.type == "cuda" else "float32"
     transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
     if path.startswith(PREFIX):
-        wanted = getattr(torch, "bfloat16" if dtype == "auto" else str(dtype).removeprefix("torch."))
+        wanted = getattr(torch, "bfloat16" if dtype == "auto" else dtype)
         shaped = random_model(path.removeprefix(PREFIX), device, wanted, config.attention)
         return fold_shared_heads(shaped.eval()), _load_tokenizer(model_path(SMALL_MODEL), False)
     try:
-        if not Path(path).is_dir():
-            hf_hub_download(
-                path, "config.json"
-            )  # asked for once: each look-up retries for long where there is no network
-        tokenizer = _load_tokenizer(path, config.trust_remote_code)
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=dtype,
-            attn_implementation=config.attention,
-            trust_remote_code=config.trust_remote_code,
-            use_safetensors=True,  # never a pickle
-        )
-        if not tokenizer("a", add_special_tokens=False)["input_ids"]:
-            raise ValueError("it has no tokenizer files")
+        model, tokenizer = _from_pretrained(path, config, dtype)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: tensors of another shape
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelNotFound(
             f"model.path {config.path!r} does not load as a causal language model with safetensors weights: {reason}; "
             f"give a folder with config.json and model.safetensors, a hub name, or {SMALL_MODEL}"
         ) from error
-    return fold_shared_heads(model.to(device).eval()), tokenizer
+    model.to(device)  # type: ignore[arg-type]
+    return fold_shared_heads(model.eval()), tokenizer
+
+
+def _from_pretrained(path: str, config: ModelConfig, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    if not Path(path).is_dir():
+        # asked for once: each look-up retries for long where there is no network
+        hf_hub_download(path, "config.json")
+    tokenizer = _load_tokenizer(path, config.trust_remote_code)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        path,
+        dtype=dtype,
+        attn_implementation=config.attention,
+        trust_remote_code=config.trust_remote_code,
+        use_safetensors=True,  # never a pickle
+    )
+    if not tokenizer("a", add_special_tokens=False)["input_ids"]:
+        raise ValueError("it has no tokenizer files")
+    return model, tokenizer
 
 
 def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
@@ -73,8 +74,10 @@ def _load_tokenizer(path: str, trust_remote_code: bool) -> PreTrainedTokenizerBa
     """
     declared = get_tokenizer_config(path).get("tokenizer_class")
     plain = declared in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    reader: Any = PreTrainedTokenizerFast if plain else AutoTokenizer
-    return reader.from_pretrained(path, trust_remote_code=trust_remote_code)
+    tokenizer: PreTrainedTokenizerBase = (PreTrainedTokenizerFast if plain else AutoTokenizer).from_pretrained(
+        path, trust_remote_code=trust_remote_code
+    )
+    return tokenizer
 
 
 def model_path(path: str) -> str:

@@ -97,11 +97,11 @@ class PromptFormat:
             mark += _MEMORIES
         shown = [lines for lines in (memories, *(m.get("memories", ()) for m in messages)) if lines]
         header = self._header(mark)
-        told = [
-            {**m, "content": self._said(m["content"]), "before": f"{header}\n" if m.get("memories") else ""}
+        turns = [
+            {**m, "content": self._without_controls(m["content"]), "before": f"{header}\n" if m.get("memories") else ""}
             for m in messages
         ]
-        text = self._fill(f"{self._config.system}{header}" if memories else self._config.system, told)
+        text = self._fill(f"{self._config.system}{header}" if memories else self._config.system, turns)
         first, *rest = text.split(mark)
         if len(rest) != len(shown):
             raise HostError(
@@ -122,7 +122,7 @@ class PromptFormat:
         begin, end = _FENCE if self.fenced else ("", "")
         return f"{begin}{self._config.memory_header}{memories}{end}"
 
-    def _said(self, text: str) -> str:
+    def _without_controls(self, text: str) -> str:
         """What somebody says, a turn's answer that repeats a memory too, without control tokens: they look the same."""
         return (
             self._controls.sub(lambda token: f"{token[0][0]}{_JOINER}{token[0][1:]}", text) if self._controls else text
@@ -135,22 +135,22 @@ class PromptFormat:
 
     def _fill(self, system: str, messages: Sequence[Message]) -> str:
         if not self.chat:
-            turns = "".join(f"{m.get('before', '')}{m['role'].title()}: {m['content']}\n" for m in messages)
-            return f"{system}\n{turns}Assistant:" if system else f"{turns}Assistant:"
-        told = [{"role": m["role"], "content": f"{m.get('before', '')}{m['content']}"} for m in messages]
-        if told and told[0]["role"] == "system":  # of whoever asks: after the memories, which every prompt begins with
-            system, told = "\n".join(filter(None, (system, told[0]["content"]))), told[1:]
+            text = "".join(f"{m.get('before', '')}{m['role'].title()}: {m['content']}\n" for m in messages)
+            return f"{system}\n{text}Assistant:" if system else f"{text}Assistant:"
+        turns = [{"role": m["role"], "content": f"{m.get('before', '')}{m['content']}"} for m in messages]
+        if turns and turns[0]["role"] == "system":  # the asker's: after the memories, which every prompt begins with
+            system, turns = "\n".join(filter(None, (system, turns[0]["content"]))), turns[1:]
         if system:
             try:
-                text = self._template([{"role": "system", "content": system}, *told])
+                text = self._template([{"role": "system", "content": system}, *turns])
                 if system in text:
                     return text
             except TemplateError:
                 pass  # the model knows no system role: its first message carries the memories
-            first, *rest = told
-            told = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
+            first, *rest = turns
+            turns = [{"role": first["role"], "content": f"{system}\n{first['content']}"}, *rest]
         try:
-            return self._template(told)
+            return self._template(turns)
         except TemplateError as error:
             raise InputError(
                 f"the model's chat template refuses these messages ({error}); let user and assistant take turns, "

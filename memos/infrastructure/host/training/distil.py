@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,15 +24,16 @@ from safetensors.torch import save_file
 
 from memos.config import DistilConfig
 from memos.infrastructure.host.adapters.serving import Stack
+from memos.infrastructure.host.forward import Forwards
 from memos.infrastructure.host.training.subspace import aim
 
 Under = Callable[[Sequence[Stack]], AbstractContextManager[None]]  # makes the forwards within it those of the rows
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
-_TOKENS = 2048  # in one forward of training, padding included
-_FLOOR = 0.02  # of a loss: what is learnt is drawn now and then all the same
-_WARM_UP = 10  # steps
-_AIMED = 800  # rows to keep whose directions the adapter is kept from
-_REVIEWED = 200  # rows to keep that a review reads
+_FORWARD_TOKENS = 2048  # in one forward of training, padding included
+_LOSS_FLOOR = 0.02  # what is learnt is drawn now and then all the same
+_WARM_UP_STEPS = 10
+_AIMED_ROWS = 800  # to keep, whose directions the adapter is kept from
+_REVIEWED_ROWS = 200  # to keep, which a review reads
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def certain(prompt: tuple[int, ...], answer: tuple[int, ...], under: Stack = ())
 
 @torch.no_grad()  # not inference_mode: the results take part in training
 def believed(
-    model: torch.nn.Module,
+    model: Forwards,
     teachers: Sequence[tuple[int, ...]],
     students: Sequence[tuple[int, ...]],
     answers: Sequence[tuple[int, ...]],
@@ -115,9 +115,9 @@ class Training:
 
     def _aim(self) -> None:
         """Set and fix where the adapter looks, if there is something to keep."""
-        kept = range(self._lessons, len(self._rows))
-        if kept:
-            some = random.Random(self._config.seed).sample(kept, min(len(kept), _AIMED))
+        to_keep = range(self._lessons, len(self._rows))
+        if to_keep:
+            some = random.Random(self._config.seed).sample(to_keep, min(len(to_keep), _AIMED_ROWS))
             lessons, keep = ([self._rows[n] for n in which] for which in (range(self._lessons), some))
             aim(self._student, partial(self._read, lessons), partial(self._read, keep), self._config.seed)
 
@@ -147,8 +147,8 @@ class Training:
     @torch.no_grad()
     def _review(self) -> None:
         """Read every lesson once, and some rows to keep: what is not learnt yet, and whether that was all."""
-        kept = range(self._lessons, len(self._rows))
-        some = random.Random(f"{self._config.seed}:{self.step}").sample(kept, min(len(kept), _REVIEWED))
+        to_keep = range(self._lessons, len(self._rows))
+        some = random.Random(f"{self._config.seed}:{self.step}").sample(to_keep, min(len(to_keep), _REVIEWED_ROWS))
         read = [*range(self._lessons), *some]
         for part in _chunks([self._rows[n] for n in read]):
             chunk = [read[n] for n in part]
@@ -188,16 +188,17 @@ class Training:
         return total
 
     def _rate(self) -> float:
-        """Of the learning rate: up in a few steps, and down along a cosine; the tail is for what is to be kept."""
-        return min((self.step + 1) / _WARM_UP, 0.5 * (1 + math.cos(math.pi * self.step / self.last)))
+        """The share of the learning rate: up in a few steps, and down along a cosine, whose tail is for what is to be
+        kept."""
+        return min((self.step + 1) / _WARM_UP_STEPS, 0.5 * (1 + math.cos(math.pi * self.step / self.last)))
 
     def _drawn(self, rng: random.Random, among: Sequence[int], count: int) -> list[int]:
-        """Half of them evenly, half in proportion to their loss; each at most once."""
+        """`count` rows without repeats, half of them drawn evenly, half in proportion to their loss."""
         if len(among) <= count:
             return list(among)
         chosen = rng.sample(among, count // 2)
         rest = sorted(set(among) - set(chosen))
-        weights = (self._loss[rest] + _FLOOR).tolist()
+        weights = (self._loss[rest] + _LOSS_FLOOR).tolist()
         # Efraimidis and Spirakis (2006): without replacement, in proportion to the weights
         keys = [(rng.random() ** (1 / w), n) for n, w in zip(rest, weights, strict=True)]
         return chosen + [n for _, n in sorted(keys, reverse=True)[: count - len(chosen)]]
@@ -238,17 +239,17 @@ class Training:
 
 
 @torch.no_grad()
-def drift(model: Any, rows: Sequence[Example]) -> float:
+def drift(model: Forwards, rows: Sequence[Example]) -> float:
     """KL(target || model), mean over the rows, in nats."""
     return sum(float(_losses(model, [rows[n] for n in chunk])[0].sum()) for chunk in _chunks(rows)) / max(1, len(rows))
 
 
 def _digest(rows: Sequence[Example]) -> str:
-    """Of what is trained on: a checkpoint is of no use to other rows."""
-    told = sha256()
+    """sha256 of what is trained on: a checkpoint is of no use to other rows."""
+    digest = sha256()
     for row in rows:
-        told.update(f"{row.prompt}{row.answer}{[folder.name for folder in row.under]}".encode())
-    return told.hexdigest()
+        digest.update(f"{row.prompt}{row.answer}{[folder.name for folder in row.under]}".encode())
+    return digest.hexdigest()
 
 
 def _active(rows: Sequence[Example], under: Under | None) -> AbstractContextManager[None]:
@@ -261,13 +262,13 @@ def _chunks(rows: Sequence[Example]) -> list[list[int]]:
     for n in sorted(range(len(rows)), key=lambda n: (rows[n].under, rows[n].tokens)):
         first, tokens = rows[out[-1][0]] if out else None, rows[n].tokens
         alike = first and first.under == rows[n].under and tokens <= 1.6 * first.tokens
-        if not alike or tokens * (len(out[-1]) + 1) > _TOKENS:
+        if not alike or tokens * (len(out[-1]) + 1) > _FORWARD_TOKENS:
             out.append([])
         out[-1].append(n)
     return out
 
 
-def _losses(student: Any, rows: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
+def _losses(student: Forwards, rows: Sequence[Example]) -> tuple[torch.Tensor, torch.Tensor]:
     """KL(target || student) of each row, mean over its answer tokens, and its least likely answer token's p: [rows]."""
     log_q = torch.log_softmax(_answer_logits(student, rows).float(), -1)
     lengths = [len(row.answer) for row in rows]
@@ -280,7 +281,7 @@ def _losses(student: Any, rows: Sequence[Example]) -> tuple[torch.Tensor, torch.
     return torch.stack(losses), torch.stack([p.min() for p in least])
 
 
-def _answer_logits(model: Any, rows: Sequence[Example]) -> torch.Tensor:
+def _answer_logits(model: Forwards, rows: Sequence[Example]) -> torch.Tensor:
     """Logits that predict each answer token of the rows, one row after the other: [answer tokens, vocabulary].
 
     Rows are padded on the right, where a causal model does not look. Logits are computed from the earliest

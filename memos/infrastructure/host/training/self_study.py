@@ -22,8 +22,8 @@ _ASK = (
     "its answer in a few words taken from the memory. Each question must name whom or what it is about."
 )
 _AGAIN = "Ask the same question in {n} other ways, each on a line of its own, without answering it: {question}"
-_MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):]|Q\d*[.:])?\s*")  # of a list, which models like to write
-_ROOM = DecodeConfig(max_new_tokens=400)
+_LIST_MARK = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):]|Q\d*[.:])?\s*")  # of a list, which models like to write
+_LONG_ANSWER = DecodeConfig(max_new_tokens=400)
 
 
 def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
@@ -37,11 +37,11 @@ def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
         for n, form in enumerate(dict.fromkeys((question, *again[:forms]))):
             out.setdefault(form, Probe(question=form, answer=answer, held_out=n % 2 == 1))
     probes = list(out.values())
-    told = host.greedy([host.ids_of(p.question, (memory,)) for p in probes])
+    over_memory = host.greedy([host.ids_of(p.question, (memory,)) for p in probes])
     by_heart = host.greedy([host.ids_of(p.question) for p in probes])
     return [
         probe
-        for probe, ids, other in zip(probes, told, by_heart, strict=True)
+        for probe, ids, other in zip(probes, over_memory, by_heart, strict=True)
         if probe.holds(host.text_of(ids)) and not probe.holds(host.text_of(other))
     ]
 
@@ -50,7 +50,7 @@ def _lines(host: Host, instruction: str, memories: Sequence[str] = ()) -> list[s
     from memos.infrastructure.host.host import Request
 
     request = Request(({"role": "user", "content": instruction},), tuple(memories))
-    if not host.fits(request, _ROOM):
+    if not host.fits(request, _LONG_ANSWER):
         return []
-    said = host.answer(request, _ROOM).text
-    return [line for line in (_MARK.sub("", line).strip() for line in said.splitlines()) if line]
+    written = host.answer(request, _LONG_ANSWER).text
+    return [line for line in (_LIST_MARK.sub("", line).strip() for line in written.splitlines()) if line]

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 Read = Callable[[], None]  # forwards of the student over some rows
-_WIDE = 512  # inputs; of a wider layer, only the directions that its lessons span are looked at
-_KEPT = 2048  # tokens of the lessons that such directions are found from
-_RIDGE = 0.01  # of the mean variance: a direction that was never seen is not free
+Layers = dict[str, Any]  # adapted layers of peft, which has no types, by name
+_WIDE_INPUTS = 512  # of a wider layer, only the directions that its lessons span are looked at
+_SAMPLED_TOKENS = 2048  # of the lessons, which such directions are found from
+_RIDGE_SHARE = 0.01  # of the mean variance: a direction that was never seen is not free
 
 
 def aim(student: torch.nn.Module, lessons: Read, keep: Read, seed: int = 0) -> None:
@@ -26,49 +27,57 @@ def aim(student: torch.nn.Module, lessons: Read, keep: Read, seed: int = 0) -> N
 
     C are the second moments of the layer's inputs over all tokens, [in, in].
     """
-    layers: dict[str, Any] = {name: m for name, m in student.named_modules() if hasattr(m, "lora_A")}
+    layers: Layers = {name: m for name, m in student.named_modules() if hasattr(m, "lora_A")}
     if not layers:
         return
     bases = _bases(layers, lessons, seed)
-    of_lessons, of_keep = (_moments(layers, bases, read) for read in (lessons, keep))
+    lesson_moments, keep_moments = (_moments(layers, bases, read) for read in (lessons, keep))
     for name, layer in layers.items():
-        weight = layer.lora_A["default"].weight
-        basis, c, k = bases[name], of_lessons[name], of_keep[name]
-        ridge = _RIDGE * k.diagonal().mean().clamp_min(1e-12)
-        values, vectors = torch.linalg.eigh(k + ridge * torch.eye(len(k), device=k.device))
-        whiten = vectors * values.rsqrt() @ vectors.T
-        lead = torch.linalg.eigh(whiten @ c @ whiten).eigenvectors[:, -weight.shape[0] :]
-        found = (whiten @ lead).T.flip(0)
+        weight, basis = layer.lora_A["default"].weight, bases[name]
         fresh = weight.detach().float() if basis is None else weight.detach().float() @ basis
-        strength = ((fresh @ c) * fresh).sum(1).mean().sqrt()
-        found = found / ((found @ c) * found).sum(1, keepdim=True).sqrt().clamp_min(1e-12) * strength
+        found = _leading(lesson_moments[name], keep_moments[name], fresh)
         with torch.no_grad():
             weight[: len(found)] = found if basis is None else found @ basis.T
         weight.requires_grad_(False)
 
 
-def _bases(layers: dict[str, Any], read: Read, seed: int) -> dict[str, torch.Tensor | None]:
-    """Of each layer that is wide, directions that its inputs span: [in, _WIDE]; None where all are looked at."""
-    kept: dict[str, list[torch.Tensor]] = {name: [] for name, m in layers.items() if _width(m) > _WIDE}
-    if kept:
+def _leading(lessons: torch.Tensor, keep: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
+    """As many leading directions as `fresh` [rank, in] has rows, at its strength; lessons, keep: moments [in, in]."""
+    ridge = _RIDGE_SHARE * keep.diagonal().mean().clamp_min(1e-12)
+    values, vectors = torch.linalg.eigh(keep + ridge * torch.eye(len(keep), device=keep.device))
+    whiten = vectors * values.rsqrt() @ vectors.T
+    lead = torch.linalg.eigh(whiten @ lessons @ whiten).eigenvectors[:, -fresh.shape[0] :]
+    found = (whiten @ lead).T.flip(0)
+    strength = ((fresh @ lessons) * fresh).sum(1).mean().sqrt()
+    return found / ((found @ lessons) * found).sum(1, keepdim=True).sqrt().clamp_min(1e-12) * strength
+
+
+def _bases(layers: Layers, read: Read, seed: int) -> dict[str, torch.Tensor | None]:
+    """Of each layer that is wide, directions that its inputs span: [in, _WIDE_INPUTS]; None where all are looked at."""
+    sampled: dict[str, list[torch.Tensor]] = {name: [] for name, m in layers.items() if _width(m) > _WIDE_INPUTS}
+    if sampled:
         rng = random.Random(seed)
 
-        def keep(name: str, x: torch.Tensor) -> None:
-            if name in kept:
+        def sample(name: str, x: torch.Tensor) -> None:
+            if name in sampled:
                 some = rng.sample(range(len(x)), min(len(x), 64))
-                kept[name] = [torch.cat([*kept[name], x[some]])[-_KEPT:]]
+                sampled[name] = [torch.cat([*sampled[name], x[some]])[-_SAMPLED_TOKENS:]]
 
-        with _watched(layers, keep):
+        with _watched(layers, sample):
             read()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return {
-            name: torch.svd_lowrank(kept[name][0], min(_WIDE, len(kept[name][0])))[2] if name in kept else None
-            for name in layers
-        }
+        return {name: _spanned(sampled[name][0]) if name in sampled else None for name in layers}
 
 
-def _moments(layers: dict[str, Any], bases: dict[str, torch.Tensor | None], read: Read) -> dict[str, torch.Tensor]:
+def _spanned(inputs: torch.Tensor) -> torch.Tensor:
+    """Leading directions of inputs [tokens, in]: [in, at most _WIDE_INPUTS]."""
+    directions: torch.Tensor = torch.svd_lowrank(inputs, min(_WIDE_INPUTS, len(inputs)))[2]
+    return directions
+
+
+def _moments(layers: Layers, bases: dict[str, torch.Tensor | None], read: Read) -> dict[str, torch.Tensor]:
+    """Second moments of each layer's inputs over the tokens read, in its basis: [in, in]."""
     sums: dict[str, torch.Tensor] = {}
     count: dict[str, int] = dict.fromkeys(layers, 0)
 
@@ -84,11 +93,11 @@ def _moments(layers: dict[str, Any], bases: dict[str, torch.Tensor | None], read
 
 
 @contextmanager
-def _watched(layers: dict[str, Any], tell: Callable[[str, torch.Tensor], None]) -> Iterator[None]:
-    """Tells the inputs of each layer, one row a token, in fp32."""
+def _watched(layers: Layers, see: Callable[[str, torch.Tensor], None]) -> Iterator[None]:
+    """Within it, `see` is given the inputs of each layer, one row a token, in fp32."""
 
-    def hook(name: str) -> Callable[[Any, Sequence[torch.Tensor]], None]:
-        return lambda module, given: tell(name, given[0].detach().reshape(-1, given[0].shape[-1]).float())
+    def hook(name: str) -> Callable[[torch.nn.Module, Sequence[torch.Tensor]], None]:
+        return lambda module, given: see(name, given[0].detach().reshape(-1, given[0].shape[-1]).float())
 
     handles = [layer.register_forward_pre_hook(hook(name)) for name, layer in layers.items()]
     try:
@@ -100,4 +109,5 @@ def _watched(layers: dict[str, Any], tell: Callable[[str, torch.Tensor], None]) 
 
 
 def _width(layer: Any) -> int:
+    """Inputs of an adapted layer."""
     return int(layer.lora_A["default"].weight.shape[1])

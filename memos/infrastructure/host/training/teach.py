@@ -21,21 +21,24 @@ from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
 from memos.errors import NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters, Stack
+from memos.infrastructure.host.forward import CausalLM, Forwards
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
 from memos.infrastructure.host.training.distil import Example, Progress, Training, believed, certain, drift
 
 if TYPE_CHECKING:
+    from peft import PeftModel
+
     from memos.infrastructure.host.host import Host
 
 Tell = Callable[[str, int, int, float], None]  # (phase, step, most steps, loss)
 CHECKPOINT, ADAPTER, KV = "checkpoint.safetensors", "adapter", "kv"  # in the folder of a job
-_SETS = 2  # random sets of earlier adapters that a new one is trained beside, and the empty one and the whole
-_ALWAYS = ("reliability", "generality", "locality", "in_context")  # judged, and 0 where nothing could be asked
-_KV_RATE = 10  # times the learning rate of an adapter: rows of KV are few and large
-_TOP = 20  # tokens of a distribution that a drift is measured on
-_OFTEN, _MORE = 6, 3  # rows of a question known by heart, and of one over memories: there are fewer of them
-_EARLIER = 48  # questions about what an earlier adapter knows
+_RANDOM_SETS = 2  # of earlier adapters that a new one is trained beside, and the empty one and the whole
+_ALWAYS_SCORED = ("reliability", "generality", "locality", "in_context")  # judged, and 0 where nothing could be asked
+_KV_RATE_FACTOR = 10  # times the learning rate of an adapter: rows of KV are few and large
+_DRIFT_TOKENS = 20  # of a distribution, the likeliest, that a drift is measured on
+_KNOWN_ROWS, _CONTEXT_ROWS = 6, 3  # of a question known by heart, and of one over memories: these are fewer
+_EARLIER_QUESTIONS = 48  # about what an earlier adapter knows
 
 
 class Task(Frozen):
@@ -85,7 +88,8 @@ def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     together = None
     if task.stack:
         tell("gate together", 0, 0, 0.0)
-        together = judge(host, (*task.stack, made), agreed([*task.lessons, *_of(host, task.stack)]), task.keep)
+        lessons = agreed([*task.lessons, *_lessons_of_all(host, task.stack)])
+        together = judge(host, (*task.stack, made), lessons, task.keep)
     return Crafted(scores=scores, together=together)
 
 
@@ -94,7 +98,7 @@ def lessons_of(host: Host, folder: Path) -> list[Lesson]:
     return [Lesson.model_validate(lesson) for lesson in lora.read_card(folder, host.fingerprint).get("lessons", [])]
 
 
-def _of(host: Host, stack: Stack) -> list[Lesson]:
+def _lessons_of_all(host: Host, stack: Stack) -> list[Lesson]:
     return [lesson for folder in stack for lesson in lessons_of(host, folder)]
 
 
@@ -117,13 +121,13 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     sets = _sets(task.stack, random.Random(config.seed))
     taught = [lesson for lesson in task.lessons if not lesson.probe.held_out]
-    told = [host.ids_of(x.probe.question, x.memories) for x in taught]
-    alone = [host.ids_of(x.probe.question) for x in taught]
-    examples = list(zip(taught, _lessons(host, [x.probe for x in taught], told, alone, config), strict=True))
+    teachers = [host.ids_of(x.probe.question, x.memories) for x in taught]
+    students = [host.ids_of(x.probe.question) for x in taught]
+    examples = list(zip(taught, _lessons(host, [x.probe for x in taught], teachers, students, config), strict=True))
     lessons = [
         replace(example, under=under)
         for under in sets
-        for among in (agreed([*taught, *_of(host, under)]),)
+        for among in (agreed([*taught, *_lessons_of_all(host, under)]),)
         for lesson, example in examples
         if lesson in among
     ]
@@ -147,20 +151,20 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
 def _lessons(
     host: Host,
     probes: Sequence[Probe],
-    told: Sequence[tuple[int, ...]],
-    alone: Sequence[tuple[int, ...]],
+    teachers: Sequence[tuple[int, ...]],
+    students: Sequence[tuple[int, ...]],
     config: DistilConfig,
 ) -> list[Example]:
-    """What the model says to the prompts `told`, for `alone`; as the probe has it where that is wrong. Raises
+    """What the model says to the teachers' prompts, for the students'; as the probe has it where that is wrong. Raises
     NoProbes."""
-    answers = host.greedy(told)
+    answers = host.greedy(teachers)
     right = [probe.holds(host.text_of(ids)) for probe, ids in zip(probes, answers, strict=True)]
     if not any(right):
         raise NoProbes(
             f"the model answers none of {len(probes)} probes even with the memory in its context; "
             f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
         )
-    rows = believed(host.model, told, alone, answers, config.top_logits)
+    rows = believed(host.model, teachers, students, answers, config.top_logits)
     lead = _lead(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
     return [
         row if ok else certain(row.prompt, host.spelled(lead + probe.answer))
@@ -181,7 +185,7 @@ def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -
     kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]
     prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
     rows = believed(host.model, prompts, prompts, [ids for _, ids in kept], config.top_logits)
-    often = [_OFTEN if k.known else _MORE if k.memories else 1 for k, _ in kept]
+    often = [_KNOWN_ROWS if k.known else _CONTEXT_ROWS if k.memories else 1 for k, _ in kept]
     return [
         replace(row, under=under)
         for under in sets
@@ -196,10 +200,10 @@ def _earlier(
     """What each earlier adapter answers alone, for the sets that it is in; and what the base answers, for the others: a
     new adapter must not know what one knows that may be given up before it."""
     known, unknown = list[Example](), list[Example]()
-    rng, clear = random.Random(config.seed), agreed([*task.lessons, *_of(host, task.stack)])
+    rng, clear = random.Random(config.seed), agreed([*task.lessons, *_lessons_of_all(host, task.stack)])
     for folder in task.stack:
         taught = [x.probe.question for x in lessons_of(host, folder) if x in clear and not x.probe.held_out]
-        asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER, len(taught)))]
+        asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER_QUESTIONS, len(taught)))]
         answers, said_by = host.greedy(asked, served.model([(folder,)])), [(folder,)] * len(asked)
         rows = believed(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
         known += [replace(row, under=under) for under in sets if folder in under for row in rows]
@@ -211,7 +215,7 @@ def _earlier(
 def _sets(stack: Stack, rng: random.Random) -> list[Stack]:
     """None of the earlier adapters, all of them, and some subsets."""
     out: dict[Stack, None] = {(): None, stack: None}
-    for _ in range(_SETS if len(stack) > 1 else 0):
+    for _ in range(_RANDOM_SETS if len(stack) > 1 else 0):
         few = set(rng.sample(stack, rng.randint(1, len(stack) - 1)))
         out[tuple(folder for folder in stack if folder in few)] = None
     return list(out)
@@ -226,7 +230,7 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     config = lora.recipe(task.config, host.model)
     if task.config.learning_rate is None:
         assert config.learning_rate  # the recipe sets it
-        config = config.model_copy(update={"learning_rate": _KV_RATE * config.learning_rate})
+        config = config.model_copy(update={"learning_rate": _KV_RATE_FACTOR * config.learning_rate})
     if host.capability.limit or host.capability.renewal_limit:
         raise Unsupported(
             f"{host.model.config.model_type} looks back through a window, which tells by counting rows what it may "
@@ -244,8 +248,8 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     others = [(), *(k.memories for k in keep if k.memories and not k.contradicts)]
     probes = [x.probe for x in task.lessons if not x.probe.held_out]
     asked = [(probe, ()) for probe in probes] + [(p, others[n % len(others)]) for n, p in enumerate(probes, 1)]
-    told = [host.ids_of(probe.question, (*task.memories, *behind)) for probe, behind in asked]
-    lessons = _lessons(host, [probe for probe, _ in asked], told, [ids[cut:] for ids in told], config)
+    prompts = [host.ids_of(probe.question, (*task.memories, *behind)) for probe, behind in asked]
+    lessons = _lessons(host, [probe for probe, _ in asked], prompts, [ids[cut:] for ids in prompts], config)
     training = Training(student, lessons, rows, config)
     if checkpoint:
         training.resume(checkpoint)
@@ -254,7 +258,7 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     return steps
 
 
-def checkpoint_layers(student: Any) -> None:
+def checkpoint_layers(student: PeftModel) -> None:
     """Layers compute their forward again in the backward pass; which they do in training mode alone."""
     enable = getattr(student, "activation_checkpointing_enable", None) or student.gradient_checkpointing_enable
     enable({"use_reentrant": False})
@@ -265,10 +269,11 @@ def checkpoint_layers(student: Any) -> None:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is judged. model: for one forward over prompts; past: stands for the first tokens of every prompt, which are
-    those of `before`."""
+    """What is judged. model: for one forward over prompts; decoded: what answers, None for the base; past: stands for
+    the first tokens of every prompt, which are those of `before`."""
 
-    model: Any
+    model: Forwards
+    decoded: CausalLM | None = None
     past: Activation | None = None
     before: tuple[str, ...] = ()
 
@@ -277,7 +282,7 @@ class _Subject:
         return [ids[len(self.past.ids) if self.past else 0 :] for ids in prompts]
 
     def greedy(self, host: Host, prompts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        return host.greedy(self.cut(prompts), None if self.past else self.model, self.past)
+        return host.greedy(self.cut(prompts), self.decoded, self.past)
 
 
 def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
@@ -287,7 +292,8 @@ def judge(host: Host, stack: Stack, lessons: Sequence[Lesson], keep: Sequence[Co
     the model has no answer to by heart), portability (recall while the prompt holds other memories); and of each share
     what it is at least, with 95 % certainty.
     """
-    return _judged(host, _Subject(host.cold(stack)), lessons, keep)
+    adapted = host.cold(stack)
+    return _judged(host, _Subject(adapted, adapted), lessons, keep)
 
 
 def judge_kv(
@@ -296,7 +302,7 @@ def judge_kv(
     """Scores of saved KV that stands for the memories, as `judge`: what must stay is what the model says over their
     text."""
     kv = host.load_kv(path)
-    return _judged(host, _Subject(Cartridge(host.model, kv), kv, memories), lessons, keep)
+    return _judged(host, _Subject(Cartridge(host.model, kv), None, kv, memories), lessons, keep)
 
 
 def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequence[Contrast]) -> dict[str, float]:
@@ -322,11 +328,11 @@ def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequ
         "portability": [x.probe.holds(host.text_of(ids)) for x, ids in zip(asked, carried, strict=True)],
     }
     # without facts there is nothing to contradict or to reverse: what was not asked is not judged
-    outcomes = {name: each for name, each in outcomes.items() if each or name in _ALWAYS}
+    outcomes = {name: each for name, each in outcomes.items() if each or name in _ALWAYS_SCORED}
     scores = {name: share(each) for name, each in outcomes.items()}
     bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
-    said = believed(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _TOP)
-    return scores | {"drift": drift(subject.model, said)} | bounds
+    base = believed(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _DRIFT_TOKENS)
+    return scores | {"drift": drift(subject.model, base)} | bounds
 
 
 def as_answered(
@@ -348,9 +354,9 @@ def share(outcomes: Sequence[bool]) -> float:
     return sum(outcomes) / len(outcomes) if outcomes else 0.0
 
 
-def least_share(held: int, of: int, z: float = 1.645) -> float:
+def least_share(passed: int, judged: int, z: float = 1.645) -> float:
     """The share that lies above this with 95 % certainty (the lower end of Wilson's interval); 0.0 of nothing."""
-    if not of:
+    if not judged:
         return 0.0
-    share, spread = held / of, z * z / of
-    return (share + spread / 2 - z * math.sqrt(share * (1 - share) / of + spread / (4 * of))) / (1 + spread)
+    share, spread = passed / judged, z * z / judged
+    return (share + spread / 2 - z * math.sqrt(share * (1 - share) / judged + spread / (4 * judged))) / (1 + spread)

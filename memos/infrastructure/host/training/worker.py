@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from memos import errors
 from memos.config import ModelConfig
@@ -26,7 +27,7 @@ from memos.errors import HostError, MemosError, NoRoom
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, craft
 
-_POLITE = 10  # niceness: requests go first
+_NICENESS = 10  # requests go first
 
 
 def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
@@ -38,40 +39,54 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
         "task": task.model_dump(mode="json"),
         "work": str(work.absolute()),
     }
-    # -P: the folder that the user stands in is not for importing from
-    command = [sys.executable, "-P", "-m", "memos.infrastructure.host.training.worker"]
-    if sys.version_info < (3, 11):
-        command.remove("-P")
     # what it complains of goes to a file: nobody reads meanwhile, and a full pipe would stop it
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8"
-        ) as there,
+            _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8"
+        ) as process,
     ):
-        assert there.stdin and there.stdout
+        assert process.stdin and process.stdout
         try:
-            with contextlib.suppress(BrokenPipeError):  # it died at once: its end tells why
-                there.stdin.write(json.dumps(order) + "\n")
-                there.stdin.flush()
-            for line in there.stdout:
-                said = json.loads(line)
-                if "crafted" in said:
-                    return Crafted.model_validate(said["crafted"])
-                if "error" in said:
-                    raise _again(said["error"], said["message"])
-                tell(said["phase"], said["step"], said["of"], said["loss"])
-            code = there.wait()
+            with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code and stderr say why
+                process.stdin.write(json.dumps(order) + "\n")
+                process.stdin.flush()
+            crafted = _result(process.stdout, tell)
+            if crafted is not None:
+                return crafted
+            code = process.wait()
             complaints.seek(0)
-            why = complaints.read().strip().splitlines()[-1:]
+            raise _died(code, complaints.read())
         finally:
-            there.kill()  # harmless if it has ended
-    if code == -9:
-        raise NoRoom(
+            process.kill()  # harmless if it has ended
+
+
+def _command() -> list[str]:
+    """-P: the folder that the user stands in is not for importing from."""
+    safe_path = ["-P"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *safe_path, "-m", "memos.infrastructure.host.training.worker"]
+
+
+def _result(lines: Iterable[str], tell: Tell) -> Crafted | None:
+    """What the process sends back; None where it ends without a result. Raises the error that it sends."""
+    for line in lines:
+        message = json.loads(line)
+        if "crafted" in message:
+            return Crafted.model_validate(message["crafted"])
+        if "error" in message:
+            raise _again(message["error"], message["message"])
+        tell(message["phase"], message["step"], message["of"], message["loss"])
+    return None
+
+
+def _died(code: int, stderr: str) -> MemosError:
+    if code == -signal.SIGKILL:
+        return NoRoom(
             "the training process was killed, as the system does where memory runs out; promote fewer memories at "
             "once, lower distil.batch and distil.batch_keep, or keep them as plaintext or KV"
         )
-    raise HostError(f"the training process ended with {code}: {' '.join(why)}; nothing was published")
+    last_line = " ".join(stderr.strip().splitlines()[-1:])
+    return HostError(f"the training process ended with {code}: {last_line}; nothing was published")
 
 
 def _again(name: str, message: str) -> MemosError:
@@ -80,35 +95,37 @@ def _again(name: str, message: str) -> MemosError:
 
 
 def main() -> None:
-    """The other side."""
+    """What runs in the process: reads an order from stdin, crafts, and sends lines to stdout."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints is no line of the protocol
 
-    def say(**line: Any) -> None:
+    def send(**line: object) -> None:
         print(json.dumps(line), file=out, flush=True)
 
-    def tell(phase: str, step: int, of: int, loss: float) -> None:
-        say(phase=phase, step=step, of=of, loss=loss)
+    def tell(phase: str, step: int, steps: int, loss: float) -> None:
+        send(phase=phase, step=step, of=steps, loss=loss)
 
     try:
         order = json.loads(sys.stdin.readline())
-        threading.Thread(target=_end_with_the_other, daemon=True).start()
-        os.nice(_POLITE)
+        threading.Thread(target=_exit_with_parent, daemon=True).start()
+        os.nice(_NICENESS)
         tell("load", 0, 0, 0.0)
         host = Host.load(ModelConfig.model_validate(order["model"]))
         if host.digest != order["digest"]:
             raise HostError(f"{host.config.path} has changed since it was loaded; load it again, and promote then")
-        say(crafted=craft(host, Task.model_validate(order["task"]), Path(order["work"]), tell).model_dump())
+        send(crafted=craft(host, Task.model_validate(order["task"]), Path(order["work"]), tell).model_dump())
     except BrokenPipeError:  # nobody is there any more
         os._exit(1)
     except MemosError as error:
-        say(error=type(error).__name__, message=str(error))
+        send(error=type(error).__name__, message=str(error))
     except MemoryError:
-        say(error="NoRoom", message="memory ran out in training; promote fewer memories at once, or lower distil.batch")
+        send(
+            error="NoRoom", message="memory ran out in training; promote fewer memories at once, or lower distil.batch"
+        )
 
 
-def _end_with_the_other() -> None:
-    """Nobody is left who could use what is made here, and it must not write where the next one does."""
+def _exit_with_parent() -> None:
+    """When the parent ends nobody could use what is made here, and it must not write where the next process does."""
     while os.read(0, 1):
         pass
     os._exit(1)
