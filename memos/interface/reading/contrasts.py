@@ -117,23 +117,23 @@ class _Maker:
     def over_context(self, override: bool) -> Contrast:
         """A question over two to four memories of other things; `override`: one of them contradicts a fact."""
         rng = self._rng
-        said: dict[tuple[str, str], str] = {}
+        statements: dict[tuple[str, str], str] = {}
         if override and self._facts:
             fact = rng.choice(self._facts)
-            said[fact.subject, fact.relation] = self._object(fact.relation)
-        while len(said) < rng.randint(2, 4):
+            statements[fact.subject, fact.relation] = self._object(fact.relation)
+        while len(statements) < rng.randint(2, 4):
             pair = (self._name(), rng.choice(sorted(phrasebook())))
             if pair not in self._pairs:
-                said[pair] = self._object(pair[1])
-        asked = next(iter(said)) if override else rng.choice(list(said))
-        lines = [self._say(subject, name, obj) for (subject, name), obj in said.items()]
+                statements[pair] = self._object(pair[1])
+        question_about = next(iter(statements)) if override else rng.choice(list(statements))
+        lines = [self._say(subject, name, obj) for (subject, name), obj in statements.items()]
         rng.shuffle(lines)
         return Contrast(
-            question=self._ask(*asked),
-            answer=said[asked],
+            question=self._ask(*question_about),
+            answer=statements[question_about],
             memories=tuple(lines),
             held_out=self._held_out,
-            contradicts=override and asked in self._pairs,
+            contradicts=override and question_about in self._pairs,
         )
 
     def _say(self, subject: str, name: str, obj: str) -> str:

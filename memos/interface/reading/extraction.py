@@ -13,7 +13,7 @@ from typing import Any
 from memos.interface.reading.documents.parts import DialogueTurn, one_line
 
 FEW = 3  # facts of an answer that a context of 2,048 tokens has room for
-_LONGEST = 1_000  # characters of a turn that are read
+MAX_TURN = 1_000  # characters of a turn that are read
 
 _ASK = (
     "Which facts worth remembering do these turns state? Think in a few words, then give for each fact the number of "
@@ -45,7 +45,7 @@ def schema(facts: int = FEW, characters: int = 60) -> dict[str, Any]:
 def prompt(turns: Sequence[DialogueTurn]) -> list[dict[str, str]]:
     """Up to nine turns as one question."""
     lines = "\n".join(
-        f"{n}. {turn.speaker}: {one_line(turn.content, _LONGEST)}" for n, turn in enumerate(turns[:9], start=1)
+        f"{n}. {turn.speaker}: {one_line(turn.content, MAX_TURN)}" for n, turn in enumerate(turns[:9], start=1)
     )
     return [{"role": "user", "content": _ASK.format(turns=lines)}]
 
@@ -53,21 +53,21 @@ def prompt(turns: Sequence[DialogueTurn]) -> list[dict[str, str]]:
 def parsed(answer: str) -> Mapping[str, Any] | None:
     """The answer as the schema has it; None where it is no such thing."""
     try:
-        told = json.loads(answer)
+        extracted = json.loads(answer)
     except ValueError:
         return None
-    facts = told.get("facts") if isinstance(told, dict) else None
-    if not isinstance(facts, list) or not isinstance(told.get("reasoning"), str):
+    facts = extracted.get("facts") if isinstance(extracted, dict) else None
+    if not isinstance(facts, list) or not isinstance(extracted.get("reasoning"), str):
         return None
     known = all(
         isinstance(fact, dict) and isinstance(fact.get("statement"), str) and isinstance(fact.get("turn"), int)
         for fact in facts
     )
-    return told if known else None
+    return extracted if known else None
 
 
-def statements(told: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+def statements(extracted: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
     """(number of the turn from 0, statement) of each fact of an answer as `parsed` gives it."""
-    for fact in told["facts"]:
+    for fact in extracted["facts"]:
         if fact["statement"].strip():
             yield fact["turn"] - 1, fact["statement"].strip()

@@ -22,7 +22,7 @@ from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.files import read
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall
-from memos.interface.reading.phrasebook import NAME, asked, is_all_said, parse, phrasebook
+from memos.interface.reading.phrasebook import NAME, is_all_parsed, parse, parse_question, phrasebook
 from memos.interface.reading.requests import arguments, intents
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
@@ -46,11 +46,11 @@ _CHANGED = re.compile(  # a thing, with no verb in it, and what it is to be
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a statement comes from."""
+    """Where a statement comes from, who made it, and when or under which heading."""
 
     origin: str
     speaker: str = ""
-    said: datetime | None = None
+    time: datetime | None = None
     heading: str = ""
 
 
@@ -69,13 +69,13 @@ class MemReader:
     def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[DialogueTurn]]:
         """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
         origin = str(content) if isinstance(content, Path) else "turns"
-        kept, left = list[Add | Correct](), list[DialogueTurn]()
+        found, unread = list[Add | Correct](), list[DialogueTurn]()
         for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
             ops = self._part(part, origin)
-            kept += ops
+            found += ops
             if isinstance(part, DialogueTurn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
-                left.append(part)
-        return kept, left
+                unread.append(part)
+        return found, unread
 
     def reported(self, text: str, speaker: str) -> Add | Correct:
         """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
@@ -88,18 +88,18 @@ class MemReader:
 
     def verbatim(self, turns: Iterable[dict[str, object]]) -> list[Add | Correct]:
         """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
-        kept: list[Add | Correct] = []
+        ops: list[Add | Correct] = []
         for part in _conversation(turns, "turns"):
             if not isinstance(part, DialogueTurn):
-                kept += self._part(part, "turns")
+                ops += self._part(part, "turns")
             elif not part.content.strip():
                 raise InputError(
                     f"a turn of {part.speaker} is empty, and each is to be kept as it is (infer=False); leave it out"
                 )
             else:
-                said = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
-                kept.append(self.statement(said).model_copy(update={"said": part.time}))
-        return kept
+                words = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
+                ops.append(self.statement(words).model_copy(update={"said": part.time}))
+        return ops
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
@@ -138,7 +138,7 @@ class MemReader:
 
     def recall(self, question: str, speaker: str = USER) -> Recall:
         """To answer a question, whatever the rules would think of it."""
-        asks = tuple(dict.fromkeys(asked(question, speaker)))
+        asks = tuple(dict.fromkeys(parse_question(question, speaker)))
         return Recall(question=question, about=_about(question, speaker, asks), asks=asks)
 
     def facts(self, text: str) -> tuple[Fact, ...]:
@@ -159,8 +159,9 @@ class MemReader:
         """A fact as a statement."""
         form = phrasebook()[fact.relation]
         plain = form.says[3]  # the first of the relation's own
-        said = form.fill(plain, "I" if fact.subject == USER else fact.subject, fact.object)
-        return f"{USER}: {said}." if fact.subject == USER else f"{said}."
+        if fact.subject == USER:
+            return f"{USER}: {form.fill(plain, 'I', fact.object)}."
+        return f"{form.fill(plain, fact.subject, fact.object)}."
 
     def probes(self, facts: Iterable[Fact]) -> list[Probe]:
         """For each fact all forms of asking for its object, and of asking for its subject.
@@ -176,8 +177,8 @@ class MemReader:
             relation = phrasebook()[fact.relation]
             subject = "I" if fact.subject == USER else fact.subject
             for form in relation.asks:
-                asked = relation.fill(form, subject)
-                probes.append(Probe(question=asked, answer=fact.object, held_out=form in relation.held_out))
+                question = relation.fill(form, subject)
+                probes.append(Probe(question=question, answer=fact.object, held_out=form in relation.held_out))
             if fact.subject != USER and owners[fact.relation, fact.object] == 1:
                 for form in (*relation.who, *relation.who_else):
                     who, held_out = relation.fill(form, "", fact.object), form in relation.held_out
@@ -193,11 +194,11 @@ class MemReader:
         """The probes of each memory, its own and those of its facts, each over that memory alone: a teacher has nothing
         else to confuse it with. A question that two of the memories answer has no one answer, and is left out.
         """
-        asked = set(self.probes(fact for memory in memories for fact in memory.facts))
+        unambiguous = set(self.probes(fact for memory in memories for fact in memory.facts))
         return [
             Lesson(memories=(memory.text,), probe=probe)
             for memory in memories
-            for probe in (*memory.probes, *(p for p in self.probes(memory.facts) if p in asked))
+            for probe in (*memory.probes, *(p for p in self.probes(memory.facts) if p in unambiguous))
         ]
 
     def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
@@ -215,7 +216,7 @@ class MemReader:
 
     def says_no_more(self, text: str, speaker: str = "") -> bool:
         """True if a text says nothing beside facts that the phrasebook reads in it."""
-        return all(is_all_said(part, speaker or USER) for part in self.sentences(text))
+        return all(is_all_parsed(part, speaker or USER) for part in self.sentences(text))
 
     def sentences(self, text: str) -> list[str]:
         """The sentences of a memory, without the speaker in front."""
@@ -247,14 +248,14 @@ class MemReader:
         if turn.silent:
             return []
         place = _Origin(origin, turn.speaker, turn.time)
-        kept: list[Add | Correct] = []
+        ops: list[Add | Correct] = []
         for sentence in sentences(turn.content):
             intent, words = intents.intent(sentence, turn.speaker)
             if intents.forgets(sentence, turn.speaker):
                 continue
             if intent is SentenceIntent.REMEMBER or intents.is_worth_keeping(words, turn.speaker):
-                kept.append(_statement(words, place, corrects=intent is SentenceIntent.CORRECT))
-        return kept
+                ops.append(_statement(words, place, corrects=intent is SentenceIntent.CORRECT))
+        return ops
 
     def _written(self, passage: Passage, origin: str) -> list[Add | Correct]:
         """A passage's statements. What was written down is worth keeping, unless it asks.
@@ -296,15 +297,15 @@ def _described(words: str, speaker: str) -> list[Fact]:
         plain = [re.sub(r"(?<=[a-z])s$", "", w) if w[:1].islower() else w for w in tail]
         for aux in ("", "do", "does", "is", "am", "was", "did", "would"):
             question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
-            if found := asked(question[0].upper() + question[1:] + "?", speaker):
+            if found := parse_question(question[0].upper() + question[1:] + "?", speaker):
                 return found
-    return asked(words, speaker)
+    return parse_question(words, speaker)
 
 
 def _is_dated(words: str) -> bool:
     """True where the day that words name is the same whenever they are said."""
-    seen = [times.find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
-    return None not in seen and len({found.when for found in seen if found}) == 1
+    found = [times.find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
+    return None not in found and len({time.when for time in found if time}) == 1
 
 
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:
@@ -318,7 +319,7 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
     return (Correct if update else Add)(
         text=_line(words, place.speaker, facts),
         speaker=place.speaker,
-        said=place.said,
+        said=place.time,
         origin=place.origin,
         segment=segment,
         kind="fact" if facts else "note",

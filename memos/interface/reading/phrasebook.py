@@ -1,6 +1,6 @@
 """Forms of words <-> (subject, relation, object). Knows English phrasings; knows no stores and no tensors.
 
-A form is read both ways: `Relation.fill` makes words of a fact, `parse` and `asked` find facts in words.
+A form is read both ways: `Relation.fill` makes words of a fact, `parse` and `parse_question` find facts in words.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ _ARTICLE = re.compile(r"(?:an?|the|on|in|called|named) ")
 _STOP = (
     r"(?:now|right now|these days|nowadays|at the moment|since|because|but|though|although|while|when|where|which|who"
     r"|so|if|with|for|as|too|again|already|anyway|instead|of course|I think|by the way|more or less|from|after|before"
-    r"|in|at|on|every|together"
-    r"|and (?:a|not|I|my|s?he|his|her|it|its|we|our|you|your|they|their|this|that|the))\b"
+    r"|in|at|on|every|together|and (?:a|not|I|my|s?he|his|her|it|its|we|our|you|your|they|their|this|that|the))\b"
 )
 END = rf"(?=\s*(?:[,.!?;:)—\"]|$)| {_STOP})"
 # Where a statement may begin: the sentence, a clause ("By the way, ...", "... and I ..."), "my sister Anna ...".
@@ -200,20 +199,20 @@ def parse(sentence: str, speaker: str = "") -> list[tuple[Fact, bool]]:
 
     "I" is the speaker, who may also stand in front ("Mira: I live in Oslo."); without one, "I" states nothing.
     """
-    return [(hit.fact, hit.update) for hit in _hits(sentence, speaker, _statements())]
+    return [(match.fact, match.update) for match in _matches(sentence, speaker, _statements())]
 
 
-def asked(question: str, speaker: str = "") -> list[Fact]:
+def parse_question(question: str, speaker: str = "") -> list[Fact]:
     """What a question asks for, as facts with a blank: no object to ask for it, no subject to ask who."""
-    return [hit.fact for hit in _hits(question, speaker, _questions())]
+    return [match.fact for match in _matches(question, speaker, _questions())]
 
 
 def matches(text: str, speaker: str, lower: bool) -> list[FormMatch]:
     """Where a clause states a fact. lower: it was written without capitals."""
-    return _hits(text, speaker, _statements(), lower)
+    return _matches(text, speaker, _statements(), lower)
 
 
-def _hits(text: str, speaker: str, forms: tuple[PhraseForm, ...], lower: bool | None = None) -> list[FormMatch]:
+def _matches(text: str, speaker: str, forms: tuple[PhraseForm, ...], lower: bool | None = None) -> list[FormMatch]:
     """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
     if len(text) > MAX_SENTENCE:
         return []
@@ -221,34 +220,35 @@ def _hits(text: str, speaker: str, forms: tuple[PhraseForm, ...], lower: bool | 
     lower = is_lower if lower is None else lower
     words = text.lower()
     near = [form for form in forms if form.anchor in words]
-    hits = [hit for form in near for match in form.regex.finditer(text) if (hit := _hit(form, match, speaker, lower))]
-    kept: list[FormMatch] = []
-    for hit in sorted(hits, key=lambda hit: (hit.form.update, hit.form.literal), reverse=True):
-        if all(hit.span[1] <= other.span[0] or hit.span[0] >= other.span[1] for other in kept):
-            kept.append(hit)
-    return sorted(kept, key=lambda hit: hit.span)
+    fits = ((form, fit) for form in near for fit in form.regex.finditer(text))
+    found = [match for form, fit in fits if (match := _match(form, fit, speaker, lower))]
+    chosen: list[FormMatch] = []
+    for match in sorted(found, key=lambda match: (match.form.update, match.form.literal), reverse=True):
+        if all(match.span[1] <= other.span[0] or match.span[0] >= other.span[1] for other in chosen):
+            chosen.append(match)
+    return sorted(chosen, key=lambda match: match.span)
 
 
 def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
     """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
-    if not speaker and (said := _SPEAKER.match(text)) and said[1] not in NOT_NAMES:
-        speaker, text = said[1], text[said.end() :]
+    if not speaker and (named := _SPEAKER.match(text)) and named[1] not in NOT_NAMES:
+        speaker, text = named[1], text[named.end() :]
     lower = text.islower()
     for spelling, usual in _SPELLING:
         text = spelling.sub(usual, text)
     return speaker, text, lower
 
 
-def is_all_said(sentence: str, speaker: str = "") -> bool:
+def is_all_parsed(sentence: str, speaker: str = "") -> bool:
     """True if a sentence says nothing beside the facts that the forms find in it."""
     _, left, _ = _spelt(sentence, speaker)
-    found = _hits(sentence, speaker, _statements())
-    for begin, end in (hit.span for hit in reversed(found)):
+    found = _matches(sentence, speaker, _statements())
+    for begin, end in (match.span for match in reversed(found)):
         left = left[:begin] + left[end:]
     return bool(found) and not re.search(r"\w", _STILL.sub("", left))
 
 
-def _hit(form: PhraseForm, match: re.Match[str], speaker: str, lower: bool) -> FormMatch | None:
+def _match(form: PhraseForm, match: re.Match[str], speaker: str, lower: bool) -> FormMatch | None:
     """The fact of one match, or None where a slot holds something else than a name or a value."""
     groups = match.groupdict()
     subject = _name(groups["s"] or speaker) if "s" in groups else ""
@@ -261,8 +261,7 @@ def _hit(form: PhraseForm, match: re.Match[str], speaker: str, lower: bool) -> F
 
 def _name(words: str) -> str | None:
     """The name of a subject: "Yes Mira" is Mira, "She" is nobody."""
-    kept = [word for word in words.split() if word not in NOT_NAMES]
-    return " ".join(kept) or None
+    return " ".join(word for word in words.split() if word not in NOT_NAMES) or None
 
 
 def as_object(relation: str, words: str, lower: bool, opens: bool = False) -> str | None:

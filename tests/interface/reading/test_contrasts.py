@@ -6,7 +6,7 @@ import pytest
 
 from memos.cube import Contrast, Fact
 from memos.interface.reading.contrasts import contrasts
-from memos.interface.reading.phrasebook import asked, parse
+from memos.interface.reading.phrasebook import parse, parse_question
 
 FACTS = (
     Fact(subject="Mira", relation="city", object="Geneva"),
@@ -39,7 +39,7 @@ def test_known_questions_are_split_between_training_and_tests(made: list[Contras
 
 def test_nothing_that_is_to_be_learnt_is_asked_without_a_context(made: list[Contrast]) -> None:
     learnt = {(f.subject, f.relation) for f in FACTS}
-    closed = [fact for p in made if not p.memories for fact in asked(p.question)]
+    closed = [fact for p in made if not p.memories for fact in parse_question(p.question)]
     assert closed and not {(f.subject, f.relation) for f in closed} & learnt
 
 
@@ -47,7 +47,7 @@ def test_a_third_of_the_contexts_contradict_a_fact_and_ask_for_it(made: list[Con
     learnt = {(f.subject, f.relation): f.object for f in FACTS}
     overriding = 0
     for prompt in (p for p in made if p.memories):
-        (wanted,) = {(f.subject, f.relation) for f in asked(prompt.question)} or {("", "")}
+        (wanted,) = {(f.subject, f.relation) for f in parse_question(prompt.question)} or {("", "")}
         said = {(f.subject, f.relation): f.object for line in prompt.memories for f, _ in parse(line)}
         assert wanted in said, prompt
         if wanted in learnt:

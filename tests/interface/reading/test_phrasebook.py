@@ -8,7 +8,7 @@ import pytest
 import small_world
 
 from memos.cube import Fact
-from memos.interface.reading.phrasebook import asked, parse, phrasebook
+from memos.interface.reading.phrasebook import parse, parse_question, phrasebook
 
 
 def facts(sentence: str, speaker: str = "") -> list[tuple[str, str, str, bool]]:
@@ -38,9 +38,11 @@ def test_every_form_of_a_relation_is_read_back(relation: str) -> None:
         for form in forms.says + forms.updates:
             assert facts(forms.fill(form, subject, obj) + ".", "Tom") == [(name, relation, obj, form in forms.updates)]
         for form in forms.asks:
-            assert asked(forms.fill(form, subject), "Tom") == [Fact(subject=name, relation=relation, object="")]
+            assert parse_question(forms.fill(form, subject), "Tom") == [
+                Fact(subject=name, relation=relation, object="")
+            ]
     for form in forms.who:
-        assert asked(forms.fill(form, "", obj)) == [Fact(subject="", relation=relation, object=obj)]
+        assert parse_question(forms.fill(form, "", obj)) == [Fact(subject="", relation=relation, object=obj)]
 
 
 @pytest.mark.parametrize(

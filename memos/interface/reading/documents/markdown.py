@@ -64,11 +64,11 @@ def _cells(line: str) -> list[str]:
 
 
 def _without_comments(text: str) -> str:
-    kept, at = [], 0
-    while (begin := text.find("<!--", at)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
-        kept.append(text[at:begin])
-        at = end + 3
-    return "".join([*kept, text[at:]])
+    parts, position = [], 0
+    while (begin := text.find("<!--", position)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        parts.append(text[position:begin])
+        position = end + 3
+    return "".join([*parts, text[position:]])
 
 
 def _bare(text: str) -> str:

@@ -270,7 +270,7 @@ def _asked(request: _Request) -> Asked:
     if intent == "about":
         if detail == "why" and not what:
             earlier = [one.what for one in request.earlier if one.what]
-            what = "".join(earlier[-1:] or request.discourse.known.said[-1:])
+            what = "".join(earlier[-1:] or request.discourse.known.statements[-1:])
         return Asked(intent=intent, ask=detail, what=what)
     if intent == "rollback":
         return Asked(intent=intent, what=what, to=_version(request))
@@ -312,7 +312,7 @@ def _version(request: _Request) -> str | int:
     lines = (
         _cut(request.text, request.to),
         request.text[part.begin : part.end],
-        *reversed(request.discourse.known.said),
+        *reversed(request.discourse.known.statements),
     )
     return next((state for line in lines if (state := versions.state(line, request.today))), "previous")
 

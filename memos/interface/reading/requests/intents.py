@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, asked, parse
+from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, parse, parse_question
 from memos.interface.reading.statements.statements import read
 from memos.interface.reading.texts import language, sentences
 
@@ -123,7 +123,7 @@ def is_question(text: str, speaker: str = "") -> bool:
         return bool(_ZH_QUESTION.search(last.rstrip("。！!.")))
     if parse(last, speaker):  # "Will lives in Oslo" opens like a question
         return False
-    return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or asked(last, speaker or "User"))
+    return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or parse_question(last, speaker or "User"))
 
 
 def is_worth_keeping(sentence: str, speaker: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 import yaml
 
@@ -74,6 +75,7 @@ _NO_NOUN = (
     r"|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday"
     r"|know|see|read|edit|have|use|access|write|change|look|the|a|an|my|our|this|these|those|some|all|not|only|alone"
 )
+MAX_NOUN = 6  # words
 # Chinese
 _SURNAMES = "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 _HAN = r"\u4e00-\u9fff"
@@ -93,44 +95,46 @@ _MEASURE = r"[个只条家本份张件间辆台部座所套幅篇首款次处种
 
 
 @cache
-def _first_names(of: str) -> frozenset[str]:
-    """she, he, or not_people, of which no one is a name."""
-    return frozenset(
-        yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))[of].split()
-    )
+def _first_names(group: Literal["she", "he", "not_people"]) -> frozenset[str]:
+    """First names of women, of men, and words that look like names and are none."""
+    names = yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))
+    return frozenset(names[group].split())
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a conversation has spoken of, the latest last: people, things, whole statements."""
+    """What a conversation has spoken of, the latest last: people, things, whole statements by anybody.
+
+    women, men: names that were spoken of as "she" and as "he". shared: (what, with whom), in its words.
+    """
 
     people: tuple[str, ...] = ()
     things: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()  # what was stated, by anybody
-    her: tuple[str, ...] = ()  # names that were spoken of as "she"
-    him: tuple[str, ...] = ()
-    shared: tuple[tuple[str, str], ...] = ()  # (what, with whom), as was said
+    statements: tuple[str, ...] = ()
+    women: tuple[str, ...] = ()
+    men: tuple[str, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 def known(turns: Sequence[Mapping[str, object]]) -> Known:
     """What turns of {role or speaker, content} speak of."""
-    people, things, said, her, him = list[str](), list[str](), list[str](), list[str](), list[str]()
+    people, things, statements, women, men = list[str](), list[str](), list[str](), list[str](), list[str]()
+    shared: list[tuple[str, str]] = []
     for turn in turns:
         content = str(turn.get("content", ""))
-        own = str(turn.get("role", "")) == "assistant"
-        tongue = language(content)
+        by_model = str(turn.get("role", "")) == "assistant"
         names = names_in(content)
-        if speaker := str(turn.get("speaker", "")):
-            people.append(speaker)
+        people += [speaker] if (speaker := str(turn.get("speaker", ""))) else []
         people += names
-        found = [yours(thing, own) for thing in things_in(content)]
-        things += found
-        if names and tongue == "en":
-            (her if _SHE.search(content) or _SHE_NOUN.search(content) else []).extend(names[:1])
-            (him if _HE.search(content) or _HE_NOUN.search(content) else []).extend(names[:1])
-        said += [yours(part.rstrip(".!。！ "), own) for part in sentences(content) if not part.endswith(("?", "？"))]
-    shared = [pair for turn in turns for part in sentences(str(turn.get("content", ""))) for pair in _shared(part)]
-    return Known(_latest(people), _latest(things), tuple(said), tuple(her), tuple(him), tuple(shared))
+        things += [yours(thing, by_model) for thing in things_in(content)]
+        if names and language(content) == "en":
+            women += names[:1] if _SHE.search(content) or _SHE_NOUN.search(content) else []
+            men += names[:1] if _HE.search(content) or _HE_NOUN.search(content) else []
+        for sentence in sentences(content):
+            if not sentence.endswith(("?", "？")):
+                statements.append(yours(sentence.rstrip(".!。！ "), by_model))
+            shared += _shared(sentence)
+    return Known(_latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared))
 
 
 _SHARED = re.compile(
@@ -144,25 +148,24 @@ _SHARED = re.compile(
 
 
 def _shared(sentence: str) -> list[tuple[str, str]]:
-    """What a sentence says, or asks, that somebody can see."""
+    """What a sentence says, or asks, that somebody can see: (what, with whom)."""
     found = _SHARED.search(sentence)
     if not found:
         return []
-    told = {name.rstrip("2345"): value for name, value in found.groupdict().items() if value}
-    with_ = re.sub(r"^(?:the|our) ", "", told["with"], flags=re.IGNORECASE)
-    return (
-        [] if re.fullmatch(r"i|you|who|we|我|你|谁|大家|yes|no|it", with_, re.IGNORECASE) else [(told["what"], with_)]
-    )
+    groups = {name.rstrip("2345"): value for name, value in found.groupdict().items() if value}
+    partner = re.sub(r"^(?:the|our) ", "", groups["with"], flags=re.IGNORECASE)
+    nobody = re.fullmatch(r"i|you|who|we|我|你|谁|大家|yes|no|it", partner, re.IGNORECASE)
+    return [] if nobody else [(groups["what"], partner)]
 
 
-def _latest(named: Sequence[str]) -> tuple[str, ...]:
-    """Each once, where it was spoken of last."""
-    return tuple(reversed(dict.fromkeys(reversed(named))))
+def _latest(names: Sequence[str]) -> tuple[str, ...]:
+    """Drop duplicates, keeping the last."""
+    return tuple(reversed(dict.fromkeys(reversed(names))))
 
 
-def yours(text: str, said_by_model: bool) -> str:
+def yours(text: str, by_model: bool) -> str:
     """The model's "your" is the user's "my"."""
-    if not said_by_model:
+    if not by_model:
         return text
     text = re.sub(r"\byour\b", "my", text)
     text = re.sub(r"\bYour\b", "my", text)
@@ -173,37 +176,35 @@ def names_in(text: str) -> list[str]:
     """The people whom a text names, in order; what lies in a place or is a product is none."""
     if language(text) == "zh":
         return _zh_names(text)
-    known_names = _first_names("she") | _first_names("he")
-    found: list[tuple[int, str]] = []
-    for match in _NAME.finditer(text):
-        parts = match[0].split()
-        start = match.start()
-        while (
-            parts
-            and (parts[0] in _OPENS or parts[0].rstrip(".") in ("St",))
-            and parts[0] not in known_names - {"Will", "Mark", "May"}
-        ):
-            start += len(parts[0]) + 1
-            parts = parts[1:]
-        while parts and parts[-1] in _OPENS and len(parts) > 1:
-            parts = parts[:-1]
-        name = " ".join(parts)
-        if not parts or parts[0] in _first_names("not_people") or _PLACE.search(name):
-            continue
-        if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
-            continue
-        if parts[0] not in known_names:
-            ahead = text[:start]
-            if _TITLED.search(ahead):
-                continue
-            if _AT.search(ahead) and not (_OF_PERSON.search(ahead) and _human(text[start + len(name) :], ahead)):
-                continue
-        found.append((start, name))
-    lower: list[tuple[int, str]] = []
+    found = [named for match in _NAME.finditer(text) if (named := _person(match, text))]
     if text == text.lower():  # written without capitals
-        usual = known_names - _COMMON
-        lower = [(m.start(), m[0].capitalize()) for m in re.finditer(r"[a-z]+", text) if m[0].capitalize() in usual]
-    return list(dict.fromkeys(name for _, name in sorted([*found, *lower])))
+        usual = (_first_names("she") | _first_names("he")) - _COMMON
+        words = ((m.start(), m[0].capitalize()) for m in re.finditer(r"[a-z]+", text))
+        found += [(start, name) for start, name in words if name in usual]
+    return list(dict.fromkeys(name for _, name in sorted(found)))
+
+
+def _person(match: re.Match[str], text: str) -> tuple[int, str] | None:
+    """(where it begins, the name) of words with capitals; None where they name nobody."""
+    first_names = _first_names("she") | _first_names("he")
+    parts, start = match[0].split(), match.start()
+    while parts and (parts[0] in _OPENS or parts[0] in ("St", "St.")):
+        if parts[0] in first_names - {"Will", "Mark", "May"}:
+            break
+        start += len(parts[0]) + 1
+        parts = parts[1:]
+    while len(parts) > 1 and parts[-1] in _OPENS:
+        parts = parts[:-1]
+    name, before = " ".join(parts), text[:start]
+    if not parts or parts[0] in _first_names("not_people") or _PLACE.search(name):
+        return None
+    if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
+        return None
+    if parts[0] not in first_names:
+        of_person = _OF_PERSON.search(before) and _human(text[start + len(name) :], before)
+        if _TITLED.search(before) or (_AT.search(before) and not of_person):
+            return None
+    return start, name
 
 
 _COMMON = frozenset(
@@ -237,34 +238,35 @@ def things_in(text: str) -> list[str]:
 
 def phrases_in(text: str) -> list[str]:
     """Of an English text."""
-    out: list[str] = []
-    for match in _NP.finditer(text):
-        kept: list[str] = []
-        for word in match["rest"].split():
-            if word.lower() in _STOP and not (word.lower() == "of" and kept):
-                break
-            if len(kept) >= 1 and re.fullmatch(r"[a-z]+(?:ed|ly)", word):
-                break
-            kept.append(word)
-            if len(kept) >= 6:
-                break
-        while kept and kept[-1] == "of":
-            kept.pop()
-        if not kept:
-            continue
-        head = kept[-1] if "of" not in kept else kept[kept.index("of") - 1] if kept.index("of") else ""
-        if _TIME_NOUN.match(head.lower()) or head.lower().removesuffix("'s") in _PERSON_NOUN:
-            continue
-        det = match["det"]
-        if kept[0].lower() in _PERSON_NOUN:
-            continue
-        plain = det.lower() in ("a", "an", "this", "that")
-        out.append(
-            " ".join(kept)
-            if plain
-            else f"{det[0].lower() + det[1:] if det.lower() in ('my', 'our', 'the', 'your', 'his', 'her', 'their') else det} {' '.join(kept)}"
-        )
-    return list(dict.fromkeys(out))
+    return list(dict.fromkeys(phrase for match in _NP.finditer(text) if (phrase := _phrase(match))))
+
+
+def _phrase(match: re.Match[str]) -> str:
+    """A noun with its determiner, up to a word that ends it; "" for times and people."""
+    det, words = match["det"], _noun_words(match["rest"].split())
+    if not words:
+        return ""
+    head = words[-1] if "of" not in words else words[words.index("of") - 1] if words.index("of") else ""
+    if _TIME_NOUN.match(head.lower()) or {head.lower().removesuffix("'s"), words[0].lower()} & _PERSON_NOUN:
+        return ""
+    if det.lower() in ("a", "an", "this", "that"):
+        return " ".join(words)
+    if det.lower() in ("my", "our", "the", "your", "his", "her", "their"):
+        det = det[0].lower() + det[1:]
+    return f"{det} {' '.join(words)}"
+
+
+def _noun_words(words: list[str]) -> list[str]:
+    noun: list[str] = []
+    for word in words[:MAX_NOUN]:
+        if word.lower() in _STOP and not (word.lower() == "of" and noun):
+            break
+        if noun and re.fullmatch(r"[a-z]+(?:ed|ly)", word):
+            break
+        noun.append(word)
+    while noun and noun[-1] == "of":
+        noun.pop()
+    return noun
 
 
 _ZH_THING = re.compile(
@@ -300,15 +302,18 @@ def _zh_things(text: str) -> list[str]:
 
 def person_of(pronoun: str, about: Known) -> list[str]:
     """Whom "she" or "he" can be: one name where that is sure, several or none where it is not."""
-    female = pronoun in ("she", "her", "hers", "herself", "她")
-    she, he = _first_names("she"), _first_names("he")
-    mine, other = (she, he) if female else (he, she)
-    told, against = (about.her, about.him) if female else (about.him, about.her)
     if pronoun in ("they", "them", "their", "theirs"):
         return list(about.people)
-    fits = [name for name in about.people if not (name.split()[0] in other or (name in against and name not in told))]
-    sure = [name for name in fits if name.split()[0] in mine or name in told]
-    return sure or fits
+    female = pronoun in ("she", "her", "hers", "herself", "她")
+    she, he = _first_names("she"), _first_names("he")
+    own, other = (she, he) if female else (he, she)
+    named_so, named_otherwise = (about.women, about.men) if female else (about.men, about.women)
+    fits = [
+        name
+        for name in about.people
+        if name.split()[0] not in other and (name not in named_otherwise or name in named_so)
+    ]
+    return [name for name in fits if name.split()[0] in own or name in named_so] or fits
 
 
 def resolved(text: str, about: Known) -> str:
@@ -319,41 +324,33 @@ def resolved(text: str, about: Known) -> str:
 
     def named(match: re.Match[str]) -> str:
         word = match[0].lower()
-        base = {"him": "he", "his": "he", "himself": "he", "her": "she", "hers": "she", "herself": "she"}.get(
-            word, word
-        )
-        if word in ("himself", "herself"):
-            return match[0]
+        pronoun = {"him": "he", "his": "he", "her": "she", "hers": "she"}.get(word, word)
         before = [name for name in own if text.find(name) < match.start()]
-        if person_of(base, Known(tuple(before))):
+        if person_of(pronoun, Known(tuple(before))):
             return match[0]  # of somebody whom the sentence itself names
-        who = person_of(base, about)
+        who = person_of(pronoun, about)
         if not who:
             return match[0]
-        name = who[-1]
-        possessive = word in ("his", "hers") or (
-            word == "her" and not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", match.string[match.end() :])
-        )
-        return f"{name}'s" if possessive else name
+        noun_follows = not re.match(rf"\s*(?:$|[,.!?;:]|(?:{_NO_NOUN})\b)", match.string[match.end() :])
+        owns = word in ("his", "hers") or (word == "her" and noun_follows)
+        return f"{who[-1]}'s" if owns else who[-1]
 
     out = re.sub(r"\b(?:she|he|her|hers|his|him)\b(?!['’])", named, text, flags=re.IGNORECASE)
-    out = re.sub(r"\b(?:she|he)(?=['’](?:s|ll|d)\b)", named, out, flags=re.IGNORECASE)
-    return out
+    return re.sub(r"\b(?:she|he)(?=['’](?:s|ll|d)\b)", named, out, flags=re.IGNORECASE)
 
 
 def _zh_resolved(text: str, about: Known) -> str:
     def named(match: re.Match[str]) -> str:
         before = [name for name in _zh_names(text) if text.find(name) < match.start()]
-        if before:
+        who = about.people
+        if before or not who:
             return match[0]
-        who = list(about.people)
-        if not who:
-            return match[0]
-        return who[-1] if len(who) == 1 or not about.said else _speaker(who, about)
+        return who[-1] if len(who) == 1 or not about.statements else _topic(about)
 
     return re.sub(r"[她他](?!们)", named, text)
 
 
-def _speaker(who: list[str], about: Known) -> str:
-    """Of several, the one whom the conversation is about: the first to be spoken of."""
-    return who[0] if about.said and not any(name in line for line in about.said for name in who) else who[-1]
+def _topic(about: Known) -> str:
+    """Of several people the one whom the conversation is about: the first to be spoken of, where none has a statement."""
+    named = any(name in line for line in about.statements for name in about.people)
+    return about.people[-1] if named else about.people[0]

@@ -32,11 +32,10 @@ CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers' 
 )
 OWNS = re.compile(r"his|its|their", re.IGNORECASE)
 WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
-    r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)"
-    r"(?: (?:ever|yet|just|actually|you|go and|dare|want (?:you )?to))* "
-    r"(?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo|undid)\w*\b"
-    r"|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上|真的?)?"
-    r"(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
+    r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)(?: (?:ever|yet|just|actually|you|go and|dare"
+    r"|want (?:you )?to))* (?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo"
+    r"|undid)\w*\b|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上"
+    r"|真的?)?(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
     re.IGNORECASE,
 )
 FORMS = re.compile(  # where a memory may be taken out of without being lost

@@ -21,40 +21,31 @@ DOUBT = re.compile(
 )
 SAYS = re.compile(
     r"\b(?!I\b)[\w'’]+ (?:just |once |also )?(?:says?|said|tells?|told|thinks?|thought|claims?|claimed|asks?|asked"
-    r"|insists?"
-    r"|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
+    r"|insists?|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
     re.IGNORECASE,
 )
 QUOTED = re.compile(r"[\"“]\s*(?:I|He|She|We|They|My|You)\b[^\"”]*[\"”]?|(?<=[:,] )[‘'](?:I|We|My)\b[^’']*[’']?")
 WISH = re.compile(
     r"\b(?:will(?: be)?|shall|(?:am|is|are) (?:going to|gonna|about to|due to|supposed to|planning (?:to|on)"
-    r"|thinking (?:of|about)"
-    r"|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be|saving (?:up )?for|tempted to)"
-    r"|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try|tried|needs?|has|have|had"
-    r"|would like|"
-    r"decided|promised|meant|used to want) to|dreams? (?:of|about)|considering|want(?=s? an?\b)s?"
-    r"|apply(?:ing)? (?:to|at|for)"
-    r"|applied (?:to|at|for)|interview\w*|would like)\b ?",
+    r"|thinking (?:of|about)|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be"
+    r"|saving (?:up )?for|tempted to)|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try"
+    r"|tried|needs?|has|have|had|would like|decided|promised|meant|used to want) to|dreams? (?:of|about)|considering"
+    r"|want(?=s? an?\b)s?|apply(?:ing)? (?:to|at|for)|applied (?:to|at|for)|interview\w*|would like)\b ?",
     re.IGNORECASE,
 )
 LATER = re.compile(
     r"\b(?:next (?:week|month|year|spring|summer|autumn|fall|winter|semester|term|\w+day)|tomorrow|some ?day|one day"
-    r"|soon"
-    r"|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October|November"
-    r"|December|next \w+|tomorrow))\b",
+    r"|soon|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October"
+    r"|November|December|next \w+|tomorrow))\b",
     re.IGNORECASE,
 )
 NOT_WANT = re.compile(r"\b(?:not|never|cannot)\b", re.IGNORECASE)
 USED_TO = re.compile(r"\bused to (?:be\b)?", re.IGNORECASE)
 BACK_THEN = re.compile(
-    r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child"
-    r"|kid|boy"
-    r"|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood"
-    r"|twenties"
-    r"|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year|summer"
-    r"|winter"
-    r"|spring"
-    r"|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
+    r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child|kid"
+    r"|boy|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood"
+    r"|twenties|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year"
+    r"|summer|winter|spring|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
     re.IGNORECASE,
 )
 FORMER = re.compile(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
@@ -79,9 +70,8 @@ STOPPED = re.compile(
 # "I don't play today", "I don't like it very much": no end of anything.
 PARTLY = re.compile(
     r"\bon (?:\w+days?|weekends?|weekdays)\b|\b(?:today|tonight|yesterday|this \w+|at (?:night|work|home|all times)"
-    r"|in the (?:morning|"
-    r"afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone|right now|for"
-    r" (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
+    r"|in the (?:morning|afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone"
+    r"|right now|for (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
     re.IGNORECASE,
 )
 NOT_AT_ALL = re.compile(
@@ -102,40 +92,31 @@ NOW = re.compile(
 )
 STRONG = re.compile(r"switched|instead|changed|mostly|only|best friend|prefer")
 WHEN = re.compile(
-    r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter"
-    r"|morning|evening|night|weekend"
-    r"|\w+day|January|February|March|April|May|June|July|August|September|October|November|December)|yesterday|today"
-    r"|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually|officially|happily|still"
-    r"|at the moment|right now|(?:a|an|one|two|three|four|five|six|\d+|a few|a couple of|several) (?:day|week|month"
-    r"|year)s? ago"
-    r"|in (?:(?:19|20)\d\d|January|February|March|April|May|June|July|August|September|October|November|December)"
-    r"|since (?:\w+ ?){1,2}$|for (?:\w+ ){1,3}(?:years|months|weeks)(?: now)?|for good|(?:on|every) (?:\w+days?"
-    r"|weekends?)"
-    r"|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)|in the (?:morning|evening|afternoon"
-    r"|mornings|evenings)"
-    r"|at night|daily|a lot|so much|very much|after all|in the end|all the time|at the age of \d+|for a living"
-    r"|myself)\b",
+    r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|morning"
+    r"|evening|night|weekend|\w+day|January|February|March|April|May|June|July|August|September|October|November"
+    r"|December)|yesterday|today|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually"
+    r"|officially|happily|still|at the moment|right now|(?:a|an|one|two|three|four|five|six|\d+|a few|a couple of"
+    r"|several) (?:day|week|month|year)s? ago|in (?:(?:19|20)\d\d|January|February|March|April|May|June|July|August"
+    r"|September|October|November|December)|since (?:\w+ ?){1,2}$|for (?:\w+ ){1,3}(?:years|months|weeks)(?: now)?"
+    r"|for good|(?:on|every) (?:\w+days?|weekends?)|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)"
+    r"|in the (?:morning|evening|afternoon|mornings|evenings)|at night|daily|a lot|so much|very much|after all"
+    r"|in the end|all the time|at the age of \d+|for a living|myself)\b",
     re.IGNORECASE,
 )  # fmt: skip
 OPENING = re.compile(
-    r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news"
-    r"|big news|bad news|fun fact"
-    r"|news|I meant?(?: to say)?(?: that)?|update|actually|in fact|correction|no|sorry|wait|on top of that"
-    r"|in addition|besides|additionally|plus|also"
-    r"|honestly|sadly|unfortunately|luckily|happily|apart from that|since then|as you know|you know(?: what)?"
-    r"|guess what|i should mention"
-    r"|just so you know|for the record|fyi|and|but|these days|nowadays|now|currently|recently|finally|as of (?:today"
-    r"|now)"
-    r"|(?:this|last) (?:week|month|year|spring|summer|autumn|fall|winter))\b[,:;.!—-]*\s*)+",
+    r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news|big news"
+    r"|bad news|fun fact|news|I meant?(?: to say)?(?: that)?|update|actually|in fact|correction|no|sorry|wait"
+    r"|on top of that|in addition|besides|additionally|plus|also|honestly|sadly|unfortunately|luckily|happily"
+    r"|apart from that|since then|as you know|you know(?: what)?|guess what|i should mention|just so you know"
+    r"|for the record|fyi|and|but|these days|nowadays|now|currently|recently|finally|as of (?:today|now)|(?:this"
+    r"|last) (?:week|month|year|spring|summer|autumn|fall|winter))\b[,:;.!—-]*\s*)+",
     re.IGNORECASE,
 )
 VERB = (
     r"(?:am|is|are|was|have|has|live|work|play|drive|like|love|hate|enjoy|prefer|speak|drink|eat|study|use|own|moved"
-    r"|joined"
-    r"|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t"
-    r"|doesn['’]t|used"
-    r"|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report|reports|keep|keeps"
-    r"|became)"
+    r"|joined|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t"
+    r"|doesn['’]t|used|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report"
+    r"|reports|keep|keeps|became)"
 )
 CLAUSE = re.compile(
     r"[;—,!?]\s+|\.\s+(?=[A-Z])|:\s+|\s+(?:but|because|although|though|whereas|and then|while|since (?=I|we|my))\s*"
@@ -174,16 +155,14 @@ SPELLINGS = (
     (re.compile(r"\bgot a new (job|role|position)\b"), r"got a \1"),
 )
 ATTRIBUTE = re.compile(
-    rf"(?:(?:the (?P<of>[a-z][\w -]*?) of )?(?:[Mm]y|(?P<s>{NAME})'s)(?P<new> new)?"
-    rf"|[Tt]he (?P<for>[a-z][\w -]*?) (?:of|for) my) "
-    rf"(?P<noun>(?:favourite )?[A-Za-z][\w-]*(?: [a-z][\w-]*){{0,2}}?) "
-    rf"(?P<verb>is called|is named|is|has changed to|changed to|became|has become|are)(?: now)? (?:now )?"
-    rf"(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&+#][\w.'&-]*){{0,4}}?){END}"
+    rf"(?:(?:the (?P<of>[a-z][\w -]*?) of )?(?:[Mm]y|(?P<s>{NAME})'s)(?P<new> new)?|[Tt]he (?P<for>[a-z][\w -]*?) (?:of"
+    rf"|for) my) (?P<noun>(?:favourite )?[A-Za-z][\w-]*(?: [a-z][\w-]*){{0,2}}?) (?P<verb>is called|is named|is"
+    rf"|has changed to|changed to|became|has become"
+    rf"|are)(?: now)? (?:now )?(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&+#][\w.'&-]*){{0,4}}?){END}"
 )
 CHANGED = re.compile(
     rf"(?:(?P<who>I|{NAME})) (?:have |has )?(?:changed|updated|reset|switched|set) (?:my|his|her|their"
-    rf"|the) (?P<noun>[\w-]+(?: [\w-]+){{0,2}}?) to "
-    rf"(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&][\w.'&-]*){{0,3}}?){END}"
+    rf"|the) (?P<noun>[\w-]+(?: [\w-]+){{0,2}}?) to (?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&][\w.'&-]*){{0,3}}?){END}"
 )
 PAIR = re.compile(
     rf"^({NAME}|[Mm]y \w+) and I (?:are |am |were |have |just )*(?P<rest>(?:no longer |not |best |good )*(?:friends"

@@ -20,7 +20,7 @@ from memos.interface.reading.phrasebook import (
     NOT_NAMES,
     FormMatch,
     as_object,
-    is_all_said,
+    is_all_parsed,
     matches,
     parse,
     phrasebook,
@@ -87,7 +87,7 @@ def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     if not facts:  # forms that span clauses
         stated = [pair for pair in parse(text, speaker) if not _is_no_job(pair[0].object)]
         facts = [_of_sentence(fact, update, text) for fact, update in stated]
-        unread = [] if facts and is_all_said(text, speaker) else unread
+        unread = [] if facts and is_all_parsed(text, speaker) else unread
     return facts, unread
 
 
