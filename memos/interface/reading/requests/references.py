@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
 import yaml
 
@@ -24,18 +23,6 @@ _NAME = re.compile(
 _TITLED = re.compile(  # what follows is the name of a thing
     r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
     re.IGNORECASE,
-)
-_OPENS = frozenset(
-    """A Am Actually After Also An And Any Anyone Anything Are As At Because Before Being Both But By Can Correction Could Did
-    Do Does Each Every Everybody Everyone Everything First For From Had Has Have He Her Here His How I If In Is It Its Just
-    Let Make Maybe May Me More Most My Never New No Nobody None Not Note Nothing Now Of Oh Old On Once One Only Or Our Out
-    Over Perhaps Please Put Really Remember Remind She Should Since So Some Somebody Someone Something Soon Still Sure
-    Tell That The Their Them Then There These They This Those To Today Tomorrow Tonight Until Was We Well Were What When
-    Where Which While Who Whom Whose Why Will With Would Yes Yesterday You Your Delete Forget Share Freeze Lock Unlock Show
-    List Give Add Take Undo Roll Stop Keep Learn Save Noted Okay Great Good Nice Thanks Got Sorry Done Indeed Right Wow Ah
-    Cool Hi Hello Hey Only Update Which Erase Remove Revert Restore Cache Train Thaw Unfreeze Set Change Turn Drop Get Move
-    Load Store Pin Bring Go Grant Allow Revoke Hide Write Read Open Check Find Look Use Try Call Send Ask Say Think Was
-    How-long Why-not Two Three Four Five Okay. Happy Congratulations Lovely Lets Dont Whats Wheres Hows Mum Dad Grandma Grandpa Uncle Aunt""".split()
 )
 # before a name, these say that it is a place, a thing or a time
 _AT = re.compile(
@@ -49,23 +36,10 @@ _PLACE = re.compile(
     r"^(?:Café|Cafe|Hotel|Restaurant|Bar|Saint|St|Lake|Mount|Bay|North|South|East|West|University|Street)\b|\b(?:Street|Road|Avenue|Row|Lane|Hospital|School|University|Café|Airport|Station|Square|Bridge|Park|Hotel|Club|Inc|Ltd|Bank|Airlines|Church|Museum|Library|Beach|River|Lake|Island|Company|Group|Team)$"
 )
 _DET = r"(?:(?i:my|our|the|a|an|his|her|their|your|this|that)|[A-Z]\w+['’]s)"
-_STOP = frozenset(
-    """is are was were am be been has have had can will shall do does did looks look seems seem says said in on at for with
-    from to and or but that which who whom when where if as by not now again about into over after before until than then
-    so too wrong gone works work needs need contains costs cost goes went got feels sounds stands starts ends keeps hangs
-    lies sits begins means reads also still should must may might would could there here because while since yesterday
-    today tomorrow last next this every already just only very really it its he she they you we i me him them us what how
-    changed ready new? lately recently soon gets get feels comes came became turned makes takes stays always almost often""".split()
-)
 _TIME_NOUN = re.compile(
     r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
 )
 _NP = re.compile(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
-_PERSON_NOUN = frozenset(
-    """friend sister brother mother father mum mom dad son daughter wife husband boss colleague aunt uncle cousin partner
-    girlfriend boyfriend neighbour neighbor teacher doctor grandmother grandfather niece nephew manager plumber dentist
-    man woman guy girl boy kid child baby parents landlord flatmate roommate""".split()
-)
 _SHE_NOUN = re.compile(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|grandmother|niece|woman|girl|lady)\b")
 _HE_NOUN = re.compile(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
 _SHE = re.compile(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
@@ -94,11 +68,15 @@ _ZH_NO_NAME = re.compile(
 _MEASURE = r"[个只条家本份张件间辆台部座所套幅篇首款次处种位名场栋把封双]"
 
 
+def _words(name: str) -> frozenset[str]:
+    """A list of names.yaml."""
+    return _lists()[name]
+
+
 @cache
-def _first_names(group: Literal["she", "he", "not_people"]) -> frozenset[str]:
-    """First names of women, of men, and words that look like names and are none."""
-    names = yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))
-    return frozenset(names[group].split())
+def _lists() -> dict[str, frozenset[str]]:
+    lists = yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))
+    return {name: frozenset(words.split()) for name, words in lists.items()}
 
 
 @dataclass(frozen=True)
@@ -178,7 +156,7 @@ def names_in(text: str) -> list[str]:
         return _zh_names(text)
     found = [named for match in _NAME.finditer(text) if (named := _person(match, text))]
     if text == text.lower():  # written without capitals
-        usual = (_first_names("she") | _first_names("he")) - _COMMON
+        usual = (_words("she") | _words("he")) - _words("common_words")
         words = ((m.start(), m[0].capitalize()) for m in re.finditer(r"[a-z]+", text))
         found += [(start, name) for start, name in words if name in usual]
     return list(dict.fromkeys(name for _, name in sorted(found)))
@@ -186,17 +164,17 @@ def names_in(text: str) -> list[str]:
 
 def _person(match: re.Match[str], text: str) -> tuple[int, str] | None:
     """(where it begins, the name) of words with capitals; None where they name nobody."""
-    first_names = _first_names("she") | _first_names("he")
+    first_names = _words("she") | _words("he")
     parts, start = match[0].split(), match.start()
-    while parts and (parts[0] in _OPENS or parts[0] in ("St", "St.")):
+    while parts and (parts[0] in _words("openings") or parts[0] in ("St", "St.")):
         if parts[0] in first_names - {"Will", "Mark", "May"}:
             break
         start += len(parts[0]) + 1
         parts = parts[1:]
-    while len(parts) > 1 and parts[-1] in _OPENS:
+    while len(parts) > 1 and parts[-1] in _words("openings"):
         parts = parts[:-1]
     name, before = " ".join(parts), text[:start]
-    if not parts or parts[0] in _first_names("not_people") or _PLACE.search(name):
+    if not parts or parts[0] in _words("not_people") or _PLACE.search(name):
         return None
     if re.match(r"\w*(?: [A-Z]\w+)? (?:Street|Road|Row|Lane|Hospital|Airport)", text[start:]):
         return None
@@ -205,11 +183,6 @@ def _person(match: re.Match[str], text: str) -> tuple[int, str] | None:
         if _TITLED.search(before) or (_AT.search(before) and not of_person):
             return None
     return start, name
-
-
-_COMMON = frozenset(
-    "Will Mark Rose Iris Hazel Ivy Daisy Grace Hope May Jan Joe Sue Mai Ling Lan Jack Bill Rob Nick Frank Max Ray Dan Art Esi Mei Wei Jun Soo Jin Minh Liv Pia".split()
-)
 
 
 def _human(after: str, before: str) -> bool:
@@ -226,7 +199,7 @@ def _zh_names(text: str) -> list[str]:
         ):
             continue
         found.append((match.start(), name))
-    known_names = _first_names("she") | _first_names("he")
+    known_names = _words("she") | _words("he")
     found += [(m.start(), m[0]) for m in re.finditer(r"[A-Z][a-z]+", text) if m[0] in known_names]
     return list(dict.fromkeys(name for _, name in sorted(found)))
 
@@ -247,7 +220,7 @@ def _phrase(match: re.Match[str]) -> str:
     if not words:
         return ""
     head = words[-1] if "of" not in words else words[words.index("of") - 1] if words.index("of") else ""
-    if _TIME_NOUN.match(head.lower()) or {head.lower().removesuffix("'s"), words[0].lower()} & _PERSON_NOUN:
+    if _TIME_NOUN.match(head.lower()) or {head.lower().removesuffix("'s"), words[0].lower()} & _words("person_nouns"):
         return ""
     if det.lower() in ("a", "an", "this", "that"):
         return " ".join(words)
@@ -259,7 +232,7 @@ def _phrase(match: re.Match[str]) -> str:
 def _noun_words(words: list[str]) -> list[str]:
     noun: list[str] = []
     for word in words[:MAX_NOUN]:
-        if word.lower() in _STOP and not (word.lower() == "of" and noun):
+        if word.lower() in _words("noun_ends") and not (word.lower() == "of" and noun):
             break
         if noun and re.fullmatch(r"[a-z]+(?:ed|ly)", word):
             break
@@ -305,7 +278,7 @@ def person_of(pronoun: str, about: Known) -> list[str]:
     if pronoun in ("they", "them", "their", "theirs"):
         return list(about.people)
     female = pronoun in ("she", "her", "hers", "herself", "她")
-    she, he = _first_names("she"), _first_names("he")
+    she, he = _words("she"), _words("he")
     own, other = (she, he) if female else (he, she)
     named_so, named_otherwise = (about.women, about.men) if female else (about.men, about.women)
     fits = [
