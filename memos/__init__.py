@@ -1,4 +1,4 @@
-"""memos: a memory operating system for local language models.
+"""memos is a memory operating system for local language models; its public names are loaded when they are used.
 
 `memos.MemOS` is the kernel, `memos.Memory` its calls as plain values; importing this package loads no model library.
 """

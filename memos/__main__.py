@@ -1,4 +1,4 @@
-"""`python -m memos`."""
+"""Runs the command line as `python -m memos`."""
 
 from memos.interface.doors.cli.app import main
 

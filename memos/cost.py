@@ -1,4 +1,4 @@
-"""What a call costs the local model: how often it was asked, and how many tokens it read and wrote.
+"""Counts what a call costs the local model: how often it was asked, and the tokens it read and wrote.
 
 Counted where the model runs, for whoever has opened `metered` around it; knows nothing of either.
 """

@@ -1,4 +1,4 @@
-"""The noun: a MemCube is one memory, in one form and one state. Knows nothing else of memos."""
+"""Defines the MemCube: one memory in one form and one state, with its header, payload and use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree. Every message names the thing, the rule and the way out.
+"""The tree of errors that memos raises on purpose; every message names the thing, the rule and the way out.
 
 MemosError
 ├── ConfigError            a YAML key or value that memos does not know

@@ -1,4 +1,4 @@
-"""A part that is made when it is first needed. Knows nothing else of memos."""
+"""A part that is made when it is first needed, once, whichever thread needs it first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos bench adapters`: many adapters in one batch, against the same batch of the base model."""
+"""`memos bench adapters`: compares a batch with many adapters with the same batch on the base model."""
 
 from __future__ import annotations
 

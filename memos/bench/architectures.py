@@ -1,4 +1,4 @@
-"""Tiny random models of many architectures: what `memos doctor --architectures` and the tests examine."""
+"""Tiny random models of many architectures, for `memos doctor --architectures` and the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters as others make and merge them: what distillation is measured against."""
+"""Makes and merges adapters as other libraries do, to measure distillation against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos calibrate`: measure the fidelity levels, and this machine, for the model of a config; its vault keeps both."""
+"""`memos calibrate`: measures the fidelity levels and this machine for a model, and stores both in its vault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos bench choice`: the scheduler's choice of text, KV from a tier or recompute, against the measured best."""
+"""`memos bench choice`: compares the scheduler's choice of text, KV or recompute with the measured best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos bench NAME`, `calibrate`, `doctor` and `simulate`: what measures memos, as commands. Knows no measuring."""
+"""The commands `memos bench`, `calibrate`, `doctor` and `simulate`; knows no measuring."""
 
 from __future__ import annotations
 

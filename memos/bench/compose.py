@@ -1,4 +1,4 @@
-"""`memos bench compose`: N cubes in front of a question at each fidelity level, against the full prompt."""
+"""`memos bench compose`: compares composed KV of several cubes at each fidelity level with the full prompt."""
 
 from __future__ import annotations
 

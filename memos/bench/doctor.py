@@ -1,4 +1,4 @@
-"""`memos doctor`: what KV can be used for, of one model or of tiny random ones of many architectures."""
+"""`memos doctor`: reports what KV can be used for, on one model or on tiny random ones of many architectures."""
 
 from __future__ import annotations
 

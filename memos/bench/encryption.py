@@ -1,4 +1,4 @@
-"""What encryption costs: the same work in a vault with a key and in one without, in turn."""
+"""Measures what encryption costs: the same work in a vault with a key and in one without, in turn."""
 
 from __future__ import annotations
 

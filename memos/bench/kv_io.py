@@ -1,4 +1,4 @@
-"""`memos bench kv-io`: fork, save and load of a KV cache, against a raw read of the same bytes in the same run."""
+"""`memos bench kv-io`: compares fork, save and load of a KV cache with a raw read of the same bytes."""
 
 from __future__ import annotations
 

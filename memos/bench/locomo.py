@@ -1,4 +1,4 @@
-"""`memos bench locomo`: does search find the turns that answer a question? On LoCoMo's dialogues (arXiv 2402.17753).
+"""`memos bench locomo`: measures whether search finds the turns that answer a question, on LoCoMo (arXiv 2402.17753).
 
 A memory is one turn, kept as it was said. Each conversation is a user of its own in one vault, so that rights narrow
 every search; the configuration is the same for all.

@@ -1,4 +1,4 @@
-"""`memos bench promote`: adapters by objective and number of facts, each judged by the gate of promotion.
+"""`memos bench promote`: trains adapters by objective and number of facts, and judges each by the gate.
 
 The alternatives are what research code does: next-token training on the text, cross-entropy on questions and
 answers, and distillation without anything to keep, or with closed-book prompts alone. Beside them, KV of few rows that

@@ -1,4 +1,4 @@
-"""What the commands of the benchmarks share: progress while one runs, its report, and a table of it on the terminal."""
+"""What the benchmark commands share: progress while one runs, its report, and a table of it on the terminal."""
 
 from __future__ import annotations
 

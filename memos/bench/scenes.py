@@ -1,4 +1,4 @@
-"""Memories in cubes, and questions that need one cube or two. Generated from the phrasebook, seeded."""
+"""Generates memories in cubes, and questions that need one cube or two, from the phrasebook and a seed."""
 
 from __future__ import annotations
 

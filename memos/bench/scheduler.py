@@ -1,4 +1,4 @@
-"""`memos bench scheduler`: how long it takes to decide what a request sees, by the number of memories in the vault."""
+"""`memos bench scheduler`: measures how long deciding what a request sees takes, by the number of memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos bench search`: how long a search takes beside the embedding of its query, by the number of memories.
+"""`memos bench search`: measures what a search takes beside embedding its query, by the number of memories.
 
 Texts are drawn from words that are as unequally frequent as those of a language (Zipf), in topics; the embedder draws a
 vector for each text near that of its topic, so that no time goes into a model and every query has like memories.

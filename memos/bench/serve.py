@@ -1,4 +1,4 @@
-"""`memos bench serve`: a server process on the small model under many clients that add, search and chat.
+"""`memos bench serve`: puts a server process on the small model under many clients that add, search and chat.
 
 Each client has a key of its own. Before the load, calls over HTTP to an idle server take turns with the same calls in
 Python of the memory that it serves, in one process: the difference is what the door costs, with the client's part.

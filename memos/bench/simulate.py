@@ -1,4 +1,4 @@
-"""`memos simulate`: which KV a policy keeps in memory on a trace, against others and against the best that can be.
+"""`memos simulate`: replays a trace and compares which KV each policy keeps in memory with the optimum.
 
 A request uses the KV of one topic group. Where that is in memory, it is a hit; else the group's text is read by the
 model, which makes its KV. Then the policy decides: all that is in memory and what was just made stand side by side, and

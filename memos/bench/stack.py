@@ -1,4 +1,4 @@
-"""`memos bench stack`: several adapters at once, by the way in which they are put together.
+"""`memos bench stack`: measures several adapters active at once, by the way they are combined.
 
 independent: each trained by itself, all active (`cat`). averaged, ties: the same, merged. routed: the one that
 differs most from the base answers. stack-aware: each trained beside those before it, all active.

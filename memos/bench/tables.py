@@ -1,4 +1,4 @@
-"""Reports of benchmarks as tables and pictures. Knows the shape of each report; knows nothing of what is measured."""
+"""Prints and plots the reports of benchmarks; knows their shapes, not what is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos bench ttft`: time to the first token over a memory, read as text, reused by transformers, kept by memos."""
+"""`memos bench ttft`: measures the time to the first token over text, transformers' reuse, and memos' KV."""
 
 from __future__ import annotations
 

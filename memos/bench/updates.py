@@ -1,4 +1,4 @@
-"""`memos bench updates`: what the model answers after facts have changed many times, by how memory is kept.
+"""`memos bench updates`: measures answers after facts have changed many times, by how memory is kept.
 
 A conversation states facts, changes them again and again, and talks of nothing between. Then every fact is asked for.
 The alternatives keep everything, in the order of its saying, and leave it to the model to see what holds: once with the

@@ -1,4 +1,4 @@
-"""`memos bench vault`: what durable adds and reads take through the vault, beside bare sqlite3 in the same run; backups
+"""`memos bench vault`: compares durable adds, reads and backups with bare sqlite3 and a raw copy in the same run.
 beside a raw copy, and an encrypted vault beside one that is not.
 
 The bare program writes the same rows into the same tables, with the same indexes and triggers, and has its values ready

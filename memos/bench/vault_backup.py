@@ -1,4 +1,4 @@
-"""How fast a vault is backed up and brought back, against a raw copy of the same bytes, each file synced."""
+"""Measures backing up and restoring a vault against a raw copy of the same bytes, each file synced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One frozen tree of settings: YAML in; unknown keys and wrong types are refused by path. Knows no parts."""
+"""The whole tree of settings, frozen: read from YAML, with unknown keys and wrong types refused by their path."""
 
 from memos.config.distil import DistilConfig, GateConfig
 from memos.config.experiment import AskStep, DemoteStep, ExperimentConfig, IngestStep, PromoteStep, Step, TickStep

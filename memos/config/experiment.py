@@ -1,4 +1,4 @@
-"""Settings of `memos run`: the steps of an experiment, each told by its one key."""
+"""Settings of `memos run`: the steps of an experiment, each recognised by its one key."""
 
 from __future__ import annotations
 

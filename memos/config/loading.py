@@ -1,4 +1,4 @@
-"""YAML -> the whole tree of settings; unknown keys and wrong values are refused by their path."""
+"""Loads the tree of settings from YAML; unknown keys and wrong values are refused by their path."""
 
 from __future__ import annotations
 

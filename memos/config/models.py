@@ -1,4 +1,4 @@
-"""Settings of the models: which causal LM, how it decodes, how KV is kept and put together, which embedder."""
+"""Settings of the models: which causal LM, how it decodes, how KV is stored and composed, which embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of every section of the settings, and how a mistake in one is told."""
+"""The base class of every section of the settings, and the wording of a mistake in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of `memos serve`: where it listens, and what the holder of a key may ask of it."""
+"""Settings of `memos serve`: where it listens, and how much the holder of a key may ask of it."""
 
 from __future__ import annotations
 

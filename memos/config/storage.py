@@ -1,4 +1,4 @@
-"""Settings of the vault: where it lies, what it may hold, how it is encrypted."""
+"""Settings of the vault: where it is, how much it may hold, how it is encrypted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Optional parts behind extension points. The core imports none of them; each names itself in pyproject.toml."""
+"""Optional parts behind extension points, named in pyproject.toml; the core imports none of them."""

@@ -1,1 +1,1 @@
-"""Benchmarks and data sets for those who change memos: they stay in the checkout, out of the wheel."""
+"""Benchmarks and data sets for people who change memos; they are left out of the wheel."""

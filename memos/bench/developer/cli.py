@@ -1,4 +1,4 @@
-"""`memos bench supersession`, `crash`, `redaction` and `reader`: what developers judge a change by. Knows no measuring.
+"""The benchmarks by which developers judge a change, as commands of `memos bench`; knows no measuring.
 
 The wheel leaves this folder out; `memos bench` lists what is there.
 """

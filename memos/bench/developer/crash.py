@@ -1,4 +1,4 @@
-"""`memos bench crash`: kill a process with four threads that write, again and again, and look what is left.
+"""`memos bench crash`: kills a process with four writing threads again and again, and checks what is left.
 
 Each thread says what it is about to do, does it, and says that it was acknowledged; the process is killed at a random
 time. Then the vault is opened again. What was acknowledged must be there; of what was begun, all or nothing.

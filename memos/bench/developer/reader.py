@@ -1,4 +1,4 @@
-"""`memos bench reader`: what the reader makes of requests, against what a person wrote down.
+"""`memos bench reader`: compares how the reader understands requests with what a person wrote down.
 
 The cases are in reader.yaml: English and Chinese, requests that the reader was not trained with; a first set, and one
 of a wider choice of people and wordings. Judged are the intents, in their order, and each argument; that every

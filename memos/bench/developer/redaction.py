@@ -1,4 +1,4 @@
-"""`memos bench redaction`: which identifiers are found in sentences of English and Chinese, against a person's marks.
+"""`memos bench redaction`: compares the identifiers found in English and Chinese sentences with a person's marks.
 
 The sentences are in redaction.yaml, with dates, order numbers, versions and prices among them. On those that are held
 out no rule was ever corrected. An identifier is found if its kind and its very place are told. No model runs.

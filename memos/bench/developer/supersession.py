@@ -1,4 +1,4 @@
-"""`memos bench supersession`: which memories are in force after a new one, against what a person says of it.
+"""`memos bench supersession`: compares which memories stay in force after a new one with a person's verdict.
 
 The cases are in supersession.yaml: change of mind, addition, time, negation, another subject; English and Chinese. Each
 is told to a kernel as a user of its own, turn by turn. Judged is each earlier statement: out of force or not.

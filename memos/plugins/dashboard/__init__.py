@@ -1,4 +1,4 @@
-"""The dashboard: a page of static files, which asks the Memory API of the server that it came from, and nobody else.
+"""The dashboard: static pages that ask the Memory API of the server they came from, and nobody else.
 
 Knows files and headers; must not know what they show.
 """

@@ -1,4 +1,4 @@
-"""HTML: paragraphs and bullets under their heading, rows of tables; what a reader of the page does not see is left out.
+"""Reads HTML: paragraphs and bullets under their heading, and rows of tables; leaves out what a page hides.
 
 Runs in a process of its own (`memos.plugins.documents.isolated`), as some pages cost a parser the square of their size.
 """

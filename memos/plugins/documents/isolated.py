@@ -1,4 +1,4 @@
-"""The readers of HTML and PDF: each file is parsed in a process of its own, within bounds of time and memory.
+"""Reads HTML and PDF files in a process of their own, within limits of time and memory.
 
 Whoever wrote the file may have meant it to keep a parser busy for ever. Nothing but text comes back, as JSON.
 """

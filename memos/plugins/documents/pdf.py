@@ -1,4 +1,4 @@
-"""PDF: the paragraphs of its pages. Runs in a process of its own (`memos.plugins.documents.isolated`)."""
+"""Reads the paragraphs of a PDF's pages; runs in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos vault encrypt`, `decrypt` and `rekey`: the key of a vault, as commands beside those of the core."""
+"""`memos vault encrypt`, `decrypt` and `rekey`: the key of a vault, as commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of an encrypted vault say, whatever is left in them: free pages and old frames of logs too.
+"""Reads what the files of an encrypted vault contain, free pages and old log frames included.
 
 Read piece by piece and in memory alone. Knows SQLCipher's pages (zetetic.net/sqlcipher/design) and our own sealed
 files; must not know what is looked for.

@@ -1,4 +1,4 @@
-"""Files that only a key can make or read: authenticated encryption in chunks. Knows bytes, not what they mean.
+"""Seals files with authenticated encryption in chunks, and opens them; knows bytes, not what they mean.
 
     magic (16 bytes) | salt (32 bytes) | chunk | chunk | ... | last chunk
 

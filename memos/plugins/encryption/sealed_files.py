@@ -1,4 +1,4 @@
-"""What lies beside vault.db in an encrypted vault: sealed on disk, in the clear in memory only.
+"""The files beside vault.db in an encrypted vault: sealed on disk, in the clear in memory only.
 
 blobs/ab/<name>   sealed; the name is the payload's digest under the key: the digest itself would confirm a guess
 index/, work/     sealed; work/ is what interrupted jobs can be taken up from, after the vault was closed

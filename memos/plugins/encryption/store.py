@@ -1,4 +1,4 @@
-"""An encrypted vault, as `memos.stores` has it: the plain store's files, sealed. Imports ciphers only once one is opened."""
+"""The encrypted store of `memos.stores`: the plain store's files, sealed. Imports ciphers once a vault is opened."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Imports of other programs' memory formats."""
+"""Imports memories from other programs' formats."""

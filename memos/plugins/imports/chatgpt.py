@@ -1,5 +1,6 @@
-"""ChatGPT's export: conversations.json, the folder or the archive with it. Of each conversation the branch that is
-current; what the user wrote is read as a conversation is.
+"""Imports ChatGPT's export: what the user wrote on the current branch of each conversation.
+
+Reads conversations.json, the folder or the archive with it.
 
 Followed: the export of OpenAI's data controls, 2023 to 2026 (`mapping`, `current_node`; since 2026 also in parts,
 conversations-000.json).

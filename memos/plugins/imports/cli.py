@@ -1,4 +1,4 @@
-"""`memos import`: memories of other programs. A door; knows no format."""
+"""`memos import`: imports memories of other programs; knows no format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a place of a foreign file becomes: an entry, or a reason why there is none. Knows no format and no store."""
+"""What a record of a foreign file becomes: an entry, or the reason why there is none; knows no format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an importer of one format is, the importers by name, and which of them a file or a folder is for.
+"""Defines what an importer of a format is, and finds the one that a file or a folder is for.
 
 An importer is found in the extension point `memos.importers`, by the name that `memos import --as` takes.
 """

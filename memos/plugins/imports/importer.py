@@ -1,4 +1,4 @@
-"""Memories of other programs brought into a kernel: in batches that are whole or not there, and with a report.
+"""Brings memories of other programs into a kernel, in batches that are whole or absent, and reports on them.
 
 Knows entries and the kernel. Must not know any format.
 """

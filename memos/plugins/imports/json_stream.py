@@ -1,4 +1,4 @@
-"""JSON of any size -> its records, one at a time. Knows where values begin and end; must not know what they mean.
+"""Reads JSON of any size one record at a time; must not know what the records mean.
 
 What is read at once is bounded: a record that is longer, or nested deeper, than the bounds is told and passed over. So
 is one that is no JSON, as long as its brackets close; the records after it are read.

@@ -1,4 +1,4 @@
-"""Items of a LangGraph store, as LangMem writes them too: a JSON list or JSON lines of items, or SqliteStore's file.
+"""Imports items of a LangGraph store (LangMem's too) from JSON, JSON lines or SqliteStore's file.
 
 Followed: `Item.dict()` and the table `store` of libs/checkpoint-sqlite of langchain-ai/langgraph at 0075218, and the
 values that LangMem writes (`{"kind": ..., "content": ...}`).

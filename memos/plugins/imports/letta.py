@@ -1,4 +1,4 @@
-"""Letta's agent files (.af): memory blocks and the messages of the user, and archival passages where there are any.
+"""Imports Letta's agent files (.af): memory blocks, the user's messages, and archival passages.
 
 Followed: letta/schemas/agent_file.py of letta-ai/letta at 4184ae2 (`agents`, `blocks`, ...), and the schema before it
 (`core_memory` and `messages` of one agent). The agent itself (its persona, system prompt, tools and settings) is no

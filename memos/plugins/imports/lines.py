@@ -1,4 +1,4 @@
-"""Plain JSON lines, memos' own: {"text": ..., "user", "said", "kind", "tags", "speaker", "thread", "expires"}."""
+"""Imports plain JSON lines, memos' own format, of which only `text` is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of Markdown, as of Obsidian: a passage for each paragraph and bullet, under its heading.
+"""Imports folders of Markdown, such as Obsidian's: a passage for each paragraph and bullet, under its heading.
 
 Followed: CommonMark's headings, lists and fences, and GitHub's tables, as
 `memos.interface.reading.documents.markdown` reads them; Obsidian's links, embeds, comments and block names (1.x); front

@@ -1,4 +1,4 @@
-"""mem0's exports: what `get_all` returns, as JSON or JSON lines, and history.db.
+"""Imports mem0's exports: what `get_all` returns, as JSON or JSON lines, and history.db.
 
 Followed: mem0/memory/storage.py of mem0ai/mem0 at 04111ef (the table `history`), `get_all` of the library
 (`{"results": [...]}`) and of the platform's v1 API (a list).

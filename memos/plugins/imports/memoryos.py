@@ -1,5 +1,4 @@
-"""MemoryOS' files: short_term.json, mid_term.json, long_term_user.json and long_term_assistant.json, one of them or the
-folder that they lie in.
+"""Imports MemoryOS' files of short, middle and long term, one of them or the folder they are in.
 
 Followed: memoryos-pypi of BAI-LAB/MemoryOS at 7e36842. Its times are local and without a zone; they are taken for
 UTC. What it made by itself of its pages (summaries, keywords, heat, embeddings) is not imported.

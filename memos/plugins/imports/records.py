@@ -1,4 +1,4 @@
-"""What the JSON formats share: a node of a file -> a record, or a reason why there is none."""
+"""What the JSON formats share: turning a node of a file into a record, or a reason why there is none."""
 
 from __future__ import annotations
 

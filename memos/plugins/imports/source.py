@@ -1,4 +1,4 @@
-"""What is imported, as bounded and counted access to files: nothing is followed out of it, and nothing is written.
+"""Gives bounded, counted access to the files of an import; follows nothing out of them, and writes nothing.
 
 Knows folders, encodings, archives and SQLite files. Must not know what stands in them.
 """

@@ -1,4 +1,4 @@
-"""LangGraph's `BaseStore` over memos: what a graph puts into its store are memories, found as all others are.
+"""Implements LangGraph's `BaseStore` over memos: the items of a graph's store are memories.
 
     graph = builder.compile(store=MemosStore(Memory(vault="memos-data")))
 

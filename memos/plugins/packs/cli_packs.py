@@ -1,4 +1,4 @@
-"""`memos dump` and `load`: memories that travel to another vault, model or user. Doors; know no packs."""
+"""`memos dump` and `load`: memories that travel to another vault, model or user; knows no packs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos store`: packs of memories in registries, published, found, installed, kept up and taken out. Doors."""
+"""`memos store`: publishes, finds, installs, updates and removes packs in registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dumping: the memories of a user become a pack, each after what it was made of.
+"""Dumps the memories of a user into a pack, each after the memories it was made of.
 
 Knows what of a memory travels. Must not know registries, nor who may dump what.
 """

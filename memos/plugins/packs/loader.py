@@ -1,4 +1,4 @@
-"""Loading: the memories of a pack become a user's own, each part of the pack in one transaction.
+"""Loads the memories of a pack as a user's own, each part of the pack in one transaction.
 
 Knows what becomes of what is there already. Must not know registries, nor who may load what.
 """

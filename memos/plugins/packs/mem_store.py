@@ -1,4 +1,4 @@
-"""A registry of packs at any place that fsspec reads: a folder, a bucket, a web server, a repository of the Hub.
+"""A registry of packs at any place that fsspec reads: a folder, a bucket, a web server, the Hub.
 
     README.md                             a card, as the Hub shows it
     index.json                            all entries; made of those below

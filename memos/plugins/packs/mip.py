@@ -1,4 +1,4 @@
-"""The Memory Interchange Protocol as values: what a pack says of itself and of each memory (docs/mip.md).
+"""The Memory Interchange Protocol as values: the manifest of a pack and the record of a memory (docs/mip.md).
 
 Knows the words of the protocol. Must not know files, stores, or who may load what.
 """

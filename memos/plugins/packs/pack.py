@@ -1,4 +1,4 @@
-"""Packs written and read: a signed manifest, records of memories, and the payloads that they name.
+"""Writes and reads packs: a signed manifest, records of memories, and the payloads that they name.
 
 A pack from a stranger is checked to the last byte before anything of it is handed out: names, sizes, digests, the
 signature, every record, and that each memory follows its sources. Neither side holds more than one part in memory.

@@ -1,4 +1,4 @@
-"""A pack as named parts in one file, or in a folder. Knows what is safe to read; must not know what a part says.
+"""A pack as named parts in one file or folder; knows what is safe to read, not what a part says.
 
 The file is a zip in one canonical form: parts stored as they are, one after the other, and headers that follow from
 their names, sizes and checksums. The reader makes each header anew and compares, so that no byte goes unchecked, and

@@ -1,4 +1,4 @@
-"""Where memories of packs came from, which packs are installed, and whose key stands for which name.
+"""Stores where memories of packs came from, which packs are installed, and whose key has which name.
 
 Knows rows alone. Must not know what a pack holds, nor whom to trust.
 """

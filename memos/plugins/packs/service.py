@@ -1,4 +1,4 @@
-"""The public calls on packs: dump, load, publish, install and keep up; each is permitted first, then carried out.
+"""The public calls on packs: dump, load, publish, install, update; each is permitted first, then carried out.
 
 One whole service over the parts of a kernel, which knows nothing of it. Must not know a door.
 """

@@ -1,4 +1,4 @@
-"""Packs of others in a vault: whom to trust, what is installed, kept up with its publisher, and taken out again.
+"""Manages packs of others in a vault: whom to trust, what is installed, updates and removal.
 
 Knows registries and what became of a pack's memories. Must not know how a memory is taken over, nor who may do so.
 """

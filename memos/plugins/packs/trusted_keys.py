@@ -1,4 +1,4 @@
-"""Whose signature is trusted: the public key by which each publisher is known here, pinned on first use.
+"""The public key by which each publisher is known here, pinned on first use.
 
 Knows names and keys. Must not know what a pack holds.
 """

@@ -1,5 +1,6 @@
-"""The rows of a vault on a PostgreSQL server, so that several machines share it. Knows connections, and what makes a
-write whole and lasting there; must not know what a cube is, nor what the rows are for.
+"""Keeps the rows of a vault on a PostgreSQL server, so that several machines share it.
+
+Knows connections, and what makes a write whole and lasting there; must not know what a cube is.
 
     writer      one connection, whose turn an advisory lock of the server gives: in the order of asking, and given up
                 with the connection, as when a process is killed

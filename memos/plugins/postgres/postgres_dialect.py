@@ -1,5 +1,6 @@
-"""The SQL of a vault as PostgreSQL reads it. Statements and tables are written once, for SQLite, and translated here;
-what PostgreSQL calls otherwise is made a function of its own, where that is shorter. Knows SQL; must not know a server.
+"""Translates the SQL of a vault, which is written for SQLite, into PostgreSQL's.
+
+What PostgreSQL calls otherwise is made a function of its own, where that is shorter. Knows SQL; must not know a server.
 """
 
 from __future__ import annotations

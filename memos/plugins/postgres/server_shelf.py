@@ -1,4 +1,4 @@
-"""Payloads on the server of a vault, in pieces, so that every machine can have a copy of each as a file.
+"""Stores payloads on the server of a vault, in pieces, and gives every machine a copy of each as a file.
 
 Knows names, files and bytes; must not know what a payload is. A payload is named by its sha256, an index by "index/"
 and its file's name. A folder is kept file by file.

@@ -1,4 +1,4 @@
-"""On which server the vault of a folder lies, if it lies on one: then the folder holds what is this machine's alone.
+"""Tells on which server the vault of a folder is, if it is on one; the folder then holds local files only.
 
     server.json   the vault's id, and how its server is reached; no password
     signing.key   of the machine that signs the audit log

@@ -1,4 +1,4 @@
-"""`memos top`: the terminal view as a command."""
+"""`memos top`: the terminal view, as a command."""
 
 from __future__ import annotations
 

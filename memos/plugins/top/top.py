@@ -1,4 +1,4 @@
-"""`memos top`: what a vault holds, live, in a terminal. A door: shows what the Memory API tells, and asks it to act."""
+"""`memos top`: shows a vault live in a terminal, and acts, over the Memory API alone."""
 
 from __future__ import annotations
 
