@@ -44,8 +44,12 @@ class Registry(Generic[T]):
         return tuple(sorted(name for group, name in _entries() if group == self.group))
 
     def get(self, name: str) -> T:
-        """The part of that name. Raises InputError for a name that nothing provides, PluginError for one that cannot be
-        used."""
+        """The part of that name. Raises what `require` raises, and PluginError where it fails to load."""
+        return cast(T, _load(self.require(name), self.kind))
+
+    def require(self, name: str) -> EntryPoint:
+        """What provides a name; nothing is imported. Raises InputError for a name that nothing provides, PluginError
+        for one that cannot be used."""
         given = _shipped().get((self.group, name)) or _entries().get((self.group, name))
         if given is None:
             if not _shipped():
@@ -62,7 +66,7 @@ class Registry(Generic[T]):
         problem = _conflict(given) or _unfit(package)
         if problem:
             raise PluginError(f"the {self.kind} {name!r} cannot be used: {problem}")
-        return cast(T, _load(entry, self.kind))
+        return entry
 
     def usable(self) -> Iterator[tuple[str, T]]:
         """Every part that loads, with its name; the others are told by `extensions`."""

@@ -53,8 +53,10 @@ class DistilConfig(Section):
         description="questions that the model writes itself about a memory in which the rules find none; unset: 6 for "
         "a model with a chat template, else 0",
     )
-    isolation: Literal["auto", "process", "thread"] = Field(
-        "auto", description="where training runs; auto: in a process of its own on a CPU, beside the model on a GPU"
+    isolation: str = Field(
+        "auto",
+        description="where training runs: process, thread, or another executor that is installed; auto: a process of "
+        "its own on a CPU, beside the model on a GPU",
     )
     seed: int = 0
     gate: GateConfig = GateConfig()

@@ -26,7 +26,7 @@ from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
 from memos.once import once
-from memos.operation.choosing.upkeep import Upkeep
+from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.policies.words import asks, terms
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
 log = logging.getLogger("memos")
-READ_TURNS = "read"  # the kind of a job
+READ_TURNS = JobKind.READ_TURNS
 UNREAD, READ = "turns to read", "turns read"  # segments
 _ORIGIN = "model:"  # of a memory, before the id of the turn that it was read in
 _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again

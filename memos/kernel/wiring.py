@@ -30,6 +30,7 @@ from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
+from memos.operation.forms.executors import EXECUTORS
 from memos.operation.life.forgetting import UserForgetting
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
@@ -77,8 +78,11 @@ class Parts:
             )
         )
         self._main_policy = OWN if policy else config.policy
-        for name in config.policies.values():  # a name that nothing provides is refused before the vault is opened
+        # names that nothing provides are refused before the vault is opened
+        for name in config.policies.values():
             self._by_policy(name)
+        if config.distil.isolation != "auto":
+            EXECUTORS.require(config.distil.isolation)
         self.scheduler = self._by_policy(self._main_policy)
         folder = Path(vault or config.vault.path or DEFAULT_VAULT)
         its = config.vault

@@ -12,12 +12,11 @@ from memos.errors import EmptyMemory, InputError, MemosError, NoRoom, Untrusted
 from memos.infrastructure.vault.audit.provenance import Provenance, give, given
 from memos.infrastructure.vault.tables.job_list import no_job, sources_of
 from memos.kernel.services.keeping import Keeping
-from memos.kernel.unread import READ_TURNS
 from memos.kernel.wiring import log
 from memos.once import once
 from memos.operation.choosing.mem_scheduler import composable
 from memos.operation.choosing.moves import Budgets, Move
-from memos.operation.choosing.upkeep import Upkeep
+from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.operation.policies.policy import Segment
 from memos.ops import Demote, Get, Promote
@@ -26,7 +25,7 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from memos.infrastructure.vault.tables.job_list import Job
     from memos.operation.forms.externalize import Statement
-    from memos.operation.forms.transitions import Progress
+    from memos.operation.forms.trainer import Progress
 
 
 class Forming(Keeping):
@@ -255,7 +254,7 @@ class Forming(Keeping):
 
     def _queue(self, move: Move) -> str:
         cubes = move.segment.cubes if move.segment else (move.cube,) if move.cube else ()
-        kind = f"promote to {move.to}" if move.to else "give up"
+        kind = JobKind.promote(move.to) if move.to else JobKind.DEMOTE
         return self.vault.queue_job(kind, {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why})
 
     def _act(self, job: Job, progress: Progress) -> dict[str, Any]:
@@ -267,13 +266,14 @@ class Forming(Keeping):
 
     def _acted(self, job: Job, ids: list[str], first: MemCube, progress: Progress) -> dict[str, Any]:
         done = {"move": job.kind, "why": job.payload.get("why", "")}
-        if job.kind == READ_TURNS:
+        if job.kind == JobKind.READ_TURNS:
             return self.unread.act(job)
-        if job.kind == "give up":
+        if job.kind == JobKind.DEMOTE:
             give_up = self.demote if first.state is State.ACTIVATED else self.delete  # stale: of no use again
             give_up(first.id)
             return done | {"cube": first.id}
-        to = Form(job.kind.removeprefix("promote to "))
+        to = JobKind(job.kind).form
+        assert to
         made = self.promote(ids, to, progress=progress, job=job.id)
         return done | {"cube": made.id}
 

@@ -9,16 +9,38 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 
+from memos.cube import Form
 from memos.errors import MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.job_list import Job
-from memos.once import once
+from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
 Done = dict[str, Any]  # of a job: `move`, `why`, `cube`; and `failed`, if it did
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+
+
+class JobKind(str, Enum):
+    """What a job is to do, as it is written in the vault."""
+
+    ENCODE = "promote to activation"
+    DISTIL = "promote to parametric"
+    DEMOTE = "give up"
+    READ_TURNS = "read"
+
+    @classmethod
+    def promote(cls, to: Form) -> JobKind:
+        return {Form.ACTIVATION: cls.ENCODE, Form.PARAMETRIC: cls.DISTIL}[to]
+
+    @property
+    def form(self) -> Form | None:
+        """What is promoted to; None where nothing is."""
+        return {JobKind.ENCODE: Form.ACTIVATION, JobKind.DISTIL: Form.PARAMETRIC}.get(self)
+
+    __str__ = str.__str__  # into SQL and JSON as it is written
 
 
 class Upkeep:
@@ -29,22 +51,23 @@ class Upkeep:
         of it."""
         self._vault, self._plan, self._act = vault, plan, act
         self._closing = threading.Event()
+        self._beside = Lazy(lambda: ThreadPoolExecutor(1, "memos-soon"))
         self._thread: threading.Thread | None = None
 
     def work(
         self,
         progress: Progress | None = None,
-        told: Callable[[Job], bool] = lambda job: True,
+        reported: Callable[[Job], bool] = lambda job: True,
         kind: str | None = None,
     ) -> list[Done]:
-        """Carry out all that is queued, oldest first. What fails is reported, and the others go on. told: of which jobs
-        to report. kind: of this kind alone."""
+        """Carry out all that is queued, oldest first. What fails is reported, and the others go on. reported: of which
+        jobs to report. kind: of this kind alone."""
         done, tried = list[Done](), list[str]()
         while not self._closing.is_set() and (job := self._vault.take_job(tried, kind)) is not None:
             tried.append(job.id)
-            is_told = told(job)  # before its memories are gone
+            is_reported = reported(job)  # before its memories are gone
             outcome = self._do(job, progress or (lambda *_: None))
-            done += [outcome] if is_told else []
+            done += [outcome] if is_reported else []
         return done
 
     def _do(self, job: Job, progress: Progress) -> Done:
@@ -75,11 +98,7 @@ class Upkeep:
     def soon(self, kind: str) -> None:
         """Carry out what is queued of a kind in a thread beside the caller's, which does not wait for it."""
         if not self._closing.is_set():
-            self._beside.submit(self._quietly, kind)
-
-    @once
-    def _beside(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, "memos-soon")
+            self._beside().submit(self._quietly, kind)
 
     def _quietly(self, kind: str) -> None:
         try:
@@ -93,8 +112,8 @@ class Upkeep:
         """What is being done is interrupted, and taken up again when the vault is opened the next time; what `soon` has
         begun is done to its end."""
         self._closing.set()
-        if "_beside" in self.__dict__:
-            self._beside.shutdown(cancel_futures=True)
+        if (beside := self._beside.if_made) is not None:
+            beside.shutdown(cancel_futures=True)
         if self._thread:
             self._thread.join()
 

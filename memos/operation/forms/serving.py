@@ -22,7 +22,7 @@ from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.once import once
+from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
 from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Via
@@ -48,6 +48,8 @@ class Serving:
         self._tiers = KVTiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
         self._unmeasurable = self._waiting = False
+        self._known_costs = Lazy(self._read_costs)
+        self._paced: Costs | None = None
 
     def request(
         self,
@@ -130,10 +132,13 @@ class Serving:
         """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
         return self._scheduler.levels(self._config.fidelity, self._vault.card(self._host.digest))
 
-    @once
+    @property
     def costs(self) -> Costs:
-        """What was measured on this machine, now or by an earlier process. Where that cannot be, KV is used wherever
-        there is any."""
+        """What was measured on this machine, now or by an earlier process, at the pace of the latest requests."""
+        return self._paced or self._known_costs()
+
+    def _read_costs(self) -> Costs:
+        """Where nothing can be measured, KV is used wherever there is any."""
         try:
             if self._measures and self._host.capability.exact:
                 known = self._vault.card(self._key) or _measured.get(self._key)
@@ -202,7 +207,7 @@ class Serving:
         to where it should stay."""
         self.answered = True
         if admission.way and self._measures:
-            self.costs = self.costs.paced(admission.way, took)
+            self._paced = self.costs.paced(admission.way, took)
         if held := self._held():
             self._settle(held, self._places(held))
 

@@ -12,45 +12,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from memos.config import ActivationConfig, DistilConfig, GateConfig
-from memos.cube import Blob, Contrast, Fact, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
-from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.config import ActivationConfig, DistilConfig
+from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.errors import CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.training.self_study import study
-from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, craft, judge, lessons_of
-from memos.infrastructure.host.training.worker import craft_apart
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.operation.choosing.upkeep import JobKind
+from memos.operation.forms.trainer import LessonReader, Progress, Trainer, require_agreement, text_payload
 from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
-Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
-_SELF_STUDY, _FORMS = 6, 5  # questions about a memory, and other forms of each
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
-
-
-class LessonReader(Protocol):
-    """What is asked of language here: the questions that teach memories and prove that they were learnt."""
-
-    def facts(self, text: str) -> tuple[Fact, ...]: ...
-
-    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
-        """Those that a question has for its answer."""
-        ...
-
-    def probes(self, facts: Iterable[Fact]) -> list[Probe]: ...
-
-    def lessons(self, memories: Sequence[Text]) -> list[Lesson]: ...
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        """Prompts whose answers an adapter of these facts must not change."""
-        ...
 
 
 class Transitions:
@@ -68,6 +47,8 @@ class Transitions:
     ) -> None:
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
         self._activation, self._require_disk = activation, require_disk
+        self._trainer = Trainer(vault, reader, host, require_disk, config, activation)
+        self.task, self.gate = self._trainer.task, self._trainer.gate
 
     def promote(
         self,
@@ -88,8 +69,8 @@ class Transitions:
         require()
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         if trained:
-            _require_agreement(self._reader, sources)
-        kind, order = f"promote to {form}", self._order(form, sources, beside)
+            require_agreement(self._reader, sources)
+        kind, order = JobKind.promote(form), self._order(form, sources, beside)
         if job:
             self._vault.describe_job(job, order)
         else:
@@ -97,11 +78,10 @@ class Transitions:
         blob = None
         try:
             with self._vault.staging() as staged:
-                blob = (
-                    self._train(form, sources, job, progress, beside)
-                    if trained
-                    else self._encode(sources, staged, progress)
-                )
+                if trained:
+                    blob = self._trainer.train(form, sources, job, progress, beside)
+                else:
+                    blob = self._encode(sources, staged, progress)
                 with self._vault.transaction():
                     cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now()))
                     self._replace(cube)
@@ -117,13 +97,13 @@ class Transitions:
 
     def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
         """True if these memories, as they are now, were built in this form before and did not prove themselves."""
-        tried, order = self._vault.jobs("undone", f"promote to {form}"), self._order(form, sources)
+        tried, order = self._vault.jobs("undone", JobKind.promote(form)), self._order(form, sources)
         verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
         return any(job.note.startswith(verdicts) for job in tried if order == job.payload | {"beside": order["beside"]})
 
     def probes(self, cube: MemCube) -> list[Probe]:
         """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
-        return [*_text(cube).probes, *self._reader.probes(_text(cube).facts)]
+        return [*text_payload(cube).probes, *self._reader.probes(text_payload(cube).facts)]
 
     def _known(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
         """The sound derived cube of just these memories on this host; taken back into use if it was given up."""
@@ -223,128 +203,6 @@ class Transitions:
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
             )
 
-    def _train(
-        self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
-    ) -> Blob:
-        """Text -> LoRA, or KV of few rows; kept if what was made, loaded from its file, passes the gate."""
-        began = time.perf_counter()
-        work = self._vault.work_of(job)
-
-        def tell(phase: str, step: int, of: int, loss: float) -> None:
-            if not self._vault.note_job(job, f"{phase} {step} of {of}" if of else phase):
-                raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
-            if phase == "train":
-                progress(step, of, loss)
-
-        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob), tell)
-        if form is Form.ACTIVATION:
-            memories = tuple(c.text for c in sources)
-            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
-        made = self._craft(task, work, tell)
-        payload, rows = work / task.payload, 0
-        self._require(form, made.scores, len(sources))
-        together = made.together is not None and not short_of(made.together, self._config.gate)
-        if form is Form.ACTIVATION:
-            rows = self._host.load_kv(payload).rows
-            self._require_disk(payload.stat().st_size)
-        else:
-            self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
-        tell("publish", 0, 0, 0.0)
-        name, size = self._vault.store(payload)
-        return Blob(
-            sha256=name,
-            bytes=size,
-            tokens=rows,
-            codec="trained" if rows else "raw",
-            fingerprint=self._host.digest,
-            build_s=time.perf_counter() - began,
-            scores=made.scores,
-            beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
-        )
-
-    def _craft(self, task: Task, work: Path, tell: Tell) -> Crafted:
-        """In a process of its own where that can load the same model and there is memory for it."""
-        where = self._config.isolation
-        if where == "process" and not self._host.from_path:
-            raise Unsupported(
-                "distil.isolation process: the model was given in memory, and another process cannot load it; "
-                "set model.path instead, or distil.isolation to thread"
-            )
-        apart = (
-            self._host.from_path and self._host.model.device.type == "cpu" if where == "auto" else where == "process"
-        )
-        return (craft_apart if apart else craft)(self._host, task, work, tell)
-
-    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
-        """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
-        facts = [fact for c in sources for fact in _text(c).facts]
-        lessons = self._reader.lessons([_text(c) for c in sources])
-        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons}, tell)
-        lessons = agreed(lessons)  # what two of the memories answer differently has no one answer
-        if lessons and self._config.gate.generality and not any(x.probe.held_out for x in lessons):
-            raise NoProbes(
-                f"none of {len(lessons)} questions about {', '.join(c.id for c in sources)} is held out, so nothing "
-                f"would tell what was learnt from what was repeated; give some with Probe(…, held_out=True)"
-            )
-        if not any(not x.probe.held_out for x in lessons):
-            raise NoProbes(
-                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
-                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
-                f"follows instructions ask itself (distil.self_study), or keep them as plaintext or KV"
-            )
-        card = {
-            "sources": [
-                {"id": c.id, "version": c.version, "text": c.text, "sha256": sha256(c.text.encode()).hexdigest()}
-                for c in sources
-            ],
-            "seed": self._config.seed,
-        }
-        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
-        return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
-
-    def _studied(self, texts: Collection[str], tell: Tell) -> list[Lesson]:
-        """Of memories in which the reader finds nothing, what the model asks itself about them."""
-        count = self._config.self_study
-        if count is None:
-            count = _SELF_STUDY if self._host.prompts.chat else 0
-        out: list[Lesson] = []
-        for n, text in enumerate(sorted(texts) if count else (), 1):
-            tell("study", n, len(texts), 0.0)
-            out += [Lesson(memories=(text,), probe=probe) for probe in study(self._host, text, count, _FORMS)]
-        return out
-
-    def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
-        """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
-        say that they were taught.
-
-        Raises NoProbes where neither has a held-out question.
-        """
-        told = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
-        lessons = agreed([*self._reader.lessons([_text(c) for c in sources]), *told])
-        if not any(lesson.probe.held_out for lesson in lessons):
-            names = ", ".join(folder.name for folder in stack)
-            raise NoProbes(
-                f"neither the card of {names} nor a memory that was named has held-out questions, so there is nothing "
-                f"to judge it by; name memories that it should know with --on, or see what it says with "
-                f"`memos externalize`"
-            )
-        facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
-        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
-        scores = judge(self._host, tuple(stack), lessons, keep)
-        return scores, short_of(scores, self._config.gate)
-
-    def _require(self, form: Form, scores: dict[str, float], memories: int) -> None:
-        """Raises GateRejected, with what fell short."""
-        if short := short_of(scores, self._config.gate):
-            kind, way = "adapter", "keep them as KV"
-            if form is Form.ACTIVATION:
-                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
-            raise GateRejected(
-                f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
-                f"Promote fewer memories at once, allow more distil.steps, or {way}",
-                scores,
-            )
-
     def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, Any]:
         """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
@@ -356,30 +214,6 @@ class Transitions:
             "beside": [c.blob.sha256 for c in beside if c.blob],
             "recipe": recipe,
         }
-
-
-def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
-    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
-    most = {"drift"}
-    return [
-        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
-        for name, limit in gate.model_dump().items()
-        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
-    ]
-
-
-def _require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
-    """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
-    said: dict[tuple[str, str], tuple[str, MemCube]] = {}
-    for cube in sources:
-        for fact in reader.askable(_text(cube).facts):
-            about = fact.subject.casefold(), fact.relation
-            other, at = said.setdefault(about, (fact.object, cube))
-            if other.casefold() != fact.object.casefold():
-                raise Contradiction(
-                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "
-                    f"correct or delete one, then promote"
-                )
 
 
 def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime) -> MemCube:
@@ -398,8 +232,3 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: dateti
 
 def _pinned(sources: Sequence[MemCube]) -> tuple[Source, ...]:
     return tuple(Source(id=c.id, version=c.version) for c in sources)
-
-
-def _text(cube: MemCube) -> Text:
-    assert isinstance(cube.payload, Text)  # promote takes plaintext cubes
-    return cube.payload

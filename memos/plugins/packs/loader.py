@@ -19,6 +19,7 @@ from memos.errors import BadTransition, IdClash, MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import ALWAYS
+from memos.operation.choosing.upkeep import JobKind
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
 from memos.plugins.packs.mip import Origin, Record, content_of
@@ -334,7 +335,7 @@ class _Loading:
             self.done.left[cube.id] = "it fits another model, and what it is made of is not in use here"
             return
         payload = {"sources": [f"{c.id}@{c.version}" for c in fresh], "why": "the pack's was made by another model"}
-        job = self.vault.queue_job(f"promote to {cube.form}", payload)
+        job = self.vault.queue_job(JobKind.promote(cube.form), payload)
         if job not in self.done.rebuilding:
             self.done.rebuilding.append(job)
 

@@ -97,7 +97,7 @@ def test_where_there_is_no_kv_the_machine_is_not_measured(tmp_path: Path, loaded
         (cube,) = kernel.add([{"speaker": "Mira", "content": "I live in Lisbon."}])
         assert kernel.ask("Where does Mira live?").text == "Lisbon"
         kernel.serving._background.submit(int).result()
-        assert "costs" not in vars(kernel.serving)
+        assert kernel.serving._known_costs.if_made is None
         kernel.promote([cube.id], "activation")
         kernel.ask("Where does Mira live?")
         assert "costs" in vars(kernel.serving)
