@@ -354,7 +354,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         conversations = limited(conversations, args.limit)
     if not args.json.parent.is_dir():
         raise InputError(f"--json: there is no folder {args.json.parent} to write {args.json.name} into; make it first")
-    around = surroundings(("memos", "torch", "transformers", "numpy"))
+    around = surroundings(("torch", "transformers", "numpy"))
     about = {
         "data": args.data.name,
         "turns": sum(len(c.turns) for c in conversations),

@@ -15,7 +15,7 @@ from memos.interface.doors.experiment.report import surroundings
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
-VERSIONS = ("memos", "torch", "transformers", "safetensors", "numpy")
+VERSIONS = ("torch", "transformers", "safetensors", "numpy")
 
 
 def measured(

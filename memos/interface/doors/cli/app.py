@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperGroup
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
     from memos.extensions import Extension
+    from memos.interface.doors.experiment.report import RunReport
     from memos.kernel.mem_os import MemOS, Reply
 
 
@@ -48,7 +49,7 @@ class Commands(TyperGroup):
     """
 
     @cached_property
-    def problems(self) -> list[str]:
+    def left_out(self) -> list[str]:
         """Adds what packages bring; why each that fails to load is left out."""
         failed = []
         for name in PARTS.names():
@@ -70,16 +71,16 @@ class Commands(TyperGroup):
                 there.commands.setdefault(name, command)
 
     def list_commands(self, ctx: Context) -> list[str]:
-        self.problems  # noqa: B018  loaded
+        self.left_out  # noqa: B018  loaded
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         found = self.commands.get(cmd_name)
         if found is not None and not isinstance(found, TyperGroup):
             return found  # no package can add to it
-        problems = self.problems
+        left_out = self.left_out
         if cmd_name not in self.commands:
-            for problem in problems:
+            for problem in left_out:
                 print(f"left out: {problem}", file=sys.stderr)
         return self.commands.get(cmd_name)
 
@@ -101,14 +102,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(vault, name="vault")
-app.add_typer(config_group, name="config")
-app.add_typer(server)
-app.add_typer(forms)
-app.add_typer(memories)
-app.add_typer(life)
-app.add_typer(rights)
-app.add_typer(governance)
+for part in (vault, config_group, server, forms, memories, life, rights, governance):
+    app.add_typer(part)
 
 
 Out = Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")]
@@ -164,7 +159,7 @@ def _parts_table(parts: list[Extension]) -> Table:
     return table
 
 
-def _summary(report: dict[str, Any], out: Path, vault: Path) -> Iterator[Any]:
+def _summary(report: RunReport, out: Path, vault: Path) -> Iterator[object]:
     from memos.interface.doors.experiment.report import phases_table, promotions_table
 
     yield phases_table(report)
@@ -218,10 +213,12 @@ def _read_line() -> str | None:
 
 
 def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str | None, user: str | None) -> None:
-    """One message and its answer. To a person an error is said and the talk goes on; a script ends with it."""
+    """One message and its answer. A person sees an error and the talk goes on; a script ends with it."""
+    earlier = turns if session is None else ()
     try:
-        said: dict[str, Any] = {"turns": turns} if session is None else {"session": session}
-        reply = kernel.chat(message, **said, user=user, on_text=lambda piece: print(piece, end="", flush=True))
+        reply = kernel.chat(
+            message, turns=earlier, session=session, user=user, on_text=lambda piece: print(piece, end="", flush=True)
+        )
     except MemosError as error:
         if not sys.stdin.isatty():
             raise
@@ -238,19 +235,19 @@ def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str
 
 def _used(reply: Reply) -> str:
     """One line: which memories, in which form, at what cost."""
-    seen = reply.admission
+    admission = reply.admission
     parts = []
-    if seen.adapters:
-        names = ", ".join(adapter.id[-8:] for adapter in seen.adapters)
-        parts.append(f"adapter {names} for {len(seen.internal)} memories")
-    parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in seen.activations]
-    if seen.as_text:
-        parts.append("text: " + " | ".join(c.text for c in seen.as_text))
+    if admission.adapters:
+        names = ", ".join(adapter.id[-8:] for adapter in admission.adapters)
+        parts.append(f"adapter {names} for {len(admission.internal)} memories")
+    parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in admission.activations]
+    if admission.as_text:
+        parts.append("text: " + " | ".join(c.text for c in admission.as_text))
     if reply.remembered:
         parts.append("kept as " + ", ".join(c.id for c in reply.remembered))
-    every = reply.prompt_tokens + reply.past_tokens
-    cost = f"; {reply.prompt_tokens} of {every} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
-    return f"  [{'; '.join(parts) or 'no memory used'}{cost if every else ''}]"
+    total = reply.prompt_tokens + reply.past_tokens
+    cost = f"; {reply.prompt_tokens} of {total} prompt tokens read, first after {reply.ttft_ms:.0f} ms"
+    return f"  [{'; '.join(parts) or 'no memory used'}{cost if total else ''}]"
 
 
 def main() -> None:

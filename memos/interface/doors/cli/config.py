@@ -10,7 +10,7 @@ import typer
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import Output, command
 
-config = typer.Typer(help="The settings that a YAML or --set can change.", no_args_is_help=True)
+config = typer.Typer(name="config", help="The settings that a YAML or --set can change.", no_args_is_help=True)
 
 
 @command(config)

@@ -12,7 +12,15 @@ import typer
 
 from memos.cube import AT_LEAST
 from memos.errors import GateRejected
-from memos.interface.doors.cli.shared import HERE, Config, Output, Set, User, Vault, api, command, opened, vault_command
+from memos.interface.doors.cli.shared import (
+    OpenVault,
+    Output,
+    User,
+    api,
+    command,
+    optional_vault_command,
+    vault_command,
+)
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
@@ -93,50 +101,44 @@ def cancel(
     return Output(api(kernel).cancel(job, user_id=user), f"{job} is cancelled")
 
 
-@command(forms)
+@optional_vault_command(forms)
 def gate(
+    open_vault: OpenVault,
     adapters: Adapters,
     on: Annotated[list[str] | None, typer.Option("--on", help="a memory that they should know; else by card")] = None,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
 ) -> Output:
     """Judge adapters, several of them together, by what they should know and by what they must not change."""
-    with opened(vault, config, set_, adapters) as kernel:
+    with open_vault(adapters) as kernel:
         scores, short = kernel.gate([named(a) for a in adapters], on=on or (), user=user)
     refused = GateRejected(f"the gate is not passed: {', '.join(short)}", scores) if short else None
     lines = [scores_line(scores), *([] if short else ["the gate is passed"])]
     return Output({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
 
 
-@command(forms)
+@optional_vault_command(forms)
 def externalize(
+    open_vault: OpenVault,
     what: Annotated[str, typer.Argument(help="id of a cube, folder of an adapter, or file of KV")],
     about: Annotated[list[str] | None, typer.Option("--about", help="a subject to ask about")] = None,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
 ) -> Output:
     """What an adapter says with it on against off, each statement with its support; of a KV cache, its text."""
-    with opened(vault, config, set_, [what]) as kernel:
+    with open_vault([what]) as kernel:
         found = kernel.externalize(named(what), about=about or (), user=user)
     none = "it answers as the base model does on everything asked; name subjects with --about"
     return Output([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
 
 
-@command(forms, "export-adapter")
+@optional_vault_command(forms, "export-adapter")
 def export_adapter(
+    open_vault: OpenVault,
     adapters: Adapters,
     out: Annotated[Path, typer.Option("--out", help="folder to put the adapter in")],
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
     user: User = None,
 ) -> Output:
     """One adapter folder that is all of these together, for peft, vLLM and other servers."""
-    with opened(vault, config, set_, adapters) as kernel:
+    with open_vault(adapters) as kernel:
         made = kernel.export_adapter([named(a) for a in adapters], out, user=user)
     return Output({"path": made}, str(made))
 
@@ -146,8 +148,8 @@ def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `mem
     """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
     from memos.kernel.mem_os import MemOS
 
-    told = MemOS.provenance(folder)
-    return Output(told, f"given by {told.by} at {told.at}, signed with {told.key}")
+    card = MemOS.provenance(folder)
+    return Output(card, f"given by {card.by} at {card.at}, signed with {card.key}")
 
 
 def named(what: str) -> str | Path:
@@ -155,11 +157,11 @@ def named(what: str) -> str | Path:
     return Path(what) if Path(what).exists() else what
 
 
-def _statement(said: Any) -> str:
-    if isinstance(said, str):
-        return f"{said}  [regenerated from its tokens]"
-    source = f"backed by {said.source}" if said.source else "not backed by any memory"
-    return f"{said.text}  [{said.support} of {said.asked} questions; {source}]"
+def _statement(statement: Any) -> str:
+    if isinstance(statement, str):
+        return f"{statement}  [regenerated from its tokens]"
+    source = f"backed by {statement.source}" if statement.source else "not backed by any memory"
+    return f"{statement.text}  [{statement.support} of {statement.asked} questions; {source}]"
 
 
 def scores_line(scores: dict[str, float]) -> str:

@@ -1,7 +1,6 @@
-"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `holds`, `forget`: what was decided, what is believed, what
-must stay and what must go. Doors; know no rules.
+"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `holds` and `forget`: decisions, trust, holds, forgetting.
 
-`memos audit` looks at the log of decisions; `memos audit-memory` looks at what memories say.
+Doors; know no rules. `memos audit` looks at the log of decisions; `memos audit-memory` looks at what memories say.
 """
 
 from __future__ import annotations
@@ -14,19 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import (
-    HERE,
-    Config,
-    Id,
-    Output,
-    Set,
-    User,
-    Vault,
-    api,
-    command,
-    opened,
-    vault_command,
-)
+from memos.interface.doors.cli.shared import Id, OpenVault, Output, User, api, optional_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -39,13 +26,11 @@ governance.add_typer(quarantine, name="quarantine")
 Key = Annotated[str | None, typer.Option("--key", help="public key, in hex or in a file; unset: that of the vault")]
 
 
-@command(audit)
+@optional_vault_command(audit)
 def verify(
+    open_vault: OpenVault,
     file: Annotated[Path | None, typer.Argument(help="an export; unset: the log of the vault")] = None,
     key: Key = None,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
 ) -> Output:
     """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
     if file is not None and key is not None:
@@ -53,7 +38,7 @@ def verify(
 
         verdict = MemOS.verify_audit_file(file, key)  # no vault is needed
     else:
-        with opened(vault, config, set_) as kernel:
+        with open_vault(()) as kernel:
             verdict = kernel.audit_verify(file, key)
     state, keys = "not sound" if verdict.problems else "sound", ", ".join(verdict.keys) or "nobody"
     lines = [
@@ -64,13 +49,11 @@ def verify(
     return Output(verdict, lines, failed=bool(verdict.problems))
 
 
-@command(audit)
+@optional_vault_command(audit)
 def proof(
+    open_vault: OpenVault,
     file: Annotated[Path, typer.Argument(help="what `memos forget --proof` has written")],
     key: Key = None,
-    vault: Vault = HERE,
-    config: Config = None,
-    set_: Set = None,
 ) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
     if key is not None:
@@ -78,7 +61,7 @@ def proof(
 
         problems = MemOS.verify_proof_file(file, key)  # no vault is needed
     else:
-        with opened(vault, config, set_) as kernel:
+        with open_vault(()) as kernel:
             problems = kernel.verify_proof(file)
     lines = [*problems, "it does not hold" if problems else "it holds"]
     return Output({"problems": problems}, lines, failed=bool(problems))
@@ -96,8 +79,9 @@ def query(
     limit: Annotated[int | None, typer.Option(min=1, help="the last so many")] = None,
 ) -> Output:
     """List decisions, oldest first."""
-    asked: dict[str, Any] = {"caller": caller, "action": action, "target": target, "limit": limit, "allowed": allowed}
-    rows = kernel.audit_query(since=since, until=until, **asked)
+    rows = kernel.audit_query(
+        caller=caller, action=action, target=target, since=since, until=until, allowed=allowed, limit=limit
+    )
     lines = (
         f"{row.n}  {row.at}  {row.caller}  {row.action} {row.target}  {'yes' if row.allowed else 'no'}: {row.why}"
         for row in rows
@@ -124,12 +108,12 @@ def key_(kernel: MemOS) -> Output:
 @vault_command(quarantine, "list")
 def list_(kernel: MemOS, user: User = None) -> Output:
     """What is in quarantine, and why."""
-    told = api(kernel).quarantined(user_id=user)
+    listed = api(kernel).quarantined(user_id=user)
     lines = (
         f"{one['id']}  {one['trust']}, from {one['origin']}: {one['note']}\n    {one['memory']}"
-        for one in told["results"]
+        for one in listed["results"]
     )
-    return Output(told, lines, empty="nothing is in quarantine")
+    return Output(listed, lines, empty="nothing is in quarantine")
 
 
 @vault_command(quarantine)
@@ -173,9 +157,9 @@ def end_hold(kernel: MemOS, id: Id, user: User = None) -> Output:
 @vault_command(governance)
 def holds(kernel: MemOS, user: User = None) -> Output:
     """Memories under a legal hold: who holds each, and why."""
-    told = api(kernel).holds(user_id=user)
-    lines = (f"{one['id']}  held by {one['note']}\n    {one['memory']}" for one in told["results"])
-    return Output(told, lines, empty="nothing is held")
+    listed = api(kernel).holds(user_id=user)
+    lines = (f"{one['id']}  held by {one['note']}\n    {one['memory']}" for one in listed["results"])
+    return Output(listed, lines, empty="nothing is held")
 
 
 @vault_command(governance)
@@ -195,8 +179,8 @@ def forget(
             done.write(proof)
     except InputError as refused:  # what is gone is gone, and is told
         proof, error = None, refused
-    told = {"message": "Forgotten.", "results": [done]}
-    return Output(told, _proven(done, proof), failed=error or not done.clean)
+    value = {"message": "Forgotten.", "results": [done]}
+    return Output(value, _proven(done, proof), failed=error or not done.clean)
 
 
 def _proven(done: Any, path: Path | None) -> Iterator[str]:
@@ -208,7 +192,7 @@ def _proven(done: Any, path: Path | None) -> Iterator[str]:
         yield f"{searched['decrypted']} of them are encrypted, and were searched decrypted, too"
     if path is not None:
         yield f"proof: {path}, signed by {done.key}"
-    for file, at in searched["found"]:
-        yield f"found in {file} at byte {at}"
+    for file, position in searched["found"]:
+        yield f"found in {file} at byte {position}"
     for file in searched["unread"]:
         yield f"not searched: {file}"

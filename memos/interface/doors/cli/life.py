@@ -5,8 +5,8 @@ Doors; know no states and no rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,8 +32,8 @@ def history(
     from memos.interface.doors.api.memory import changes
 
     events = kernel.history(id, diffs=diff, user=user)
-    told = changes(kernel.get(id, user=user).id, events)
-    return Output(told, (line for event in events for line in (event_line(event), *_diff(event))))
+    lines = (line for event in events for line in (event_line(event), *(f"    {d}" for d in event.get("diff", ()))))
+    return Output(changes(kernel.get(id, user=user).id, events), lines)
 
 
 @vault_command(life)
@@ -51,25 +51,25 @@ def rollback(
 @vault_command(life)
 def freeze(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Lock a memory: it answers, and nobody edits or deletes it."""
-    return _state(kernel.freeze(id, user=user, **_given(why)))
+    return _state(kernel.freeze(id, user=user, **_reason(why)))
 
 
 @vault_command(life)
 def thaw(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Unlock a frozen memory."""
-    return _state(kernel.thaw(id, user=user, **_given(why)))
+    return _state(kernel.thaw(id, user=user, **_reason(why)))
 
 
 @vault_command(life)
 def archive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Put a memory out of use, with all that is derived from it; `memos unarchive` brings it back."""
-    return _state(kernel.archive(id, user=user, **_given(why)))
+    return _state(kernel.archive(id, user=user, **_reason(why)))
 
 
 @vault_command(life)
 def unarchive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Bring an archived memory back into use."""
-    return _state(kernel.unarchive(id, user=user, **_given(why)))
+    return _state(kernel.unarchive(id, user=user, **_reason(why)))
 
 
 @vault_command(life)
@@ -95,22 +95,16 @@ def snapshots(kernel: MemOS, user: User = None) -> Output:
 def restore(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Take all memories of a user back to a snapshot. Their history stays, and the command says how to undo it."""
     done = kernel.restore(name, user=user)
-    return Output([done], _restored(done))
-
-
-def _restored(done: Any) -> Iterator[str]:
-    for what, ids in (
-        ("as they were", done.changed),
-        ("archived, as they were not there or not in use then", done.archived),
-        ("KV, adapters and turns in use again", done.revived),
-        ("KV, adapters and turns out of use, as a source is not what it was", done.stale),
-        ("left as they are, being frozen or expired", done.kept),
-    ):
-        if ids:
-            yield f"{len(ids)} {what}"
-    if done.missing:
-        yield f"{done.missing} deleted since; a deletion is final"
-    yield f"to undo this: memos restore {done.undo!r}"
+    outcomes = (
+        (done.changed, "as they were"),
+        (done.archived, "archived, as they were not there or not in use then"),
+        (done.revived, "KV, adapters and turns in use again"),
+        (done.stale, "KV, adapters and turns out of use, as a source is not what it was"),
+        (done.kept, "left as they are, being frozen or expired"),
+    )
+    lines = [f"{len(ids)} {what}" for ids, what in outcomes if ids]
+    lines += [f"{done.missing} deleted since; a deletion is final"] if done.missing else []
+    return Output([done], [*lines, f"to undo this: memos restore {done.undo!r}"])
 
 
 @vault_command(life)
@@ -120,8 +114,8 @@ def undo(
     user: User = None,
 ) -> Output:
     """Take back what a message has asked for, all of it but what it has deleted."""
-    told = api(kernel).undo(pipeline, user_id=user)
-    return Output(told, (f"done: {call['undone']}" for call in told["results"]))
+    reply = api(kernel).undo(pipeline, user_id=user)
+    return Output(reply, (f"done: {call['undone']}" for call in reply["results"]))
 
 
 @vault_command(life, "delete-snapshot")
@@ -130,7 +124,7 @@ def delete_snapshot(kernel: MemOS, name: SnapshotName, user: User = None) -> Out
     return Output(api(kernel).delete_snapshot(name, user_id=user), f"{name} is deleted")
 
 
-def event_line(event: dict[str, Any]) -> str:
+def event_line(event: Mapping[str, object]) -> str:
     """One line of a memory's history."""
     match event["event"]:
         case "version":
@@ -142,11 +136,7 @@ def event_line(event: dict[str, Any]) -> str:
     return f"{event['at']}  {what}"
 
 
-def _diff(event: dict[str, Any]) -> Iterator[str]:
-    return (f"    {line}" for line in event.get("diff", ()))
-
-
-def _given(why: str | None) -> dict[str, Any]:
+def _reason(why: str | None) -> dict[str, str]:
     return {} if why is None else {"why": why}
 
 
@@ -171,12 +161,12 @@ def audit_memory(kernel: MemOS, user: User = None) -> Output:
 @vault_command(life)
 def conflicts(kernel: MemOS, user: User = None) -> Output:
     """Pairs of memories of which only one can be true."""
-    found, lines = list[dict[str, Any]](), list[str]()
+    found, lines = list[dict[str, object]](), list[str]()
     for pair in kernel.conflicts(user=user):
-        of = pair.facts[0]
-        found.append({"one": pair.one, "other": pair.other, "subject": of.subject, "relation": of.relation})
+        fact = pair.facts[0]
+        found.append({"one": pair.one, "other": pair.other, "subject": fact.subject, "relation": fact.relation})
         lines += [line_of(pair.one), line_of(pair.other)]
-        lines.append(f"  both give the {of.relation} of {of.subject}; delete or correct one of them")
+        lines.append(f"  both give the {fact.relation} of {fact.subject}; delete or correct one of them")
     return Output(found, lines, empty="no two memories contradict each other")
 
 

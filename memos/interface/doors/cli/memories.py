@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,11 +41,13 @@ def add(
     from memos.interface.doors.api.memory import added
 
     began = kernel.vault.now()
-    kept = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
+    added_by = (
+        (one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what
+    )
     nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
     return Output(
-        (result for _, cubes in kept for result in added(cubes, began)),
-        (line for one, cubes in kept for line in [f"{c.id}  {c.text}" for c in cubes] or [f"{one}: {nothing}"]),
+        (result for _, cubes in added_by for result in added(cubes, began)),
+        (line for one, cubes in added_by for line in [f"{c.id}  {c.text}" for c in cubes] or [f"{one}: {nothing}"]),
     )
 
 
@@ -74,14 +76,14 @@ def delete(
     """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
     from memos.interface.doors.api.memory import deleted
 
-    meant = [kernel.get(id, user=user) for id in ids]
-    if not yes and not typer.confirm("\n".join(cube.text for cube in meant) + "\ndelete for good?"):
+    cubes = [kernel.get(id, user=user) for id in ids]
+    if not yes and not typer.confirm("\n".join(cube.text for cube in cubes) + "\ndelete for good?"):
         raise InputError("nothing was deleted; answer y, or give --yes")
     gone = list[str]()
-    for cube in meant:
+    for cube in cubes:
         gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
-    told = {"message": "Memories deleted successfully!", "results": deleted(gone)}
-    return Output(told, (f"{id} is deleted" for id in gone))
+    value = {"message": "Memories deleted successfully!", "results": deleted(gone)}
+    return Output(value, (f"{id} is deleted" for id in gone))
 
 
 @vault_command(memories, "ls")
@@ -156,13 +158,13 @@ def explain(
     user: User = None,
 ) -> Output:
     """Why a question is answered so: by how many nats the answer is likelier with each memory than without it."""
-    told = api(kernel).explain(question, answer=answer, user_id=user)
-    return Output(told, _reasons(told))
+    reply = api(kernel).explain(question, answer=answer, user_id=user)
+    return Output(reply, _reasons(reply))
 
 
-def _reasons(told: Why) -> Iterator[str]:
-    yield f"{told['answer']}  [{told['likelihood']:.2f} nats; without any memory {told['closed_book']:.2f}]"
-    for reason in told["reasons"]:
+def _reasons(reply: Why) -> Iterator[str]:
+    yield f"{reply['answer']}  [{reply['likelihood']:.2f} nats; without any memory {reply['closed_book']:.2f}]"
+    for reason in reply["reasons"]:
         yield f"{reason['change']:+7.2f}  {reason['id']}  {reason['memory']}  [{reason['form']}]"
 
 
@@ -178,44 +180,44 @@ def feedback(
     user: User = None,
 ) -> Output:
     """Say how much a memory has helped, or which answer was right; what helps is found sooner."""
-    told = api(kernel).feedback(id, useful, question=question, answer=answer, user_id=user)
+    reply = api(kernel).feedback(id, useful, question=question, answer=answer, user_id=user)
     lines = (
         f"{one['id']}  " + (f"utility {one['utility']:+.3f}" if "utility" in one else f"{one['useful']:+.3f}")
-        for one in told["results"]
+        for one in reply["results"]
     )
-    return Output(told, lines, empty="no memory was seen, so none is credited")
+    return Output(reply, lines, empty="no memory was seen, so none is credited")
 
 
 @vault_command(memories)
 def lineage(kernel: MemOS, id: Id, user: User = None) -> Output:
     """What a memory was made of, what is made of it, and which packs brought it."""
-    told = api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
-    return Output(told, _lineage(told))
+    trace = api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
+    return Output(trace, _lineage(trace))
 
 
-def _lineage(told: Traced) -> Iterator[str]:
-    for said, cubes in (("", [told["memory"]]), ("made of ", told["sources"]), ("made of it: ", told["derived"])):
+def _lineage(trace: Traced) -> Iterator[str]:
+    for role, cubes in (("", [trace["memory"]]), ("made of ", trace["sources"]), ("made of it: ", trace["derived"])):
         for cube in cubes:
-            yield f"{said}{cube['id']} {cube['form']} {cube['state']}  {cube['memory']}"
-    for origin in told["origins"]:
+            yield f"{role}{cube['id']} {cube['form']} {cube['state']}  {cube['memory']}"
+    for origin in trace["origins"]:
         yield "from " + ", ".join(f"{name} {value}" for name, value in origin.items() if value)
 
 
 @vault_command(memories)
 def overview(kernel: MemOS, user: User = None) -> Output:
     """What there is of a user's: counts by form and state, topics by heat, budgets, jobs."""
-    told = api(kernel).overview(user_id=user)
-    return Output(told, _overview(told))
+    reply = api(kernel).overview(user_id=user)
+    return Output(reply, _overview(reply))
 
 
-def _overview(told: Overviewed) -> Iterator[str]:
-    for name, count in sorted(told["cubes"].items()):
+def _overview(reply: Overviewed) -> Iterator[str]:
+    for name, count in sorted(reply["cubes"].items()):
         yield f"{count} {name}"
-    for topic in told["topics"]:
+    for topic in reply["topics"]:
         yield f"heat {topic['heat']:6.2f}  {topic['name']}: {len(topic['ids'])} memories"
-    for form, budget in told["budget"].items():
-        yield f"{form}: {told['used'].get(form, 0):,.0f} of {budget:,.0f}"
-    yield f"recalled {told['recalls']} times; policy {told['policy']}, model {told['model']}"
+    for form, budget in reply["budget"].items():
+        yield f"{form}: {reply['used'].get(form, 0):,.0f} of {budget:,.0f}"
+    yield f"recalled {reply['recalls']} times; policy {reply['policy']}, model {reply['model']}"
 
 
 def _content(cube: MemCube) -> str:
@@ -225,13 +227,13 @@ def _content(cube: MemCube) -> str:
     match cube.payload:
         case Blob(bytes=n):
             return f"{size(n)} from {len(cube.sources)} memories"
-        case Turn(said=said):
-            return said
+        case Turn(said=utterance):
+            return utterance
         case _:
             return cube.text
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, object]:
     """Raises InputError."""
     try:
         found = json.loads(text)

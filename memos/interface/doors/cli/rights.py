@@ -70,15 +70,15 @@ def grants(
 @vault_command(group, "join")
 def join(kernel: MemOS, name: Name, member: To, user: User = None) -> Output:
     """Put somebody, or another group, into a group; it is made if there is none."""
-    told = api(kernel).join(name, member, user_id=user)
-    return Output(told, told["message"])
+    reply = api(kernel).join(name, member, user_id=user)
+    return Output(reply, reply["message"])
 
 
 @vault_command(group, "leave")
 def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> Output:
     """Take somebody out of a group."""
-    told = api(kernel).leave(name, member, user_id=user)
-    return Output(told, told["message"])
+    reply = api(kernel).leave(name, member, user_id=user)
+    return Output(reply, reply["message"])
 
 
 @vault_command(group, "list")

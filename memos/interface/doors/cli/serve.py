@@ -62,9 +62,9 @@ def mcp(
 
 
 def listen(
-    config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, at: str = ""
+    config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, path: str = ""
 ) -> None:
-    """Serve until it is told to stop. at: of the server's address what is told to whoever started it."""
+    """Serve until the process is asked to stop. path: of the address that is printed."""
     from memos.interface.doors.server.heap import one_heap  # asyncio, which no other command needs
 
     one_heap()
@@ -84,7 +84,7 @@ def listen(
         run(
             settings,
             vault,
-            lambda url: print(f"memos serves {settings.model.path} at {url}{at}; ctrl-C ends", flush=True),
+            lambda url: print(f"memos serves {settings.model.path} at {url}{path}; ctrl-C ends", flush=True),
         )
     finally:
         access.removeHandler(lines)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -22,7 +22,7 @@ EXPERIMENT = "experiment"  # its steps are alternatives, which the README and th
 
 
 @dataclass(frozen=True)
-class Key:
+class Setting:
     """One key. default: as YAML would write it."""
 
     path: str
@@ -32,15 +32,15 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Group:
+class SettingGroup:
     """The keys of a section, and what it is for."""
 
     path: str
     about: str
-    keys: tuple[Key, ...]
+    keys: tuple[Setting, ...]
 
 
-def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[Group]:
+def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[SettingGroup]:
     """A section and those beneath it, depth first."""
     inner = {
         name: field.annotation
@@ -50,13 +50,13 @@ def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[Group]
     own = {name: field for name, field in section.model_fields.items() if name not in inner}
     about = inspect.cleandoc(section.__doc__) if section.__doc__ and section is not Config else ""
     keys = tuple(_key(f"{path}{name}", field) for name, field in own.items())
-    yield Group(path.rstrip("."), about if "docs.pydantic" not in about else "", keys)
-    for name, of in inner.items():
+    yield SettingGroup(path.rstrip("."), about if "docs.pydantic" not in about else "", keys)
+    for name, beneath in inner.items():
         if name != EXPERIMENT:
-            yield from groups(of, f"{path}{name}.")
+            yield from groups(beneath, f"{path}{name}.")
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, object]:
     """JSON Schema (2020-12) of the YAML, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -70,11 +70,11 @@ def schema_text() -> str:
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _key(path: str, field: FieldInfo) -> Key:
-    return Key(path, type_of(field.annotation), _default(field), field.description or "")
+def _key(path: str, field: FieldInfo) -> Setting:
+    return Setting(path, type_of(field.annotation), _default(field), field.description or "")
 
 
-def type_of(annotation: Any) -> str:
+def type_of(annotation: object) -> str:
     """In the words of YAML: `text`, `number`, one of its values, `list of text`; `or unset` where None will do."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Literal:
@@ -90,7 +90,8 @@ def type_of(annotation: Any) -> str:
         return "a section"
     if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return ", ".join(str(value) for value in annotation)
-    return {int: "whole number", float: "number", bool: "true or false"}.get(annotation, "text")
+    numbers: dict[object, str] = {int: "whole number", float: "number", bool: "true or false"}
+    return numbers.get(annotation, "text")
 
 
 def _default(field: FieldInfo) -> str:

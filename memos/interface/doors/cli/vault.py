@@ -76,8 +76,8 @@ def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Outpu
     from memos.kernel.care import stats
 
     folder, settings = _place(path, config, set_)
-    told = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
-    return Output(told, (line for name, value in told.items() for line in _figures(name, value)))
+    figures = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
+    return Output(figures, (line for name, value in figures.items() for line in _figures(name, value)))
 
 
 @command(vault)

@@ -1,4 +1,4 @@
-"""A report as a table and as a picture. Knows the shape of report.json; knows nothing of the kernel."""
+"""The report of an experiment: what report.json holds, as a table and as a picture. Knows nothing of the kernel."""
 
 from __future__ import annotations
 
@@ -7,13 +7,86 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from rich.table import Table
 
-from memos.extensions import DISTRIBUTION
+import memos
 
 _UNITS = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30))
+_SCORES = ("reliability", "generality", "locality", "in_context")
+
+
+class QuestionReport(TypedDict, total=False):
+    """One question. form: what it was answered from; why: the reason that it was not answered."""
+
+    question: str
+    expected: str
+    answer: str
+    form: str
+    why: str
+
+
+class PhaseReport(TypedDict):
+    """The questions of one ask step, and what their answers cost."""
+
+    via: str
+    questions: int
+    accuracy: float
+    prompt_tokens_mean: float
+    ttft_ms_p50: float
+    bytes: int
+    build_s: float
+    replies: list[QuestionReport]
+
+
+class PromotionReport(TypedDict, total=False):
+    """One promotion: accepted with its size, or refused and why; with the scores of the gate."""
+
+    to: str
+    sources: list[str]
+    accepted: bool
+    seconds: float
+    bytes: int
+    why: str
+    reliability: float
+    generality: float
+    locality: float
+    in_context: float
+
+
+class ParityReport(TypedDict):
+    """How far answers over KV are from those over the full prompt."""
+
+    max_abs_logit_diff: float
+    top1_agreement: float
+
+
+class RunResults(TypedDict):
+    """What the steps so far gave: a report that is not finished."""
+
+    phases: list[PhaseReport]
+    parity: ParityReport | None
+    promotions: list[PromotionReport]
+    moves: list[dict[str, object]]
+    seconds: float
+
+
+class Surroundings(TypedDict):
+    """What one must know of the machine to repeat a figure."""
+
+    machine: str
+    versions: dict[str, str]
+
+
+class RunReport(RunResults, Surroundings):
+    """report.json. model: as the host describes it."""
+
+    name: str
+    finished: str
+    model: dict[str, object]
+    device: str
+    seed: int
 
 
 def size(n: float) -> str:
@@ -22,12 +95,12 @@ def size(n: float) -> str:
     return f"{n / scale:.0f} {unit}" if scale == 1 else f"{n / scale:.1f} {unit}"
 
 
-def surroundings(packages: Sequence[str]) -> dict[str, Any]:
-    """What one must know of the machine to repeat a figure."""
-    versions = {name: importlib.metadata.version(DISTRIBUTION if name == "memos" else name) for name in packages}
+def surroundings(packages: Sequence[str]) -> Surroundings:
+    """The machine, and the versions of memos and these packages."""
+    versions = {name: importlib.metadata.version(name) for name in packages}
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {"python": platform.python_version()} | versions,
+        "versions": {"python": platform.python_version(), "memos": memos.__version__} | versions,
     }
 
 
@@ -39,7 +112,7 @@ def table_of(title: str, *names: str) -> Table:
     return table
 
 
-def phases_table(report: dict[str, Any]) -> Table:
+def phases_table(report: RunReport) -> Table:
     """What each form gave and cost."""
     columns = ("memory as", "questions", "accuracy", "prompt tokens", "TTFT p50", "bytes held", "build")
     table = table_of(f"{report['name']}: {report['model']['path']} on {report['device']}", *columns)
@@ -51,17 +124,17 @@ def phases_table(report: dict[str, Any]) -> Table:
     return table
 
 
-def promotions_table(report: dict[str, Any]) -> Table:
+def promotions_table(report: RunReport) -> Table:
     """What was promoted, and what the gate measured."""
-    names = ("reliability", "generality", "locality", "in_context")
-    table = table_of("promotions", "to", "memories", "accepted", *(n.replace("_", "-") for n in names), "seconds")
+    columns = ("to", "memories", "accepted", *(name.replace("_", "-") for name in _SCORES), "seconds")
+    table = table_of("promotions", *columns)
     for p in report["promotions"]:
-        scores = [f"{p[name]:.2f}" if name in p else "" for name in names]
+        scores = [f"{p[name]:.2f}" if name in p else "" for name in _SCORES]  # type: ignore[literal-required]
         table.add_row(p["to"], str(len(p["sources"])), "yes" if p["accepted"] else "no", *scores, f"{p['seconds']:.1f}")
     return table
 
 
-def plot(report: dict[str, Any], path: Path) -> None:
+def plot(report: RunReport, path: Path) -> None:
     """The four measures of each form, side by side, as a PNG."""
     import matplotlib
 
@@ -70,7 +143,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
 
     phases = report["phases"]
     labels = [f"{n}. {p['via']}" for n, p in enumerate(phases, start=1)]
-    panels = (
+    panels: tuple[tuple[str, Sequence[float], str, str], ...] = (
         ("accuracy", [p["accuracy"] for p in phases], "share right", "linear"),
         ("prompt", [p["prompt_tokens_mean"] for p in phases], "tokens through the model", "linear"),
         ("time to first token", [p["ttft_ms_p50"] for p in phases], "ms, median", "linear"),
