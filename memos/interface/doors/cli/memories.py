@@ -41,9 +41,7 @@ def add(
     from memos.interface.doors.api.memory import added
 
     began = kernel.vault.now()
-    added_by = (
-        (one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what
-    )
+    added_by = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
     nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
     return Output(
         (result for _, cubes in added_by for result in added(cubes, began)),
