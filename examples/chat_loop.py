@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import memos
 from memos.interface.doors.agents.chat_loop import with_memory
 
-SMALL = Path(memos.__file__).parent / "infrastructure/host/small_model"  # put the folder of your own model here
+SMALL = Path(memos.__file__).parent / "infrastructure/host/model/small_model"  # put the folder of your own model here
 model = AutoModelForCausalLM.from_pretrained(SMALL)
 tokenizer = AutoTokenizer.from_pretrained(SMALL)
 
