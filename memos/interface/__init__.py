@@ -1,1 +1,1 @@
-"""Language in and out: reading, and the doors."""
+"""Language and doors: how requests come in, and how they are understood."""

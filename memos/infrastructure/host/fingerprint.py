@@ -1,4 +1,4 @@
-"""Which model made a tensor payload, as a fingerprint by parts, and the refusal of a payload that another one made."""
+"""Identifies the model that made a tensor payload, part by part, and refuses payloads of another model."""
 
 from __future__ import annotations
 

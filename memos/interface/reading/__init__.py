@@ -1,1 +1,1 @@
-"""Language to operations. Knows no stores and no tensors."""
+"""Turns language into operations; knows no stores and no tensors."""

@@ -1,4 +1,4 @@
-"""Prompts that a new adapter must leave alone: other people, other facts, other contexts. Knows English phrasings.
+"""Makes prompts whose answers a new adapter must leave unchanged; knows English phrasings.
 
 An adapter that recalls its facts may have lost the ability to read a context or to say that it does not know;
 what is trained on and tested here keeps both. The words of the tests are never among those of the training.

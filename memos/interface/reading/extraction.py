@@ -1,4 +1,4 @@
-"""What a model is asked where the rules do not reach, and what its answer says. Knows schemas; knows no model.
+"""Asks a model, by a schema, what the rules cannot read, and reads its answer; knows no model.
 
 The answer is held to the schema token by token, so it parses with any model: what it says may still be nonsense, and
 what names no statement of the turn is no memory.

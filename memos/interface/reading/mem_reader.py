@@ -1,4 +1,4 @@
-"""Language -> operations. Knows language; knows no stores and no tensors.
+"""Turns language into operations: files and turns into statements, messages into requests, facts into probes.
 
 What is kept of a conversation is read by rules: a sentence where the phrasebook finds a fact in it, where the speaker
 asks for it, or where it states something concrete; what the rules do not read is never guessed. What a message asks

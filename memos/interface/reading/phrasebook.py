@@ -1,4 +1,4 @@
-"""Forms of words <-> (subject, relation, object). Knows English phrasings; knows no stores and no tensors.
+"""Translates between English phrasings and (subject, relation, object); knows no stores and no tensors.
 
 A form is read both ways: `Relation.fill` makes words of a fact, `parse` and `parse_question` find facts in words.
 """

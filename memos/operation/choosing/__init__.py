@@ -1,1 +1,1 @@
-"""What a request sees and what moves: budgets, costs, foresight, upkeep."""
+"""Decides what a request sees and what moves between forms: budgets, costs, foresight, background work."""

@@ -1,4 +1,4 @@
-"""What fits into a budget: the choice that is worth most, and what each of several users may take. Pure functions.
+"""Chooses what fits a budget: the most valuable selection, and each user's fair share; pure functions.
 
 Knows values and costs; knows not what they are of.
 """

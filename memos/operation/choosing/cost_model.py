@@ -1,4 +1,4 @@
-"""How long each way to put memories in front of the model takes here, predicted. Knows numbers; measures nothing.
+"""Predicts how long each way to put memories in front of the model takes here; measures nothing itself.
 
 The constants come from the host, which measures them on this machine. The way that a request's memories go is the
 one that is predicted to bring its first token soonest: read as text, KV from where it lies, or KV of which some is

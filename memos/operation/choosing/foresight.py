@@ -1,4 +1,4 @@
-"""What will be used next, learnt from what was used: by whom, which topic group, when.
+"""Predicts what will be used next from past use: by whom, which topic group, when.
 
 Knows names and times; knows no stores, no forms and no tensors. It takes from others:
 

@@ -1,4 +1,4 @@
-"""What a request sees, and what moves. Knows budgets; knows not how a form is built or stored, nor who asks."""
+"""Decides what a request sees and what moves; knows budgets, not how a form is built or stored, nor who asks."""
 
 from __future__ import annotations
 

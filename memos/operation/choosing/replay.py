@@ -1,4 +1,4 @@
-"""Keeps the tiers of a staged policy up with the vault: they are always what replaying all of it gives.
+"""Keeps the tiers of a staged policy equal to what replaying the whole vault gives.
 
     memories in view and their uses, in the order in which they came -> keep, use, keep, ... -> tiers -> recall
 

@@ -1,4 +1,4 @@
-"""What is done between requests: planned moves as jobs that survive a kill, in any thread or process.
+"""Carries out planned moves between requests, as jobs that survive a kill, in any thread or process.
 
 Knows jobs and when to look for them. Must not know what a job does.
 """

@@ -1,1 +1,1 @@
-"""Indexes and ranking."""
+"""Finds memories: indexes, signals and ranking."""

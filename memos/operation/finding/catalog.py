@@ -1,4 +1,4 @@
-"""One row for each memory that can be found, with what a search filters and ranks by; every index counts in these rows.
+"""One row for each memory that can be found, with what a search filters and ranks by; all indexes use these rows.
 
 Knows threads, speakers and times; knows no ranking and no rights: who may see what arrives as a `View`, and is asked
 once for each sort of memory, not for each memory.

@@ -1,4 +1,4 @@
-"""Who and what memories speak of, and how far apart two are: entities are joined by the facts that name both.
+"""Computes how far apart two memories are in the graph of entities that facts join.
 
 Kept from the facts of the rows, so that it is whole again whenever the vault has been read. Knows no ranking.
 """

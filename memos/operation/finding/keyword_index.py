@@ -1,4 +1,4 @@
-"""BM25 over rows of terms. Knows terms and rows; knows no texts, no cubes and no rights.
+"""Scores rows by BM25 over their terms; knows no texts, no cubes and no rights.
 
 Written here rather than taken from a library, for three things that none of those measured gives together: numbers of
 documents and lengths counted among the allowed rows alone, so that nobody's rare words are told by another's scores;

@@ -1,4 +1,4 @@
-"""Finds memories: by meaning, by words, and by what was said around them. Knows no rights, states or budgets.
+"""Finds memories by meaning, by words, and by what was said around them; knows no rights, states or budgets.
 
     query -> words and vector -> candidates of either index and their neighbours -> signals -> policy's score -> best
 

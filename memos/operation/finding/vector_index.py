@@ -1,4 +1,4 @@
-"""The nearest vectors among the rows that are allowed. The only file that knows faiss; knows no texts and no rights.
+"""Finds the nearest vectors among the allowed rows; the only file that knows faiss.
 
 Exact where looking at every allowed row is quick enough on this machine, which is measured; above that a graph (HNSW)
 proposes rows, and they are compared exactly.

@@ -1,1 +1,1 @@
-"""The three forms: serving them, and moving between them."""
+"""Serves the three forms, and moves memories between them."""

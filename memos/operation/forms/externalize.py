@@ -1,4 +1,4 @@
-"""What an adapter or a KV cache says, as statements. Knows how to ask; decides nothing about what is true.
+"""Asks an adapter or a KV cache what it knows, as statements with their support; does not judge what is true.
 
 Only kept provenance is lossless: a statement is a candidate, with the questions that support it, and with the
 memory that says the same, where there is one.

@@ -1,4 +1,4 @@
-"""Why an answer was given: what each memory does for its likelihood. Measures; changes nothing and decides nothing."""
+"""Measures why an answer was given: how much each memory adds to its likelihood; changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a request may see to what the model is given: which KV is used, and where KV lies meanwhile.
+"""Turns what a request may see into what the model is given: which KV is used, and where KV is meanwhile.
 
 Wires the vault, the scheduler's choices and the host's memory; decides nothing of its own.
 """

@@ -1,4 +1,4 @@
-"""Working memory: a conversation as cubes, so that it goes on in another process without being read again.
+"""Stores a conversation as cubes, so that it continues in another process without being read again.
 
 Each turn is a plaintext cube, derived from the memories that the conversation had shown by then: where one of those is
 edited or deleted, the turn leaves the conversation with it. Beside it stands an activation cube with the KV of what

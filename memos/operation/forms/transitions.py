@@ -1,4 +1,4 @@
-"""Promotion: plaintext cubes -> one derived cube, as a transaction. Knows how each form is built and proven.
+"""Promotes plaintext cubes to one derived cube, as a transaction; knows how each form is built and proven.
 
     known already? -> job -> build -> prove -> store -> publish by compare-and-swap -> job done
                              prepare, train, save, load cold, gate

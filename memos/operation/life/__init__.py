@@ -1,1 +1,1 @@
-"""States, versions, what is current, what is forgotten."""
+"""Governs states, versions, what is current and what is forgotten."""

@@ -1,4 +1,4 @@
-"""Which facts are in force: what a later one replaces, and what it stands beside. Knows no language and no stores.
+"""Decides which facts a later statement replaces and which it stands beside; knows no language and no stores.
 
 Only the same relation of the same subject is replaced, and only by what was said later. In doubt both stay.
 """

@@ -1,4 +1,4 @@
-"""The right to be forgotten: everything of a user goes, and a signed proof says what, and that no byte of it is left.
+"""Forgets a user: removes everything of theirs, searches for what is left of it, and signs a proof.
 
 Knows in which places memories lie. Must not know who may ask for it.
 """

@@ -1,4 +1,4 @@
-"""What is known, and how it is kept current: told once, replaced, made one, cut in parts, held against each other.
+"""Keeps what is known current: counts repeats, replaces, fuses and splits statements, and finds conflicts.
 
 Knows what memories say and where they come from. Must not know who may do so, nor how anything is found.
 """

@@ -1,4 +1,4 @@
-"""The life of a cube: which state may follow which, and what a change does to the cubes derived from it.
+"""Decides which state may follow which, and carries each change through to the cubes derived from it.
 
 Knows states, versions, lineage and ageing; the only writer of state. Must not know ranking or language.
 A derived cube never outlives the truth of its sources: each method here reaches derived cubes in its own transaction.

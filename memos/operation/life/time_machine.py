@@ -1,4 +1,4 @@
-"""Snapshots of a namespace, and the way back to one: versions and moves that undo what came since, in one transaction.
+"""Takes snapshots of a namespace, and returns to one by new versions and moves, in one transaction.
 
 Knows lineage and states, and changes them through the life cycle alone. Must not know language or ranking.
 """

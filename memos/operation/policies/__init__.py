@@ -1,1 +1,1 @@
-"""Policies, one file a system."""
+"""Policies, one file for each memory system."""

@@ -1,4 +1,4 @@
-"""MemoryOS (arXiv 2506.06326): short, middle and long term by rules; a joined prompt of all three.
+"""The policy of MemoryOS (arXiv 2506.06326): short, middle and long term by rules, and a prompt joined of all three.
 
     note -> page -> STM, a queue -> the oldest page -> MTM, segments by F_score -> hot segments -> LPM
                                                        the coldest leaves          profile, knowledge, traits

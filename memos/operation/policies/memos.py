@@ -1,4 +1,4 @@
-"""The default policy: rank by meaning, words and what was said around; admit whole topic groups; move by heat.
+"""The default policy: ranks by meaning, words and context, admits whole topic groups, moves by heat.
 
 Pure decisions over values; knows no stores, no tensors, no rights.
 """

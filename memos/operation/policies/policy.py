@@ -1,4 +1,4 @@
-"""What a policy decides, and what it is told. Knows no stores, no tensors, no rights.
+"""Defines what a policy decides and the values it is given; knows no stores, tensors or rights.
 
     rank        score and rank: what answers a question best
     admit       what of it a request sees

@@ -1,4 +1,4 @@
-"""The registry of policies: a name in YAML -> what makes the policy of that name from the configuration."""
+"""The registry of policies: finds the maker of a policy by its name in the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text -> the terms that a keyword index compares. Knows scripts and languages; knows no cubes and no ranking.
+"""Turns text into the terms that a keyword index compares; knows scripts and languages, no cubes, no ranking.
 
 Words of scripts with spaces are stemmed and function words left out. Chinese, Japanese and Korean have no spaces: there
 each pair of neighbouring characters is a term, so that 拿铁 is found within 用户每周五购买拿铁 without a dictionary.

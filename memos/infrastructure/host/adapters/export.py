@@ -1,4 +1,4 @@
-"""Adapters as one adapter for others: what plain peft and vLLM load. Knows folders; knows no cubes.
+"""Exports one or several adapters as a single one that plain peft and vLLM load; knows folders, no cubes.
 
 vLLM takes one adapter per request, of certain ranks, without DoRA and without modules that are saved whole; and its
 prefix cache goes by the name, so a name must never be used again: it is made of the content.

@@ -1,6 +1,4 @@
-"""LoRA adapters as folders, in peft's format: made fresh, saved, read back, put together. Knows no training and no
-serving.
-"""
+"""Makes, saves, reads and combines LoRA adapters as folders in peft's format; knows no training and no serving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoRA adapters as they serve: read from their folders, and added row by row to one forward of the base model.
+"""Serves LoRA adapters: reads them from folders and adds them row by row to one forward of the base model.
 
 peft trains adapters and writes their files; here many of them answer at once. A row's adapter is two small matrix
 products beside each layer that it adapts, and what is active belongs to one forward of one thread: requests with

@@ -1,4 +1,4 @@
-"""Texts -> unit vectors, with a local BERT-like encoder. Knows transformers; knows no cubes and no index.
+"""Turns texts into unit vectors with a local BERT-like encoder; knows no cubes and no index.
 
 The same vectors as sentence-transformers: mean over the tokens, then length 1. Building an Embedder reads names and
 digests only; torch and the weights are loaded with the first text, so that a kernel starts fast.

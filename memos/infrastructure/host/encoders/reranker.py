@@ -1,4 +1,4 @@
-"""Query and text together -> how well the text answers, with a local cross-encoder. Knows transformers; no cubes.
+"""Scores how well a text answers a query with a local cross-encoder; knows no cubes.
 
 Slower than vectors by far, as nothing of it can be made beforehand; so it sees the best candidates only.
 """

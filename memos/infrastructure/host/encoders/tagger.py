@@ -1,5 +1,6 @@
-"""A message -> the parts that ask for something, and the words in them that say what and who. Knows torch and the
-weights; knows no operations.
+"""Finds the parts of a message that ask for something, and the words in them that say what and who.
+
+Knows torch and the weights; knows no operations.
 
 The default encoder (Embedder) with weights of our own on top: a low-rank change of its layers, an embedding for each
 Chinese character, and heads over the tokens, for parts, slots, references, and marks (times and people), decoded so

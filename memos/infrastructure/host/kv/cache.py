@@ -1,4 +1,4 @@
-"""KV caches as memory: encode once, use often, never change. Knows tensors; knows no cubes.
+"""KV caches as frozen values: encoded once, used often, never changed; knows tensors, no cubes.
 
 Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
 (keys rotated to the positions they were encoded at, 0 … tokens-1).

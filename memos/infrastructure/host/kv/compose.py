@@ -1,4 +1,4 @@
-"""Several activations -> one: the fidelity ladder of docs/architecture.md. Knows tensors; knows no cubes.
+"""Composes several KV caches into one, at the fidelity level asked for; knows tensors, no cubes.
 
 Every activation was encoded after the same head (the tokens before the first memory). The first is used as it
 is; of each later one the head is left out, and the rest is moved to where it stands now. What is then missing

@@ -1,4 +1,4 @@
-"""KV caches as files: one safetensors file each, layer-major, with what made it and checksums in its header.
+"""Saves and loads KV caches as safetensors files, layer-major, with their origin and checksums in the header.
 
 Knows files; knows no models. A file that does not fit this host, or is not as it was written, is refused: what its
 header says, before anything is read; a layer, before it is used.

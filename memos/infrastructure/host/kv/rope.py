@@ -1,4 +1,4 @@
-"""How cached keys depend on position: found by moving a text, not by the name of the architecture.
+"""Finds how cached keys depend on position by moving a text, not by the name of the architecture.
 
 A model with relative positions computes the same keys wherever a text stands, but for a rotation of them
 (Su et al., 2104.09864). The same random tokens are run at two positions, and each cached tensor is

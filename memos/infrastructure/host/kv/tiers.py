@@ -1,4 +1,4 @@
-"""KV in memory: the device's, the host's, or only in its file. Moves what it is told to move; decides nothing."""
+"""Holds KV in the device's memory, the host's, or only in its file; moves what it is told to, decides nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Trained KV: few rows of keys and values that stand for many tokens of memory. Knows tensors and prompts; knows no
-cubes.
+"""Trained KV: few rows of keys and values that stand for many tokens of memory; knows tensors, no cubes.
 
 The middle way between KV and an adapter (Cartridges, 2506.06266): some rows of the real cache, trained until the model
 answers over them as it answers over the text. Rows keep the places that their tokens had, and what follows is numbered

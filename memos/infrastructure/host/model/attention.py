@@ -1,4 +1,4 @@
-"""Attention over a long cache on a CPU, where several query heads share keys and values.
+"""Computes attention over a long cache on a CPU, where several query heads share keys and values.
 
 transformers repeats the shared keys and values for each query head before it calls torch, which copies the whole
 cache once more for every question. Here the heads that share become rows of one head instead.

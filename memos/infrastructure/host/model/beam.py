@@ -1,4 +1,4 @@
-"""Beam search for one answer. Knows log-probabilities and token ids; knows no models, caches or batches.
+"""Searches the beams of one answer; knows log-probabilities and token ids, no models, caches or batches.
 
 The rules are those of transformers' `generate(num_beams=beams, length_penalty=1.0, early_stopping=False)`.
 """

@@ -1,4 +1,4 @@
-"""What one model's KV can be used for: measured on random tokens at first use, never taken from its name.
+"""Measures on random tokens what one model's KV can be used for, at first use; never goes by its name.
 
 An architecture that nobody has tried falls on the safe side by itself: what its logits do not confirm is refused.
 """

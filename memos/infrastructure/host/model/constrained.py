@@ -1,4 +1,4 @@
-"""Answers held to a JSON schema: which tokens may come next, by llguidance's masks. Knows logits; knows no language.
+"""Holds answers to a JSON schema by masking the next tokens with llguidance; knows logits, no language.
 
 A schema bounds every string and list, so an answer always ends: `longest` says after how many tokens at most.
 """

@@ -1,4 +1,4 @@
-"""Prompts -> answers: one prefill, and greedy, sampled or beam decoding on `model.forward`, with explicit positions.
+"""Turns prompts into answers: one prefill, then greedy, sampled or beam decoding with explicit positions.
 
 Knows tensors and sampling; knows no memories. A row may begin with a KV cache that was encoded before.
 """

@@ -1,4 +1,4 @@
-"""Loads the local model and its tokenizer. Knows transformers; knows no memories."""
+"""Loads the local model and its tokenizer; knows transformers, no memories."""
 
 from __future__ import annotations
 

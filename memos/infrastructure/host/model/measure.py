@@ -1,4 +1,4 @@
-"""What this machine takes to read a prompt, or to bring KV, on this model: the constants of the scheduler's cost model.
+"""Measures what reading a prompt and loading KV take on this machine: the constants of the cost model.
 
 Measured on random tokens, within a few seconds; see memos/operation/choosing/cost_model.py for what is made of them.
 """

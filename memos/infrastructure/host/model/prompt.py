@@ -1,4 +1,4 @@
-"""Memories and messages -> token ids. Knows templates; knows no tensors and no cubes.
+"""Turns memories and messages into token ids; knows templates, no tensors and no cubes.
 
 A prompt is cut in two: the prefix (everything up to the last memory) and the tail (the rest). Each memory
 is tokenised as a line of its own, so the prefix of the same memories is the same ids whether they are

@@ -1,4 +1,4 @@
-"""Random weights in the shape of a known model: enough to measure time and bytes, of no use for answers.
+"""Builds random weights in the shape of a known model: enough to measure time and bytes, useless for answers.
 
 `model.path: shape:NAME` loads one, with the small model's tokenizer.
 """

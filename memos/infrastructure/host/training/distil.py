@@ -1,4 +1,4 @@
-"""Memories -> a LoRA adapter by context distillation. Knows training; knows no cubes.
+"""Trains a LoRA adapter on memories by context distillation; knows training, no cubes.
 
 The teacher is the base model with the memory in its context; the student is the base model with a fresh
 adapter and no memory. Prompts that the memory has nothing to do with, closed-book and over other contexts,

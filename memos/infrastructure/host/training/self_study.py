@@ -1,4 +1,4 @@
-"""Questions about a memory, from the model that is to remember it (self-study, 2506.06266). Knows instructions.
+"""Asks the model itself for questions about a memory that it is to learn (self-study, 2506.06266).
 
 For a model that follows instructions, and memories in which the reader's rules find nothing. What the model writes is
 never believed unseen: a question counts if the model, asked it over the memory, gives the answer that it wrote, and

@@ -1,4 +1,4 @@
-"""Where an adapter may look: the directions that set its lessons apart from what must stay. Knows tensors only.
+"""Computes where an adapter may look: directions that set its lessons apart from what must stay unchanged.
 
 An adapter changes a layer's output by x A B. If A reads directions that are strong in the lessons and weak in the
 prompts to keep, then whatever B learns, the latter change little (the null-space idea of AlphaEdit, 2410.02355, with

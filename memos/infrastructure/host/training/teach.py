@@ -1,4 +1,4 @@
-"""From lessons to an adapter in a folder, and what such an adapter can do. Knows questions and folders; knows no cubes.
+"""Turns lessons into an adapter in a folder, and judges what such an adapter can do; knows no cubes.
 
 `teach` makes one, `judge` tells what it does when it is loaded from its files, `craft` does both and can be taken up
 again.

@@ -1,4 +1,4 @@
-"""Making an adapter in a process of its own: a crash or a lack of memory there harms no request here.
+"""Makes an adapter in a process of its own, where a crash or a lack of memory harms no request.
 
     here                                                    there: python -m memos.infrastructure.host.training.worker
     {"model", "digest", "task", "work"}          ->         loads the model, crafts

@@ -1,4 +1,4 @@
-"""Turns of a conversation, {role or speaker, content, time?}, with the calls of tools among them; knows no language.
+"""Reads the turns of a conversation and the tool calls among them; knows no language.
 
 A call and its result, as OpenAI's messages have them, become one part: see `memos.interface.reading.documents.trace`.
 """

@@ -1,4 +1,4 @@
-"""A file -> its parts, by the reader that is registered for its suffix; knows no format and no language.
+"""Turns a file into its parts with the reader registered for its suffix; knows no format and no language.
 
 Readers are found in the extension point `memos.readers` by the suffix they read, without its dot.
 """

@@ -1,4 +1,4 @@
-"""The readers of the formats that need no library: text, Markdown, tables, and conversations as JSON."""
+"""The readers of formats that need no library: text, Markdown, tables, and conversations as JSON."""
 
 from __future__ import annotations
 

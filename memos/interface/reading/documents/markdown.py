@@ -1,4 +1,4 @@
-"""Markdown: paragraphs and bullets under their heading, rows of tables; code and front matter are no memories."""
+"""Reads Markdown: paragraphs and bullets under their heading, and rows of tables; no code, no front matter."""
 
 from __future__ import annotations
 

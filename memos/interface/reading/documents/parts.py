@@ -1,4 +1,4 @@
-"""What a file holds: turns, passages, rows of tables, calls of tools. Knows no format and no language."""
+"""The parts of a document: turns, passages, rows of tables, calls of tools; knows no format and no language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables to statements: a row names its columns, as "city = Oslo; population = 709,000". Knows no language."""
+"""Turns the rows of a table into statements that name their columns, as "city = Oslo"; knows no language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of tools: a call, what it was for, and what came of it, as one statement.
+"""Turns a tool call, its purpose and its outcome into one statement.
 
 Read are OpenAI's messages (`tool_calls`, and the message of role `tool` that answers each), and entries of
 {call, result or error, task?, time?}, where call is {name, arguments} or the name beside `arguments`.

@@ -1,1 +1,1 @@
-"""What a message asks for."""
+"""Reads what a message asks for."""

@@ -1,4 +1,4 @@
-"""What "she", "it" and "that café" stand for, by what was said before. Resolved, or left open; never guessed.
+"""Resolves "she", "it" and "that café" by what was said before, or leaves them open; never guesses.
 
 Knows English and Chinese; knows no intents.
 """

@@ -1,4 +1,4 @@
-"""Words for a state of a memory -> its version, the one before, or a day. Knows English and Chinese; knows no cubes."""
+"""Resolves words for a state of a memory to its version, the one before, or a day; knows no cubes."""
 
 from __future__ import annotations
 

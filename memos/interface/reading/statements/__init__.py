@@ -1,1 +1,1 @@
-"""What a sentence states."""
+"""Reads the facts that a sentence states."""

@@ -1,4 +1,4 @@
-"""A Chinese sentence -> the facts that it states, and how each holds. Knows Chinese; statements.py knows English.
+"""Reads the facts that a Chinese sentence states, and how each holds.
 
 A clause is a subject, adverbs and a predicate. The adverbs say how it holds (现在, 也, 不再, 以前, 打算, ...); the
 predicate is read by the forms of readings_zh.yaml. A clause without a subject has that of the one before.

@@ -1,4 +1,4 @@
-"""A sentence -> the facts that it states, and how each holds: from now on, no longer, in the past, or as a wish.
+"""Reads the facts that a sentence states, and how each holds: from now on, no longer, in the past, or as a wish.
 
 Knows English; chinese.py knows Chinese. Reads clause by clause: cues like "no longer", "also" and "used to" (cues.py)
 are taken out and remembered, and what is left is read by the forms of the phrasebook and of readings.yaml. A sentence

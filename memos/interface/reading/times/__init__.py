@@ -1,1 +1,1 @@
-"""Words for times to days."""
+"""Resolves words for times to days."""

@@ -1,4 +1,4 @@
-"""Days of the calendar, as any language counts them: months, weeks, feasts; seen from the day of a turn."""
+"""Computes days of the calendar as any language counts them: months, weeks, feasts, from the day of a turn."""
 
 from __future__ import annotations
 

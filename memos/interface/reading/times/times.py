@@ -1,4 +1,4 @@
-"""Words for times -> days, seen from the day of the turn. Knows calendars, English and Chinese; knows nothing else.
+"""Resolves words for times to days, seen from the day of the turn, in English and Chinese.
 
 A day is "2026-03-06", a range of days "2026-03-02/2026-03-08"; weeks begin on Monday. A time that lies on both sides
 is the nearest that fits.

@@ -1,4 +1,4 @@
-"""How English names times."""
+"""The words of times in English."""
 
 # ruff: noqa: E501  (a regular expression is read as one line)
 

@@ -1,4 +1,4 @@
-"""How Chinese names times."""
+"""The words of times in Chinese."""
 
 # ruff: noqa: E501  (a regular expression is read as one line)
 
