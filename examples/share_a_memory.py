@@ -9,17 +9,18 @@ the other vault has: The launch is on Friday.
 from pathlib import Path
 
 from memos import MemOS
+from memos.plugins.packs.calls import PackCalls
 
 PACK = Path("examples-data/ada.mip")
 
 with MemOS(vault="examples-data/ada") as memos:
-    (plan,) = memos.add("The launch is on Friday.", user="ada")
-    memos.grant(plan.id, "bob", "reader", user="ada")
-    print("bob finds:", memos.search("When is the launch?", user="bob")[0].cube.text)
-    memos.revoke(plan.id, "bob", user="ada")
-    print("bob finds", memos.search("When is the launch?", user="bob") or "nothing any more")
-    key = memos.dump(PACK, user="ada").key
+    (plan,) = memos.within("ada").add("The launch is on Friday.")
+    memos.within("ada").grant(plan.id, "bob", "reader")
+    print("bob finds:", memos.within("bob").search("When is the launch?")[0].cube.text)
+    memos.within("ada").revoke(plan.id, "bob")
+    print("bob finds", memos.within("bob").search("When is the launch?") or "nothing any more")
+    key = PackCalls.of(memos.within("ada")).dump(PACK).key
 
 with MemOS(vault="examples-data/other") as other:
-    other.load(PACK, trust=key, user="bob")  # the key is compared by another way, once
-    print("the other vault has:", other.memories(user="bob")[0].text)
+    PackCalls.of(other.within("bob")).load(PACK, trust=key)  # the key is compared by another way, once
+    print("the other vault has:", other.within("bob").memories()[0].text)

@@ -1,14 +1,13 @@
 """The closed set of operations: what every door turns into, and what the kernel carries out.
 
-Each names its arguments only; the caller travels beside it. Knows the cube; knows nothing else.
+Each names its arguments and the right that it needs (`memos.rights.ACTIONS` says who has it); the caller travels beside
+it. Knows the cube; knows nothing else.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
-
-from typing_extensions import assert_never
+from typing import Any, ClassVar, Literal
 
 from memos.cube import Fact, Form, Frozen, Namespace, Probe, State, Trust
 from memos.rights import Action, Relation
@@ -22,6 +21,7 @@ Intent = Literal[
 class Add(Frozen):
     """Remember one statement."""
 
+    right: ClassVar[Action] = "write"
     text: str
     speaker: str = ""
     said: datetime | None = None
@@ -46,6 +46,7 @@ class Search(Frozen):
     """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks
     for."""
 
+    right: ClassVar[Action] = "read"
     query: str
     top_k: int = 8
     about: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ class Search(Frozen):
 class Recall(Frozen):
     """Answer a question with what is remembered; `about` and `asks` as in a search."""
 
+    right: ClassVar[Action] = "read"
     question: str
     about: tuple[str, ...] = ()
     asks: tuple[Fact, ...] = ()
@@ -63,6 +65,7 @@ class Recall(Frozen):
 class Forget(Frozen):
     """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open."""
 
+    right: ClassVar[Action] = "delete"
     query: str
     facts: tuple[Fact, ...] = ()
 
@@ -96,12 +99,14 @@ class Asked(Frozen):
 
 
 class Get(Frozen):
+    right: ClassVar[Action] = "read"
     id: str
 
 
 class Update(Frozen):
     """Change what a memory says (None: nothing), or the metadata that is kept with it."""
 
+    right: ClassVar[Action] = "write"
     id: str
     text: str | None = None
 
@@ -109,6 +114,7 @@ class Update(Frozen):
 class Tag(Frozen):
     """Give a memory these tags, in place of those that it has."""
 
+    right: ClassVar[Action] = "annotate"
     id: str
     tags: tuple[str, ...]
 
@@ -116,6 +122,7 @@ class Tag(Frozen):
 class Rate(Frozen):
     """Say how much a memory has helped, from -1 to 1."""
 
+    right: ClassVar[Action] = "annotate"
     id: str
     useful: float
 
@@ -123,6 +130,7 @@ class Rate(Frozen):
 class Fuse(Frozen):
     """Make one memory of several, with this text or with what they say."""
 
+    right: ClassVar[Action] = "write"
     ids: tuple[str, ...]
     text: str | None = None
 
@@ -130,6 +138,7 @@ class Fuse(Frozen):
 class Split(Frozen):
     """Cut a memory in parts, or one that was made of others back into them."""
 
+    right: ClassVar[Action] = "write"
     id: str
     parts: tuple[str, ...] = ()
 
@@ -137,16 +146,19 @@ class Split(Frozen):
 class Reinstate(Frozen):
     """Bring back a memory that another has replaced."""
 
+    right: ClassVar[Action] = "write"
     id: str
 
 
 class Delete(Frozen):
+    right: ClassVar[Action] = "delete"
     id: str
 
 
 class Promote(Frozen):
     """Make one derived cube of `ids` in the dearer form `to`."""
 
+    right: ClassVar[Action] = "manage"
     ids: tuple[str, ...]
     to: Form
 
@@ -154,16 +166,19 @@ class Promote(Frozen):
 class Demote(Frozen):
     """Give up a derived cube for its sources."""
 
+    right: ClassVar[Action] = "manage"
     id: str
 
 
 class History(Frozen):
+    right: ClassVar[Action] = "read"
     id: str
 
 
 class Rewind(Frozen):
     """Take a session back to its first turns."""
 
+    right: ClassVar[Action] = "write"
     session: str
     turns: int
 
@@ -171,6 +186,7 @@ class Rewind(Frozen):
 class ChangeState(Frozen):
     """Change the state of a memory."""
 
+    right: ClassVar[Action] = "manage"
     id: str
     to: State
 
@@ -178,58 +194,70 @@ class ChangeState(Frozen):
 class Rollback(Frozen):
     """Bring back what an old version said."""
 
+    right: ClassVar[Action] = "write"
     id: str
     version: int
 
 
 class TakeSnapshot(Frozen):
+    right: ClassVar[Action] = "manage"
     name: str
 
 
-class ListSnapshots(Frozen): ...
+class ListSnapshots(Frozen):
+    right: ClassVar[Action] = "read"
 
 
 class Restore(Frozen):
     """Take the whole namespace back to a snapshot."""
 
+    right: ClassVar[Action] = "manage"
     name: str
 
 
 class DeleteSnapshot(Frozen):
+    right: ClassVar[Action] = "delete"
     name: str
 
 
 class Dump(Frozen):
     """Write memories to a pack: these, or all of a namespace."""
 
+    right: ClassVar[Action] = "read"
     ids: tuple[str, ...] = ()
 
 
 class Load(Frozen):
     """Take over the memories of a pack."""
 
+    right: ClassVar[Action] = "write"
     pack: str
 
 
 class RemovePack(Frozen):
     """Take the memories of a pack out again."""
 
+    right: ClassVar[Action] = "delete"
     pack: str
 
 
 class ListPacks(Frozen):
     """List the packs that are installed."""
 
+    right: ClassVar[Action] = "read"
+
 
 class Untrust(Frozen):
     """No key stands for the name from now on."""
 
+    right: ClassVar[Action] = "manage"
     name: str
 
 
 class GiveRight(Frozen):
     """Grant a relation to a cube, or to all in a namespace; `grants` of the public calls tells more."""
 
+    right: ClassVar[Action] = "manage"
     on: str | Namespace
     relation: Relation
 
@@ -237,24 +265,29 @@ class GiveRight(Frozen):
 class TakeRight(Frozen):
     """Take back what was granted."""
 
+    right: ClassVar[Action] = "manage"
     on: str | Namespace
 
 
-class ListRights(Frozen): ...
+class ListRights(Frozen):
+    right: ClassVar[Action] = "read"
 
 
 class Join(Frozen):
     """Put a member into one of the caller's groups, or take it out."""
 
+    right: ClassVar[Action] = "manage"
     group: str
 
 
-class ListGroups(Frozen): ...
+class ListGroups(Frozen):
+    right: ClassVar[Action] = "read"
 
 
 class SetTrust(Frozen):
     """Say how far a memory is believed."""
 
+    right: ClassVar[Action] = "manage"
     id: str
     trust: Trust
 
@@ -262,20 +295,26 @@ class SetTrust(Frozen):
 class Quarantined(Frozen):
     """List what is in quarantine."""
 
+    right: ClassVar[Action] = "read"
+
 
 class Holds(Frozen):
     """List what is held."""
+
+    right: ClassVar[Action] = "read"
 
 
 class Release(Frozen):
     """Let a memory out of quarantine."""
 
+    right: ClassVar[Action] = "manage"
     id: str
 
 
 class Hold(Frozen):
     """Lay a legal hold on a memory."""
 
+    right: ClassVar[Action] = "manage"
     id: str
     why: str
 
@@ -283,11 +322,14 @@ class Hold(Frozen):
 class EndHold(Frozen):
     """Take a legal hold off a memory."""
 
+    right: ClassVar[Action] = "manage"
     id: str
 
 
 class ForgetUser(Frozen):
     """Remove all that is known of the caller."""
+
+    right: ClassVar[Action] = "delete"
 
 
 Operation = (
@@ -301,28 +343,3 @@ Operation = (
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]  # of the kernel: name, values, named values; all of JSON
-
-
-def action(op: Operation) -> Action:
-    """The right that an operation needs; `memos.rights.ACTIONS` says who has it."""
-    match op:
-        case Search() | Recall() | Get() | History() | ListSnapshots() | ListRights() | ListGroups() | Dump():
-            return "read"
-        case Quarantined() | Holds() | ListPacks():
-            return "read"
-        case Tag() | Rate():
-            return "annotate"
-        case Add() | Correct() | Update() | Rewind() | Rollback():
-            return "write"
-        case Fuse() | Split() | Reinstate() | Load():
-            return "write"
-        case Promote() | Demote() | ChangeState() | TakeSnapshot() | Restore():
-            return "manage"
-        case GiveRight() | TakeRight() | Join() | Untrust():
-            return "manage"
-        case SetTrust() | Release() | Hold() | EndHold():
-            return "manage"
-        case Forget() | Delete() | DeleteSnapshot() | RemovePack() | ForgetUser():
-            return "delete"
-        case _:
-            assert_never(op)

@@ -77,10 +77,29 @@ class Standing:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who acts, and what for."""
+    """Who acts, and what for: made where a call comes in, and passed on unchanged.
+
+    purpose: what grants may ask for. keeper: holds the folder of the vault, and calls without a key.
+    """
 
     namespace: Namespace
     purpose: str = ""
+    keeper: bool = False
+
+    @property
+    def user_id(self) -> str:
+        return self.namespace.user_id
+
+    @property
+    def session_id(self) -> str:
+        return self.namespace.session_id
+
+    def covers(self, part: Namespace) -> bool:
+        """True if a namespace lies within the caller's own."""
+        return self.namespace.covers(part)
+
+    def __str__(self) -> str:
+        return str(self.namespace)
 
 
 def holds_for(subject: Namespace, caller: Namespace) -> bool:

@@ -28,7 +28,7 @@ def promote(told: Connection, vault: Path, phase: str, isolation: str) -> None:
     os.environ["MEMOS_TEST"] = str(vault)  # by which the test knows what this one starts
     distil = BRIEF.model_copy(update={"steps": 8, "checkpoint": 2, "isolation": isolation})
     with MemOS(Config(distil=distil), vault=vault) as memos:
-        memos.reader = BriefReader()
+        memos.parts.reader = BriefReader()
         note = memos.vault.note_job
 
         def tell(job: str, said: str) -> bool:

@@ -56,7 +56,7 @@ def bench_locomo(data: Path, policies: Sequence[str], show: Show) -> dict[str, A
         began = time.perf_counter()
         names: dict[str, set[str]] = defaultdict(set)  # of each cube: a turn said twice over is one memory
         for n, conversation in enumerate(conversations):
-            cubes = kernel.keep(list(conversation.turns.values()), user=conversation.name)
+            cubes = kernel.within(conversation.name).keep(list(conversation.turns.values()))
             for cube, name in zip(cubes, conversation.turns, strict=True):
                 names[cube.id].add(name)
             show("read", n + 1, len(conversations))
@@ -74,7 +74,7 @@ def _row(
     for n, conversation in enumerate(conversations):
         for question in conversation.questions:
             began = time.perf_counter()
-            hits = kernel.search(question.text, top_k=max(KS), user=conversation.name, policy=policy)
+            hits = kernel.within(conversation.name).search(question.text, top_k=max(KS), policy=policy)
             times.append((time.perf_counter() - began) * 1e3)
             ranks = [bool(names[hit.cube.id] & set(question.evidence)) for hit in hits]
             found[question.category].append(figures(ranks, len(question.evidence)))

@@ -17,8 +17,9 @@ from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
-from memos.kernel.wiring import Hit
+from memos.kernel.services.finding import Hit
 from memos.ops import Recall
+from memos.rights import Caller
 
 _BATCH, _USER = 5000, "default"
 _BEGAN = datetime(2025, 1, 1, tzinfo=timezone.utc)
@@ -38,10 +39,10 @@ def _row(size: int, model: str, requests: int, seed: int, show: Show) -> dict[st
     config = Config(model=ModelConfig(path=model), scheduler=SchedulerConfig(routing="retrieval"))
     with tempfile.TemporaryDirectory() as folder, MemOS(config, vault=Path(folder)) as kernel:
         cubes = _fill(kernel, size, rng, show)
-        kernel.operator.refresh()
+        kernel.parts.operator().refresh()
         # what search would find: memories of a few groups; some groups are asked for often (Zipf), and then, to see
         # what it takes without anything in memory, each as often as any
-        caller, op = Namespace(user_id=_USER), Recall(question="Where does Mira live?")
+        caller, op = Caller(Namespace(user_id=_USER)), Recall(question="Where does Mira live?")
         busy = np.minimum(rng.zipf(1.2, size=(2 * requests, config.scheduler.top_k)), size) - 1
         places = rng.permutation(size)[np.concatenate([busy, rng.integers(size, size=(requests, busy.shape[1]))])]
         places[:, 1::2] = np.maximum(places[:, ::2] - 1, 0)  # neighbours in time are often of one group
@@ -49,7 +50,7 @@ def _row(size: int, model: str, requests: int, seed: int, show: Show) -> dict[st
         for n, of in enumerate(places.tolist()):
             found = [Hit(cube, 1.5 - 0.1 * i, {}) for i, cube in enumerate(kernel.vault.at(cubes[k] for k in of))]
             began = time.perf_counter()
-            admission = kernel.decide(op, found, caller)
+            admission = kernel.services.answering.decide(caller, op, found)
             times.append((time.perf_counter() - began) * 1e3)
             forms[str(admission.form)] = forms.get(str(admission.form), 0) + 1
             show(f"decide among {size:,}", n + 1, len(places))

@@ -31,7 +31,7 @@ from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.operation.policies.memos import MemosPolicy
-from memos.rights import Grant
+from memos.rights import Caller, Grant
 
 SHARES = {"everyone": 1.0, "team": 0.1, "guest": 0.001}  # users, and the share of the memories that each may read
 _USERS = 1000  # whose the memories are
@@ -147,7 +147,7 @@ def _rows(vault: MemVault, size: int, queries: int, seed: int, show: Show) -> li
     texts = [drawn.text(rng, _QUERY) for _ in range(queries)]
     rows = []
     for user, share in SHARES.items():
-        caller = Namespace(user_id=user)
+        caller = Caller(Namespace(user_id=user))
         view = View(caller, partial(governance.may_read, caller))
         operator.search(texts[0], 10, view, policy.score)  # the first sees that a graph is needed
         operator.settle()

@@ -96,7 +96,7 @@ def _row(config: Config, policy: str, talk: Talk, show: Show) -> dict[str, Any]:
             if policy == "memos":
                 kernel.add([turn])
             else:
-                kernel.keep([_beside(op) for op in kernel.reader.read_turns([turn], "turns")])
+                kernel.keep([_beside(op) for op in kernel.parts.reader.read_turns([turn], "turns")])
             show(f"{policy}: tell", n, len(talk.turns))
         right = 0
         for n, probe in enumerate(talk.probes, 1):

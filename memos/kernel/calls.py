@@ -1,11 +1,263 @@
-"""Every public call beside the main path, as one class: what pipelines are made of, and what the kernel adds to."""
+"""The one table of public calls: what each does, the right that it needs, what it may leave behind, and which doors
+have it.
 
-from memos.kernel.services.current import Current
-from memos.kernel.services.granting import Granting
+A call is a method of a service, whose first argument is the caller. Every door, the authorisation of a key, what is
+shown of a result, and the reference pages follow from the line here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload
+
+from typing_extensions import ParamSpec, Self
+
+from memos import ops
+from memos.cube import MemCube
+from memos.errors import InputError, meant
+from memos.kernel.answering import Answering
+from memos.kernel.identity import ExchangeFolder, as_read, part_of
+from memos.kernel.services.finding import Finding
+from memos.kernel.services.forming import Forming
+from memos.kernel.services.governing import Governing
+from memos.kernel.services.keeping import Keeping
+from memos.kernel.services.knowing import Knowing
 from memos.kernel.services.life import Life
+from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
-from memos.plugins.packs.travelling import Travelling
+from memos.kernel.services.sharing import Sharing
+from memos.ops import Operation
+from memos.rights import Action, Caller
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class Calls(Current, Life, Travelling, Granting, Seeing):
-    """All kinds of calls over one set of parts; none overrides another."""
+class Effect(str, Enum):
+    """What a call may leave behind."""
+
+    READS = "reads"  # nothing but lines of the audit log, and counts of use
+    ADDS = "adds"  # something new; nothing that was there is lost
+    CHANGES = "changes"  # what was there may be another, or gone
+
+
+READS, ADDS, CHANGES = Effect.READS, Effect.ADDS, Effect.CHANGES
+# why agents, who act on what they read, and whom a memory may tell to, have no tool for a call
+MUCH_IS_LOST = "much is lost by one call, for good"
+FOR_A_PERSON = "who else may read is for a person to decide"
+MISLED = "an agent that a memory has misled would judge that memory"
+LOOKS_LIKE_ORDERS = "its memories look like instructions to a model, and a model would read them here"
+LEGAL = "a legal matter"
+BY_ITSELF = "the scheduler's work goes on by itself, and may be somebody else's"
+
+
+class Services(Protocol):
+    """Where calls find the service that carries them out."""
+
+    def service(self, name: str, plugin: str) -> object:
+        """The service of a class name; of a plug-in, where one is named. Raises InputError, PluginError."""
+
+    def as_read_by(self, caller: Caller) -> Callable[[MemCube], MemCube] | None:
+        """How the caller may read memories; None: as they are."""
+
+
+class public(Generic[S, P, R]):
+    """One line of the table. On an object it is the method, as the caller whom the object stands for."""
+
+    def __init__(
+        self,
+        method: Callable[Concatenate[S, Caller, P], R],
+        operation: type[Operation],
+        effect: Effect,
+        *,
+        api: str | None = None,
+        agents: str = "",
+        files: tuple[str, ...] = (),
+    ) -> None:
+        """operation: whose right the call needs. api: its name in the Memory API, and so over HTTP, where that is
+        another; "" where it is in Python and on the command line alone. agents: why agents have no tool for it. files:
+        its arguments that name a file as text; paths do so wherever they stand."""
+        self.method = method
+        self.operation, self.effect, self.files, self.why_not_agents = operation, effect, files, agents
+        self._api = api
+        self._service = method.__qualname__.partition(".")[0]
+        self.__doc__ = method.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.api = name if self._api is None else self._api
+
+    @property
+    def right(self) -> Action:
+        return self.operation.right
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What it takes, but for who calls."""
+        whole = inspect.signature(self.method)
+        return whole.replace(parameters=list(whole.parameters.values())[2:])
+
+    @overload
+    def __get__(self, calls: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, calls: Bound, owner: type) -> Callable[P, R]: ...
+
+    def __get__(self, calls: Bound | None, owner: type) -> Self | Callable[P, R]:
+        return self if calls is None else calls.bound(self.method, self._service, self.name, self.files)
+
+
+class Bound:
+    """A table of calls, as one caller. Who that is is asked anew with each call, so that a key that is revoked opens
+    nothing from then on."""
+
+    plugin: ClassVar[str] = ""  # whose services carry the calls out, by its name in the extension point memos.services
+
+    def __init__(self, services: Services, who: Callable[[], Caller], files: ExchangeFolder | None = None) -> None:
+        """who: raises Denied. files: those that the caller may name; None: all that the process can reach."""
+        self._services, self._who, self._files = services, who, files
+
+    @classmethod
+    def of(cls, calls: Bound) -> Self:
+        """This table's calls, as the caller of another's."""
+        return cls(calls._services, calls._who, calls._files)
+
+    @classmethod
+    def table(cls) -> dict[str, public[Any, Any, Any]]:
+        """Every call by its name."""
+        lines = (line for owner in cls.__mro__ for line in vars(owner).values())
+        return {line.name: line for line in lines if isinstance(line, public)}
+
+    @property
+    def caller(self) -> Caller:
+        """Who acts. Raises Denied."""
+        return self._who()
+
+    def within(self, user: str | None = None, agent: str = "", session: str = "") -> Self:
+        """The same calls within a part of what the caller reaches; they raise Denied where it does not."""
+        return type(self)(self._services, lambda: part_of(self._who(), user, agent, session), self._files)
+
+    def invoke(self, name: str, *values: Any, **named: Any) -> Any:
+        """A call by its name, for what was written down. Raises InputError."""
+        if name not in self.table():
+            raise InputError(f"there is no call {name!r}; {meant(name, self.table(), 'see the table of calls')}")
+        return getattr(self, name)(*values, **named)
+
+    def bound(
+        self, method: Callable[Concatenate[S, Caller, P], R], service: str, name: str, files: tuple[str, ...]
+    ) -> Callable[P, R]:
+        """A service's method as this caller; used by `public`."""
+
+        def call(*values: P.args, **named: P.kwargs) -> R:
+            caller, carrier = self._who(), self._services.service(service, self.plugin)
+            if self._files:
+                own, by_name = self._files.confined(method, files, caller, values, named)
+                result = method(carrier, caller, *own, **by_name)  # type: ignore[arg-type]  # of the method's class
+            else:
+                result = method(carrier, caller, *values, **named)  # type: ignore[arg-type]
+            show = self._services.as_read_by(caller)
+            return as_read(result, show) if show else result
+
+        call.__name__ = name
+        return call
+
+    def require(self) -> Self:
+        """The same, for a caller who acts at all. Raises Denied at once, and not with the first call."""
+        self.caller  # noqa: B018
+        return self
+
+
+class Calls(Bound):
+    """The calls that act for a caller."""
+
+    # keeping
+    add = public(Keeping.add, ops.Add, ADDS)
+    keep = public(Keeping.keep, ops.Add, ADDS, api="")
+    get = public(Keeping.get, ops.Get, READS)
+    update = public(Keeping.update, ops.Update, CHANGES)
+    delete = public(Keeping.delete, ops.Delete, CHANGES)
+    delete_all = public(Keeping.delete_all, ops.Delete, CHANGES, agents=MUCH_IS_LOST)
+    history = public(Keeping.history, ops.History, READS)
+    known_origins = public(Keeping.known_origins, ops.Get, READS, api="")
+    # knowing
+    tag = public(Knowing.tag, ops.Tag, CHANGES)
+    feedback = public(Knowing.feedback, ops.Rate, ADDS)
+    fuse = public(Knowing.fuse, ops.Fuse, ADDS)
+    split = public(Knowing.split, ops.Split, ADDS)
+    consolidate = public(Knowing.consolidate, ops.Fuse, ADDS)
+    reinstate = public(Knowing.reinstate, ops.Reinstate, CHANGES)
+    conflicts = public(Knowing.conflicts, ops.Search, READS, api="")
+    audit_memory = public(Knowing.audit_memory, ops.Search, READS, api="")
+    # finding and answering
+    search = public(Finding.search, ops.Search, READS)
+    memories = public(Finding.memories, ops.Search, READS, api="get_all")
+    cubes = public(Finding.cubes, ops.Search, READS, api="get_all")
+    tiers = public(Finding.tiers, ops.Search, READS, api="")
+    chat = public(Answering.chat, ops.Recall, CHANGES)
+    ask = public(Answering.ask, ops.Recall, ADDS, api="")
+    undo = public(Answering.undo, ops.Recall, CHANGES)
+    explain = public(Answering.explain, ops.Recall, READS)
+    credit = public(Answering.credit, ops.Rate, ADDS, api="feedback")
+    parity = public(Answering.parity, ops.Recall, READS, api="")
+    turns = public(Answering.turns, ops.Get, READS, api="")
+    rewind = public(Answering.rewind, ops.Rewind, CHANGES, api="")
+    # forms
+    promote = public(Forming.promote, ops.Promote, ADDS)
+    demote = public(Forming.demote, ops.Demote, CHANGES)
+    gate = public(Forming.gate, ops.Get, READS, api="")
+    externalize = public(Forming.externalize, ops.Get, READS, api="")
+    export_adapter = public(Forming.export_adapter, ops.Get, ADDS, api="", files=("out",))
+    jobs = public(Planning.jobs, ops.Get, READS)
+    cancel = public(Planning.cancel, ops.Promote, CHANGES, agents=BY_ITSELF)
+    tick = public(Planning.tick, ops.Promote, CHANGES, agents=BY_ITSELF)
+    plan = public(Planning.plan, ops.Promote, ADDS, api="")
+    segments = public(Planning.segments, ops.Search, READS, api="")
+    # life
+    diff = public(Life.diff, ops.History, READS, api="")
+    rollback = public(Life.rollback, ops.Rollback, CHANGES)
+    freeze = public(Life.freeze, ops.ChangeState, CHANGES)
+    thaw = public(Life.thaw, ops.ChangeState, CHANGES)
+    archive = public(Life.archive, ops.ChangeState, CHANGES)
+    unarchive = public(Life.unarchive, ops.ChangeState, CHANGES)
+    snapshot = public(Life.snapshot, ops.TakeSnapshot, ADDS)
+    snapshots = public(Life.snapshots, ops.ListSnapshots, READS)
+    restore = public(Life.restore, ops.Restore, CHANGES)
+    delete_snapshot = public(Life.delete_snapshot, ops.DeleteSnapshot, CHANGES, agents=MUCH_IS_LOST)
+    # rights
+    grant = public(Sharing.grant, ops.GiveRight, CHANGES, agents=FOR_A_PERSON)
+    revoke = public(Sharing.revoke, ops.TakeRight, CHANGES, agents=FOR_A_PERSON)
+    grants = public(Sharing.grants, ops.ListRights, READS)
+    join = public(Sharing.join, ops.Join, CHANGES, agents=FOR_A_PERSON)
+    leave = public(Sharing.leave, ops.Join, CHANGES, agents=FOR_A_PERSON)
+    groups = public(Sharing.groups, ops.ListGroups, READS)
+    trust = public(Governing.trust, ops.SetTrust, CHANGES, agents=MISLED)
+    quarantined = public(Governing.quarantined, ops.Quarantined, READS, agents=LOOKS_LIKE_ORDERS)
+    release = public(Governing.release, ops.Release, CHANGES, agents=MISLED)
+    hold = public(Governing.hold, ops.Hold, CHANGES, agents=LEGAL)
+    holds = public(Governing.holds, ops.Holds, READS, agents=LEGAL)
+    end_hold = public(Governing.end_hold, ops.EndHold, CHANGES, agents=LEGAL)
+    forget_user = public(Governing.forget_user, ops.ForgetUser, CHANGES, api="forget", agents=MUCH_IS_LOST)
+    # seeing
+    overview = public(Seeing.overview, ops.Search, READS)
+    lineage = public(Seeing.lineage, ops.Get, READS, api="provenance")
+    log = public(Seeing.log, ops.Get, READS)
+
+
+def agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:
+    """(what each call does that agents have a tool for, why they have none for the others), by names of the Memory
+    API."""
+    open_, closed = dict[str, Effect](), dict[str, str]()
+    for line in Calls.table().values():
+        if line.api and line.why_not_agents:
+            closed[line.api] = line.why_not_agents
+        elif line.api:
+            open_.setdefault(line.api, line.effect)
+    return open_, closed
+
+
+def api_names() -> Iterator[str]:
+    """The calls that the Memory API has, and with it HTTP, each once."""
+    yield from dict.fromkeys(line.api for line in Calls.table().values() if line.api)

@@ -1,5 +1,4 @@
-"""The public calls of a kernel, at their edge: which there are, what leaves by them, and how one caller makes them who
-cannot be changed by what a call says.
+"""Who calls: a `Caller`, made where a call comes in; what it is shown of a result; and which files it may name.
 
 Must not know what a call does, nor what a caller may do.
 """
@@ -9,132 +8,104 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from memos.config import Config
 from memos.cube import MemCube, Namespace
-from memos.errors import Denied, InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
+from memos.errors import Denied, Unauthenticated
+from memos.infrastructure.vault.mem_vault import MemVault
 from memos.rights import Caller
 
 AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
-_Kernel = TypeVar("_Kernel")
-# the calls of `MemOS` that act for a user; what administers the kernel or a key is not among them
-CALLS = frozenset(
-    """chat undo ask parity rewind add keep get update delete delete_all history tag fuse split consolidate reinstate
-    conflicts audit_memory diff rollback freeze thaw archive unarchive snapshot snapshots restore delete_snapshot
-    search memories turns cubes promote demote gate externalize export_adapter jobs cancel tick plan segments tiers
-    grant revoke grants join leave groups dump load origins known_origins install subscribe update_packs remove_pack
-    installed trust quarantined release holds hold end_hold forget_user explain feedback credit overview lineage
-    log""".split()
-)
-# what names a file or a folder of this machine in them where it is text; a path does so wherever it stands
-FILES: Mapping[str, frozenset[str]] = {
-    "dump": frozenset({"path", "key"}),
-    "load": frozenset({"path"}),
-    "install": frozenset({"place"}),
-    "export_adapter": frozenset({"out"}),
-}
-_LONGEST = 200  # characters of a folder's name
+T = TypeVar("T")
+MAX_FOLDER_NAME = 200  # characters
 
 
-def handing_over(kernel: type[_Kernel]) -> type[_Kernel]:
-    """Every call of CALLS hands over what the kernel's `_handed_over` makes of its result: there is no other way out,
-    so that none can be forgotten."""
-    for name in CALLS:
-        setattr(kernel, name, _handing(getattr(kernel, name)))
-    return kernel
+class Identity:
+    """Makes callers: whoever holds the vault's folder is believed, whoever comes with a key is who the key says."""
+
+    def __init__(self, vault: MemVault, config: Config) -> None:
+        self._vault, self._config = vault, config
+
+    def keeper(self, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Caller:
+        """Whoever holds the vault's folder, as the user that is named, or else config.user_id. Raises Denied where a
+        key is required."""
+        if self._config.governance.require_credentials:
+            raise Denied(
+                "this kernel takes no call without a key (governance.require_credentials); make one with "
+                "`memos key add`, and call through as_(key)"
+            )
+        user = self._config.user_id if user is None else user
+        return Caller(Namespace(user_id=user, agent_id=agent, session_id=session), purpose, keeper=True)
+
+    def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
+        """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""
+        found = self._vault.match_key(key)
+        if found is None:
+            self._vault.audit("unknown", "authenticate", "a key", False, "no key that is in force")
+            raise Unauthenticated(
+                "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
+            )
+        if purpose and purpose not in found.purposes:
+            self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
+            raise Denied(
+                f"key {found.id} is not for the purpose {purpose!r:.80}; "
+                + (f"it is for {', '.join(found.purposes)}" if found.purposes else "it is for none; leave it out")
+            )
+        if audited:
+            self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", True, "authenticate")
+        return Caller(found.namespace, purpose)
 
 
-def _handing(call: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(call)
-    def handing(kernel: Any, *values: Any, **named: Any) -> Any:
-        return kernel._handed_over(call(kernel, *values, **named), named.get("user"))
+def part_of(caller: Caller, user: str | None = None, agent: str = "", session: str = "") -> Caller:
+    """The same caller within a part of what it reaches. Raises Denied where it does not reach that."""
+    whole = caller.namespace
+    part = Namespace(
+        user_id=user or whole.user_id, agent_id=agent or whole.agent_id, session_id=session or whole.session_id
+    )
+    if not whole.covers(part):
+        raise Denied(f"{whole} does not reach {str(part)!r:.200}; name what lies within {whole}, or use another key")
+    return replace(caller, namespace=part)
 
-    return handing
+
+def require_keeper(caller: Caller, but: str) -> None:
+    """Some things are for whoever holds the folder; `but` says why not. Raises Denied."""
+    if not caller.keeper:
+        raise Denied(f"{caller} {but}; ask who keeps this vault")
 
 
-def handed(value: Any, as_read: AsRead) -> Any:
-    """The same with every cube in it, however deep it lies, as it may be read."""
+def as_read(value: T, show: AsRead) -> T:
+    """The same value with every cube in it, however deep it lies, as it may be read."""
+    read: Any = _as_read(value, show)
+    return read
+
+
+def _as_read(value: Any, show: AsRead) -> Any:
     match value:
         case MemCube():
-            return as_read(value)
+            return show(value)
         case list() | tuple():
-            parts = [handed(part, as_read) for part in value]
+            parts = [_as_read(part, show) for part in value]
             if all(new is old for new, old in zip(parts, value, strict=True)):
                 return value
             return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
         case dict():
-            told = {name: handed(part, as_read) for name, part in value.items()}
-            return value if all(told[name] is value[name] for name in value) else told
+            shown = {name: _as_read(part, show) for name, part in value.items()}
+            return value if all(shown[name] is value[name] for name in value) else shown
         case _ if is_dataclass(value) and not isinstance(value, type):
-            was = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-            new = {name: handed(part, as_read) for name, part in was.items()}
-            return value if all(new[name] is was[name] for name in was) else replace(value, **new)
+            before = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+            after = {name: _as_read(part, show) for name, part in before.items()}
+            return value if all(after[name] is before[name] for name in before) else replace(value, **after)
         case _:
             return value
 
 
-class Bound:
-    """Each call asks anew who the caller is, so that a key that is revoked opens nothing from then on."""
-
-    def __init__(
-        self,
-        kernel: Any,
-        governance: MemGovernance,
-        caller: Callable[[], Caller],
-        files: Exchange | None = None,
-    ) -> None:
-        """caller: raises Denied. files: those that the caller may name; None: all that the process can reach."""
-        self._kernel, self._governance, self._who, self._files = kernel, governance, caller, files
-
-    @property
-    def caller(self) -> Caller:
-        """Who acts. Raises Denied."""
-        return self._who()
-
-    def within(self, user: str | None = None, agent: str = "", session: str = "") -> Bound:
-        """The same calls within a part of what the caller reaches; they raise Denied where it does not."""
-
-        def who() -> Caller:
-            held = self._who()
-            return Caller(_part(held.namespace, user, agent, session), held.purpose)
-
-        return Bound(self._kernel, self._governance, who, self._files)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in CALLS:
-            raise AttributeError(f"{name!r} is no call that acts for a caller; there are {', '.join(sorted(CALLS))}")
-        call = getattr(self._kernel, name)
-
-        @wraps(call)
-        def bound(*values: Any, **named: Any) -> Any:
-            who = self._who()
-            if "user" in named:
-                raise InputError(f"{name} acts for {who.namespace} here and takes no user; leave it out")
-            if self._files:
-                values, named = self._files.only_own(call, who.namespace, values, named)
-            with self._governance.acting(who):
-                return call(*values, **named)
-
-        return bound
-
-
-def _part(held: Namespace, user: str | None, agent: str, session: str) -> Namespace:
-    """Raises Denied."""
-    wanted = {"user_id": user or held.user_id, "agent_id": agent or held.agent_id}
-    part = Namespace(**wanted, session_id=session or held.session_id)
-    if not held.covers(part):
-        raise Denied(f"{held} does not reach {str(part)!r:.200}; name what lies within {held}, or use another key")
-    return part
-
-
-class Exchange:
+class ExchangeFolder:
     """Where holders of keys leave and find files: each below a folder of its own, an agent's and a session's within
     that of its user. What lies elsewhere belongs to whoever runs the process."""
 
@@ -142,16 +113,23 @@ class Exchange:
         """None: there is no such place, and no file may be named."""
         self._folder = folder
 
-    def only_own(
-        self, call: Callable[..., Any], caller: Namespace, values: tuple[Any, ...], named: Mapping[str, Any]
+    def confined(
+        self,
+        method: Callable[..., object],
+        files: Collection[str],
+        caller: Caller,
+        values: tuple[Any, ...],
+        named: Mapping[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What a call is given, with each file that it names as a path within the caller's folder. Raises Denied for
-        one that lies elsewhere, TypeError for what the call does not take."""
-        given = inspect.signature(call).bind(*values, **named)
-        texts = FILES.get(call.__name__, frozenset())
-        for name, value in given.arguments.items():
-            given.arguments[name] = self._own(value, caller, name in texts)
-        return given.args, given.kwargs
+        """What a call is given, with each file that it names as a path within the caller's folder.
+
+        files: the arguments that name a file as text; a path does so wherever it stands. Raises Denied for a file that
+        lies elsewhere, TypeError for what the call does not take.
+        """
+        given = inspect.signature(method).bind(None, caller, *values, **named)
+        for name, value in list(given.arguments.items())[2:]:
+            given.arguments[name] = self._own(value, caller.namespace, name in files)
+        return given.args[2:], given.kwargs
 
     def _own(self, value: Any, caller: Namespace, is_file: bool) -> Any:
         match value:
@@ -170,7 +148,7 @@ class Exchange:
                 f"{caller} calls with a key and names the file {path!r:.200}: files are for who keeps this vault, "
                 f"unless governance.exchange_folder is set; ask who keeps this vault to set it"
             )
-        own = (self._folder / _of(caller)).resolve()
+        own = (self._folder / _folder_of(caller)).resolve()
         found = (own / path).resolve()
         if ":" in path or not found.is_relative_to(own):  # an address, as of a registry, may lead anywhere
             raise Denied(
@@ -181,7 +159,7 @@ class Exchange:
         return found
 
 
-def _of(caller: Namespace) -> Path:
+def _folder_of(caller: Namespace) -> Path:
     """The folder of a caller, beneath that of all."""
     marks = (("", caller.user_id), ("agent ", caller.agent_id), ("session ", caller.session_id))
     return Path(*(mark + _plain(name) for mark, name in marks if name))
@@ -190,4 +168,4 @@ def _of(caller: Namespace) -> Path:
 def _plain(name: str) -> str:
     """As the name of a folder, another for each."""
     quoted = re.sub(r"^\.", "%2E", quote(name, safe=" @+,="))
-    return quoted if len(quoted) <= _LONGEST else sha256(name.encode()).hexdigest()
+    return quoted if len(quoted) <= MAX_FOLDER_NAME else sha256(name.encode()).hexdigest()

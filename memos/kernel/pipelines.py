@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta, timezone
@@ -19,7 +19,12 @@ from uuid import uuid4
 
 from memos.cube import Blob, Form, MemCube, Namespace, State
 from memos.errors import NotFound
-from memos.kernel.calls import Calls
+from memos.kernel.services.finding import Finding
+from memos.kernel.services.forming import Forming
+from memos.kernel.services.keeping import Keeping
+from memos.kernel.services.life import Life
+from memos.kernel.services.sharing import Sharing
+from memos.kernel.wiring import Parts
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import (
     Add,
@@ -36,7 +41,7 @@ from memos.ops import (
     Rollback,
     TakeRight,
 )
-from memos.rights import Subject, object_of, relation_of
+from memos.rights import Caller, Subject, object_of, relation_of
 
 _KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names
@@ -84,7 +89,7 @@ class Done:
 class Conversation:
     """Where a message is said: the session's name, or the turns before it, or neither."""
 
-    caller: Namespace
+    caller: Caller
     session: str | None = None
     turns: Sequence[Mapping[str, str]] = ()
 
@@ -130,13 +135,27 @@ class Unclear(Exception):
 class Pipelines:
     """Carries pipelines out for the callers of one kernel."""
 
-    def __init__(self, kernel: Calls) -> None:
-        self._kernel = kernel
+    def __init__(
+        self,
+        parts: Parts,
+        finding: Finding,
+        keeping: Keeping,
+        life: Life,
+        forming: Forming,
+        sharing: Sharing,
+        invoke: Callable[[Caller, Call], object],
+    ) -> None:
+        """invoke: makes a public call by its name, as a caller."""
+        self._vault, self._governance, self._access = parts.vault, parts.governance, parts.access
+        self._reader, self._lifecycle, self._knowledge = parts.reader, parts.lifecycle, parts.knowledge
+        self._freshness = parts.freshness
+        self._finding, self._keeping, self._life = finding, keeping, life
+        self._forming, self._sharing, self._invoke = forming, sharing, invoke
         self._doubts: deque[_Doubt] = deque(maxlen=_KEPT)
 
     def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
         """The pipeline whose question a message answers, with what is meant; None where it answers none."""
-        now = self._kernel.vault.now()
+        now = self._vault.now()
         doubt = next((doubt for doubt in reversed(list(self._doubts)) if doubt.is_last_said(where, now)), None)
         if doubt is None:
             return None
@@ -149,43 +168,43 @@ class Pipelines:
             return doubt.asked, {**doubt.meant, doubt.at: picked}
         return None
 
-    def run(self, asked: Sequence[Asked], where: Conversation, meant: dict[int, str], user: str | None) -> Done:
+    def run(self, asked: Sequence[Asked], where: Conversation, meant: dict[int, str]) -> Done:
         """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
         done."""
         caller = where.caller
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
-                steps.append(self._step(one, caller, meant.get(n), user))
+                steps.append(self._step(one, caller, meant.get(n)))
             except Unclear as unclear:
                 return self._ask_back(unclear, tuple(asked), meant, n, where)
         for step in steps:
             for cube in step.cubes or (None,):
                 for op in step.operations:
-                    self._kernel.governance.permit(caller, op, cube)
-        final = (root.id for step in steps if _is_final(step) for root in self._kernel._behind(step.cubes[0]))
-        self._kernel.lifecycle.require_deletable(*final)
-        log = _Log(self._kernel.vault.now())
+                    self._governance.permit(caller, op, cube)
+        final = (root.id for step in steps if _is_final(step) for root in self._finding.roots(step.cubes[0]))
+        self._lifecycle.require_deletable(*final)
+        log = _Log(self._vault.now())
         try:
             for step in sorted(steps, key=_is_final):
-                self._do(step, log, user)
+                self._do(caller, step, log)
         except Exception:
-            self._reverse(log.undo, user)  # half a pipeline is none
+            self._reverse(caller, log.undo)  # half a pipeline is none
             raise
         log.undo = [call for call in log.undo if call[1][0] not in log.forgotten]
         if not log.undo:
             return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
         id = uuid4().hex[:12]
-        with self._kernel.vault.transaction():
-            self._kernel.vault.pipelines.put(id, caller.user_id, log.undo)
+        with self._vault.transaction():
+            self._vault.pipelines.put(id, caller.user_id, log.undo)
         return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
 
-    def undo(self, id: str, caller: Namespace, user: str | None) -> list[str]:
+    def undo(self, caller: Caller, id: str) -> list[str]:
         """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
-        vault, done = self._kernel.vault, list[str]()
+        vault, done = self._vault, list[str]()
         while call := self._taken(id, caller):
             try:
-                done += self._reverse([call], user)
+                done += self._reverse(caller, [call])
             except Exception:
                 with vault.transaction():
                     vault.pipelines.give_back(id, caller.user_id, call)  # and what is left can be tried again
@@ -197,15 +216,15 @@ class Pipelines:
             )
         return done
 
-    def _taken(self, id: str, caller: Namespace) -> Call | None:
-        with self._kernel.vault.transaction():
-            return self._kernel.vault.pipelines.take(id, caller.user_id)
+    def _taken(self, id: str, caller: Caller) -> Call | None:
+        with self._vault.transaction():
+            return self._vault.pipelines.take(id, caller.user_id)
 
     # -- looking up ----------------------------------------------------------------------------------------
 
-    def _step(self, asked: Asked, caller: Namespace, meant: str | None, user: str | None) -> Step:
+    def _step(self, asked: Asked, caller: Caller, meant: str | None) -> Step:
         if asked.intent in ("remember", "correct"):
-            add = self._kernel.reader.told(asked)
+            add = self._reader.told(asked)
             return Step(asked, (), (add,))
         if asked.intent in ("recall", "about", "talk"):
             return Step(asked)
@@ -213,28 +232,28 @@ class Pipelines:
             if meant is None:
                 raise Unclear(asked, self._candidates(asked.what, caller))
             asked = asked.model_copy(update={"intent": asked.doubted, "doubted": ""})
-        cube = self._kernel._visible(_looked_at(asked, meant), meant, user) if meant else self._meant(asked, caller)
+        cube = self._access.cube(caller, _looked_at(asked, meant), meant) if meant else self._meant(asked, caller)
         ops = tuple(self._operations(asked, cube, caller))
         return Step(asked, (cube,), ops)
 
-    def _meant(self, asked: Asked, caller: Namespace) -> MemCube:
+    def _meant(self, asked: Asked, caller: Caller) -> MemCube:
         """The one memory that is described. Raises Unclear."""
         found = self._candidates(asked.what, caller)
         if len(found) != 1:
             raise Unclear(asked, found)
         return found[0]
 
-    def _candidates(self, what: str, caller: Namespace) -> list[MemCube]:
+    def _candidates(self, what: str, caller: Caller) -> list[MemCube]:
         """What a description could mean, the likeliest first; without one the latest memories."""
         if not what:
-            return list(reversed(self._kernel._texts(caller)))[:_NAMED]
+            return list(reversed(self._access.texts(caller)))[:_NAMED]
         for id in _ID.findall(what):
-            if len(found := self._kernel.vault.named(id)) == 1 and self._kernel.governance.visible(caller, found):
+            if len(found := self._vault.named(id)) == 1 and self._governance.visible(caller, found):
                 return list(found)
-        forget = self._kernel.reader.forget(what)
-        return list(self._kernel._described(forget, caller)[0])
+        forget = self._reader.forget(what)
+        return list(self._finding.described(caller, forget)[0])
 
-    def _operations(self, asked: Asked, cube: MemCube, caller: Namespace) -> list[Operation]:
+    def _operations(self, asked: Asked, cube: MemCube, caller: Caller) -> list[Operation]:
         match asked.intent:
             case "forget":
                 return [Delete(id=cube.id)]
@@ -264,7 +283,7 @@ class Pipelines:
                 raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
             return cube.version - 1
         day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
-        told = [event for event in self._kernel.lifecycle.history(cube.id) if "version" in event]
+        told = [event for event in self._lifecycle.history(cube.id) if "version" in event]
         then = [event["version"] for event in told if event["at"] <= day]
         if not then:
             raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
@@ -277,99 +296,102 @@ class Pipelines:
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
             return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
-        shown, candidates = self._kernel._as_read(where.caller), unclear.candidates[:_NAMED]
+        shown, candidates = self._access.as_read(where.caller), unclear.candidates[:_NAMED]
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
-        until, ids = self._kernel.vault.now() + _WAITS, tuple(cube.id for cube in candidates)
+        until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self._doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         return Done(question)
 
     # -- doing ---------------------------------------------------------------------------------------------
 
-    def _do(self, step: Step, log: _Log, user: str | None) -> None:
-        asked, kernel = step.asked, self._kernel
+    def _do(self, caller: Caller, step: Step, log: _Log) -> None:
         cube = step.cubes[0] if step.cubes else None
         match step.operations[0] if step.operations else None:
             case Correct() | Add() as add:
-                with kernel.vault.transaction():  # what others replace meanwhile is none of this
-                    before = kernel.vault.last_superseding()
-                    kept = kernel.knowledge.remember([add], kernel._caller(user))
-                    replaced = kernel.vault.superseded_after(before)
-                kernel._changed(kept)
-                log.remembered += kept
-                log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
-                log.undo += [("delete", (c.id,), {}) for c in kept if self._is_new(c.id, log)]
-                log.lines.append("Noted: " + " ".join(c.text for c in kept))
+                self._remember(caller, add, log)
             case Delete() if cube:
-                log.forgotten += [id for root in kernel._behind(cube) for id in kernel.delete(root.id, user=user)]
+                roots = self._finding.roots(cube)
+                log.forgotten += [id for root in roots for id in self._keeping.delete(caller, root.id)]
                 log.lines.append(f"Forgotten: {cube.text}")
             case GiveRight() as give if cube:
-                until = _end_of(asked.until)
-                kernel.grant(cube.id, asked.with_, str(give.relation), until=until, user=user)
-                log.undo.append(("revoke", (cube.id, asked.with_, str(give.relation)), {}))
-                log.lines.append(f"Shared with {asked.with_} as {give.relation}: {cube.text}")
+                self._share(caller, step.asked, str(give.relation), cube, log)
             case TakeRight() if cube:
-                had = [g for g in kernel.grants(cube.id, user=user)]
-                taken = kernel.revoke(cube.id, asked.with_, user=user)
-                left = set(kernel.grants(cube.id, user=user))
-                log.undo += [
-                    (
-                        "grant",
-                        (g.on, _words(g.to), str(g.relation)),
-                        {"purpose": g.purpose or None, "until": _iso(g.until)},
-                    )
-                    for g in had
-                    if g not in left
-                ]
-                log.lines.append(
-                    f"No longer shared with {asked.with_}: {cube.text}"
-                    if taken
-                    else f"It was not shared with {asked.with_}: {cube.text}"
-                )
+                self._unshare(caller, step.asked, cube, log)
             case Promote() as promote if cube:
-                made = kernel.promote([cube.id], promote.to, user=user)
+                made = self._forming.promote(caller, [cube.id], promote.to)
                 log.undo.append(("demote", (made.id,), {}))
                 log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
             case Demote() if cube:
-                forms = [
-                    c for c in kernel.vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING
-                ]
-                for derived in [cube] if cube.blob else forms:
-                    kernel.demote(derived.id, user=user)
-                    log.undo.append(("unarchive", (derived.id,), {}))
-                log.lines.append(
-                    f"As text again: {cube.text}"
-                    if forms or cube.blob
-                    else f"Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {cube.text}"
-                )
+                self._demote(caller, cube, log)
             case ChangeState(to=State.FROZEN) if cube:
-                kernel.freeze(cube.id, user=user)
+                self._life.freeze(caller, cube.id)
                 log.undo.append(("thaw", (cube.id,), {}))
                 log.lines.append(f"Frozen: {cube.text}")
             case ChangeState() if cube:
-                kernel.thaw(cube.id, user=user)
+                self._life.thaw(caller, cube.id)
                 log.undo.append(("freeze", (cube.id,), {}))
                 log.lines.append(f"Thawed: {cube.text}")
             case Rollback(version=version) if cube:
-                was = cube.version
-                new = kernel.rollback(cube.id, version, user=user)
-                log.undo.append(("rollback", (cube.id, was), {}))
+                new = self._life.rollback(caller, cube.id, version)
+                log.undo.append(("rollback", (cube.id, cube.version), {}))
                 log.lines.append(f"Back to version {version}: {new.text}")
             case _:
                 pass
 
-    def _reverse(self, calls: Sequence[Call], user: str | None) -> list[str]:
+    def _remember(self, caller: Caller, add: Add, log: _Log) -> None:
+        with self._vault.transaction():  # what others replace meanwhile is none of this
+            before = self._vault.last_superseding()
+            memories = self._knowledge.remember([add], caller.namespace)
+            replaced = self._vault.superseded_after(before)
+        self._freshness.changed(memories)
+        log.remembered += memories
+        log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone
+        log.undo += [("delete", (c.id,), {}) for c in memories if self._is_new(c.id, log)]
+        log.lines.append("Noted: " + " ".join(c.text for c in memories))
+
+    def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:
+        self._sharing.grant(caller, cube.id, asked.with_, relation, until=_end_of(asked.until))
+        log.undo.append(("revoke", (cube.id, asked.with_, relation), {}))
+        log.lines.append(f"Shared with {asked.with_} as {relation}: {cube.text}")
+
+    def _unshare(self, caller: Caller, asked: Asked, cube: MemCube, log: _Log) -> None:
+        before = self._sharing.grants(caller, cube.id)
+        count = self._sharing.revoke(caller, cube.id, asked.with_)
+        left = set(self._sharing.grants(caller, cube.id))
+        for grant in before:
+            if grant not in left:
+                named = {"purpose": grant.purpose or None, "until": _iso(grant.until)}
+                log.undo.append(("grant", (grant.on, _words(grant.to), str(grant.relation)), named))
+        log.lines.append(
+            f"No longer shared with {asked.with_}: {cube.text}"
+            if count
+            else f"It was not shared with {asked.with_}: {cube.text}"
+        )
+
+    def _demote(self, caller: Caller, cube: MemCube, log: _Log) -> None:
+        forms = [c for c in self._vault.derived(cube.id) if isinstance(c.payload, Blob) and c.state in ANSWERING]
+        for derived in [cube] if cube.blob else forms:
+            self._forming.demote(caller, derived.id)
+            log.undo.append(("unarchive", (derived.id,), {}))
+        log.lines.append(
+            f"As text again: {cube.text}"
+            if forms or cube.blob
+            else f"Nothing was done: it is neither in a cache nor in an adapter, and stays as text: {cube.text}"
+        )
+
+    def _reverse(self, caller: Caller, calls: Sequence[Call]) -> list[str]:
         done = []
         for name, values, named in reversed(calls):
             if until := named.get("until"):
                 named = named | {"until": datetime.fromisoformat(until)}
-            getattr(self._kernel, name)(*values, user=user, **named)
+            self._invoke(caller, (name, values, named))
             done.append(f"{name} {values[0]}")
         return done
 
     def _is_new(self, id: str, log: _Log) -> bool:
         """True of a memory that the pipeline has made."""
-        made, _, _ = self._kernel.vault.transitions(id)[0]
+        made, _, _ = self._vault.transitions(id)[0]
         return bool(made >= log.began)
 
 

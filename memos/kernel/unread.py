@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
-from memos.once import once
+from memos.kernel.access import Freshness
+from memos.lazy import Lazy
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
@@ -54,29 +55,25 @@ class Unread:
         lifecycle: MemLifecycle,
         knowledge: Knowledge,
         reader: MemReader,
-        host: Callable[[], Host],
-        changed: Callable[[Sequence[MemCube]], Sequence[MemCube]],
+        host: Lazy[Host],
+        freshness: Freshness,
     ) -> None:
-        """host: brings the model. changed: is told of new memories."""
         self._config, self._vault, self._governance, self._lifecycle = config, vault, governance, lifecycle
-        self._knowledge, self._reader, self._host, self._changed = knowledge, reader, host, changed
+        self._knowledge, self._reader, self._host, self._freshness = knowledge, reader, host, freshness
+        self._upkeep = Upkeep(vault, lambda: True, lambda job, _: self.act(job))
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
 
-    @once
-    def upkeep(self) -> Upkeep:
-        return Upkeep(self._vault, lambda: True, lambda job, _: self.act(job))
-
-    def keep(self, said: Iterable[DialogueTurn], origin: str, caller: Namespace, **header: Any) -> list[MemCube]:
+    def keep(self, said: Iterable[DialogueTurn], origin: str, caller: Caller, **header: Any) -> list[MemCube]:
         """The turns as they were said, on disk when this returns. header: what else is known of each. Raises Denied."""
         now, trust = self._vault.now(), self._vault.guard.trust(origin)
         known = {"created": now, "origin": origin, "trust": trust, "segment": UNREAD, "kind": "turn", **header}
-        cubes = [_cube(turn, caller, Header(said=turn.time, speaker=turn.speaker, **known)) for turn in said]
+        cubes = [_cube(turn, caller.namespace, Header(said=turn.time, speaker=turn.speaker, **known)) for turn in said]
         for cube in cubes[:1]:
             self._governance.permit(caller, Add(text=cube.id))
         with self._vault.transaction():
             return [self._lifecycle.create(cube) for cube in cubes]
 
-    def begin(self, caller: Namespace) -> None:
+    def begin(self, caller: Caller) -> None:
         """Have read in the background what has gathered, and what another process has left queued.
 
         The model is loaded here, the first time: large libraries that two threads import at once meet each other's
@@ -89,9 +86,9 @@ class Unread:
         except HostError as error:
             log.warning("turns wait to be read: %s", error)
         else:
-            self.upkeep.soon(READ_TURNS)
+            self._upkeep.soon(READ_TURNS)
 
-    def plan(self, caller: Namespace) -> list[str]:
+    def plan(self, caller: Caller) -> list[str]:
         """Queue what has gathered, and what has lain for a while; the ids of the jobs."""
         if not self._config.model:
             return []
@@ -99,9 +96,9 @@ class Unread:
 
     def stop(self) -> None:
         """What is being read is read to its end."""
-        self.upkeep.stop()
+        self._upkeep.stop()
 
-    def _batches(self, caller: Namespace, quiet: timedelta) -> list[list[MemCube]]:
+    def _batches(self, caller: Caller, quiet: timedelta) -> list[list[MemCube]]:
         """The caller's turns that no job is about, conversation by conversation: as many as are read together, or
         fewer where the last was kept that long ago."""
         taken = {id for state in OPEN for job in self._vault.jobs(state, READ_TURNS) for id in sources_of(job)}
@@ -137,8 +134,8 @@ class Unread:
         if not turns:  # deleted, or read by another meanwhile
             return done
         try:
-            with self._governance.acting(Caller(Namespace(user_id=turns[0].rights.owner))), metered() as spent:
-                made = self._changed(self._learn(turns, self._found(turns)))
+            with metered() as spent:
+                made = self._freshness.changed(self._learn(turns, self._found(turns)))
         except MemosError:
             self._failed.add(_key(job))
             raise
@@ -184,7 +181,7 @@ class Unread:
         """All of it or nothing, so that what is read again after a crash is learnt once. Of a turn that was deleted
         meanwhile nothing is. Raises NoRoom."""
         for op in [op for ops in found.values() for op in ops][:1]:
-            self._governance.permit(turns[0].namespace, op)
+            self._governance.permit(Caller(turns[0].namespace), op)
         made: list[MemCube] = []
         with self._vault.transaction():
             for turn in self._waiting(turn.id for turn in turns):
@@ -194,13 +191,13 @@ class Unread:
         return made
 
 
-def _cube(said: DialogueTurn, caller: Namespace, header: Header) -> MemCube:
+def _cube(said: DialogueTurn, namespace: Namespace, header: Header) -> MemCube:
     id = new_id()
     return MemCube(
         id=id,
         form=Form.PLAINTEXT,
-        namespace=caller,
-        rights=Rights(owner=caller.user_id),
+        namespace=namespace,
+        rights=Rights(owner=namespace.user_id),
         header=header,
         payload=Turn(question=said.content, answer="", since=id[:MOMENT]),
     )

@@ -17,6 +17,7 @@ from worker import Ask, Turn
 from memos import Config, MemOS
 from memos.config import EmbedderConfig
 from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.kernel.wiring import Parts
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Add
@@ -62,18 +63,27 @@ class Memos:
             )
             for turn in turns
         ]
-        self._kernel.keep(ops, user=turns[0]["user"])
+        self._kernel.within(turns[0]["user"]).keep(ops)
 
     def ready(self) -> None:
-        self._kernel.operator.refresh()
-        self._kernel.operator.settle()
+        self._kernel.parts.operator().refresh()
+        self._kernel.parts.operator().settle()
 
     def search(self, user: str, question: str, k: int) -> list[str]:
-        return [hit.cube.header.origin for hit in self._kernel.search(question, top_k=k, user=user)]
+        return [hit.cube.header.origin for hit in self._kernel.within(user).search(question, top_k=k)]
+
+
+class _Parts(Parts):
+    """Those of a kernel whose embedder is given."""
+
+    def __init__(self, embed: Embedding, folder: Path) -> None:
+        super().__init__(Config(), vault=folder)
+        self._embed = embed
+
+    def make_operator(self) -> MemOperator:
+        retrieval = self.config.retrieval
+        return MemOperator(self.vault, self._embed, ANSWERING, retrieval.exact_ms, retrieval.hops)
 
 
 def open_store(folder: Path, embed: Embedding, variant: str) -> Memos:
-    kernel = MemOS(Config(), vault=folder)
-    retrieval = kernel.config.retrieval
-    kernel.operator = MemOperator(kernel.vault, embed, ANSWERING, retrieval.exact_ms, retrieval.hops)
-    return Memos(kernel)
+    return Memos(MemOS(parts=_Parts(embed, folder)))

@@ -162,8 +162,8 @@ def test_a_calibration_is_kept_with_what_the_machine_takes(host: Host, tmp_path:
     with opened() as kernel:
         card = calibrate(kernel, 2, 0, Shown())
     with opened() as kernel:
-        assert kernel.serving.costs.model_dump() == card["costs"]
-        assert kernel.serving.levels()[0].model_dump() == card["chosen"]
+        assert kernel.parts.serving().costs.model_dump() == card["costs"]
+        assert kernel.parts.serving().levels()[0].model_dump() == card["chosen"]
 
 
 DIALOGUE = [

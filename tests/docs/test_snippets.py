@@ -33,6 +33,7 @@ from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.interface.doors.cli.app import app
 from memos.interface.doors.server.app import create_app
 from memos.interface.doors.server.edge.callers import OwnMemory
+from memos.plugins.packs.calls import PackCalls
 from tests.docs.documents import DOCS, ROOT, Block, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
@@ -77,7 +78,7 @@ def filled_vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MemOS(vault=folder) as kernel:
         for turn in TURNS:
             kernel.add([turn])
-        kernel.add("I like tea.", user="carla")
+        kernel.within("carla").add("I like tea.")
         kernel.search("anything")  # makes the vectors, once for all pages
     return folder
 
@@ -116,7 +117,7 @@ class Page:
         vault = Path(words[words.index("--vault") + 1]) if "--vault" in words else Path("memos-data")
         if "KEY" in words:
             with MemOS(vault="memos-data") as kernel:
-                own = kernel.trusted()[1]
+                own = PackCalls.of(kernel).trusted()[1]
             words = [own if word == "KEY" else word for word in words]
         if "ID" in words:
             with MemOS(vault=vault) as kernel:

@@ -59,7 +59,7 @@ def opened(vault: Path, model: MemOS | None = None, **config: Any) -> MemOS:
     # what is fastest on this machine at this moment is not what is tested here
     settings = {"distil": BRIEF, "scheduler": SchedulerConfig(choice="dearest", routing="retrieval")} | config
     kernel = MemOS(Config(**settings), vault=vault, **given)
-    kernel.reader = BriefReader()
+    kernel.parts.reader = BriefReader()
     return kernel
 
 
@@ -73,7 +73,7 @@ def talk(memos: MemOS, user: str | None = None) -> list[str]:
     """Ids of what Mira said; her job is another for each user, so that no two payloads are the same."""
     said = [text.replace("nurse", f"nurse of {user}") if user else text for text in SAID]
     turns = [{"speaker": "Mira", "content": text, "time": f"2025-03-0{n}T09:00:00"} for n, text in enumerate(said, 1)]
-    return [cube.id for cube in memos.add(turns, user=user)]
+    return [cube.id for cube in memos.within(user).add(turns)]
 
 
 def files(memos: MemOS) -> set[str]:
@@ -111,40 +111,40 @@ def flip(path: Path) -> None:
 
 def test_a_memory_goes_from_text_to_kv_and_back(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    as_text = memos.ask(ASKED, user=ada)
+    as_text = memos.within(ada).ask(ASKED)
     assert as_text.admission.form is Form.PLAINTEXT and as_text.past_tokens == 0
 
-    kv = memos.promote(ids, "activation", user=ada)
+    kv = memos.within(ada).promote(ids, "activation")
     assert (kv.form, kv.state, [s.id for s in kv.sources]) == (Form.ACTIVATION, State.ACTIVATED, ids)
     assert kv.blob and kv.blob.scores["max_abs_logit_diff"] <= 1e-4 and kv.blob.scores["top1_agreement"] == 1.0
     assert blob_file(memos, kv).stat().st_size == kv.blob.bytes
-    over_kv = memos.ask(ASKED, user=ada)
-    assert over_kv.admission.activations == (memos.get(kv.id, user=ada).model_copy(update={"usage": kv.usage}),)
-    assert over_kv.text == as_text.text == memos.ask(ASKED, via="plaintext", user=ada).text
+    over_kv = memos.within(ada).ask(ASKED)
+    assert over_kv.admission.activations == (memos.within(ada).get(kv.id).model_copy(update={"usage": kv.usage}),)
+    assert over_kv.text == as_text.text == memos.within(ada).ask(ASKED, via="plaintext").text
     assert over_kv.past_tokens == kv.blob.tokens > 0
     assert over_kv.prompt_tokens == as_text.prompt_tokens - kv.blob.tokens
-    assert memos.parity(ASKED, user=ada)[0] <= 1e-4
+    assert memos.within(ada).parity(ASKED)[0] <= 1e-4
 
-    back = memos.demote(kv.id, user=ada)
-    assert [c.id for c in back] == ids and memos.get(kv.id, user=ada).state is State.ARCHIVED
-    assert memos.ask(ASKED, user=ada).admission.form is Form.PLAINTEXT
+    back = memos.within(ada).demote(kv.id)
+    assert [c.id for c in back] == ids and memos.within(ada).get(kv.id).state is State.ARCHIVED
+    assert memos.within(ada).ask(ASKED).admission.form is Form.PLAINTEXT
     with pytest.raises(EmptyMemory, match="no activation memory stands for Mira; promote"):
-        memos.ask(ASKED, via="activation", user=ada)
+        memos.within(ada).ask(ASKED, via="activation")
 
 
 def test_an_adapter_answers_with_nothing_in_the_prompt(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    adapter = memos.promote(ids, "parametric", user=ada)
+    adapter = memos.within(ada).promote(ids, "parametric")
     assert (adapter.form, adapter.state, [s.id for s in adapter.sources]) == (Form.PARAMETRIC, State.ACTIVATED, ids)
-    reply, without = memos.ask(ASKED, via="parametric", user=ada), memos.ask(ASKED, via="none", user=ada)
+    reply, without = memos.within(ada).ask(ASKED, via="parametric"), memos.within(ada).ask(ASKED, via="none")
     assert (reply.admission.adapters, reply.admission.cubes) == ((adapter,), ())
     assert [c.id for c in reply.admission.internal] == ids
     assert reply.prompt_tokens == without.prompt_tokens and reply.past_tokens == 0
 
-    memos.promote(ids, "activation", user=ada)
-    assert memos.ask(ASKED, user=ada).admission.form is Form.PARAMETRIC  # the dearest that stands for it
-    memos.demote(adapter.id, user=ada)
-    assert memos.ask(ASKED, user=ada).admission.form is Form.ACTIVATION
+    memos.within(ada).promote(ids, "activation")
+    assert memos.within(ada).ask(ASKED).admission.form is Form.PARAMETRIC  # the dearest that stands for it
+    memos.within(ada).demote(adapter.id)
+    assert memos.within(ada).ask(ASKED).admission.form is Form.ACTIVATION
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -153,14 +153,14 @@ def test_what_was_built_is_not_built_again(memos: MemOS, ada: str, form: Any) ->
     steps: list[int] = []
 
     def promote(order: Sequence[str]) -> MemCube:
-        return memos.promote(order, form, user=ada, progress=lambda step, most, loss: steps.append(step))
+        return memos.within(ada).promote(order, form, progress=lambda step, most, loss: steps.append(step))
 
     cube = promote(ids)
     made, stored, built = blob_file(memos, cube).stat().st_mtime_ns, files(memos), list(steps)
     assert built
     assert promote(ids[::-1]) == cube  # the canonical order is the order in which things were said
     assert promote([cube.id]) == cube  # of a derived cube, its sources
-    memos.demote(cube.id, user=ada)
+    memos.within(ada).demote(cube.id)
     again = promote(ids)
     assert (again.id, again.blob, again.state) == (cube.id, cube.blob, State.ACTIVATED)
     assert (steps, files(memos), blob_file(memos, again).stat().st_mtime_ns) == (built, stored, made)
@@ -168,20 +168,20 @@ def test_what_was_built_is_not_built_again(memos: MemOS, ada: str, form: Any) ->
 
 def test_use_is_counted_for_every_cube_that_served(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    kv = memos.promote(ids, "activation", user=ada)
+    kv = memos.within(ada).promote(ids, "activation")
     for _ in range(3):
-        memos.ask(ASKED, user=ada)
-    assert [memos.get(id, user=ada).usage.recalls for id in (*ids, kv.id)] == [3, 3, 3, 3]
+        memos.within(ada).ask(ASKED)
+    assert [memos.within(ada).get(id).usage.recalls for id in (*ids, kv.id)] == [3, 3, 3, 3]
 
 
 def test_kv_of_the_first_memories_serves_when_more_were_said(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    kv = memos.promote(ids[:2], "activation", user=ada)
-    reply = memos.ask(ASKED, via="activation", user=ada)
+    kv = memos.within(ada).promote(ids[:2], "activation")
+    reply = memos.within(ada).ask(ASKED, via="activation")
     assert [c.id for c in reply.admission.activations] == [kv.id]
     assert [c.id for c in reply.admission.cubes] == ids  # the last as text
-    assert reply.text == memos.ask(ASKED, via="plaintext", user=ada).text
-    assert memos.parity(ASKED, user=ada)[0] <= 1e-4
+    assert reply.text == memos.within(ada).ask(ASKED, via="plaintext").text
+    assert memos.within(ada).parity(ASKED)[0] <= 1e-4
 
 
 # never outliving the truth of its sources
@@ -191,10 +191,10 @@ def test_kv_of_the_first_memories_serves_when_more_were_said(memos: MemOS, ada: 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda memos, user, ids: memos.update(ids[1], "I work as a baker.", user=user),
-        lambda memos, user, ids: memos.delete(ids[1], user=user),
-        lambda memos, user, ids: memos.add(
-            [{"speaker": "Mira", "content": "Actually, I now live in Rome."}], user=user
+        lambda memos, user, ids: memos.within(user).update(ids[1], "I work as a baker."),
+        lambda memos, user, ids: memos.within(user).delete(ids[1]),
+        lambda memos, user, ids: memos.within(user).add(
+            [{"speaker": "Mira", "content": "Actually, I now live in Rome."}]
         ),
     ],
     ids=["edited", "deleted", "corrected"],
@@ -203,23 +203,23 @@ def test_a_change_of_a_source_takes_its_derived_forms_out_of_use_at_once(
     memos: MemOS, ada: str, form: Via, change: Any
 ) -> None:
     ids = talk(memos, ada)
-    cube = memos.promote(ids, form, user=ada)  # type: ignore[arg-type]  # one of the two forms
-    assert memos.ask(ASKED, user=ada).admission.form == form
+    cube = memos.within(ada).promote(ids, form)  # type: ignore[arg-type]  # one of the two forms
+    assert memos.within(ada).ask(ASKED).admission.form == form
     change(memos, ada, ids)
-    assert memos.ask(ASKED, user=ada).admission.form is Form.PLAINTEXT
+    assert memos.within(ada).ask(ASKED).admission.form is Form.PLAINTEXT
     with pytest.raises(EmptyMemory):
-        memos.ask(ASKED, via=form, user=ada)
-    left = [c for c in memos.cubes(user=ada) if c.id == cube.id]
+        memos.within(ada).ask(ASKED, via=form)
+    left = [c for c in memos.within(ada).cubes() if c.id == cube.id]
     assert [c.state for c in left] in ([], [State.ARCHIVED])
 
 
 def test_an_edited_memory_is_promoted_anew(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    first = memos.promote(ids, "activation", user=ada)
-    memos.update(ids[0], "I live in Rome.", user=ada)
-    second = memos.promote(ids, "activation", user=ada)
+    first = memos.within(ada).promote(ids, "activation")
+    memos.within(ada).update(ids[0], "I live in Rome.")
+    second = memos.within(ada).promote(ids, "activation")
     assert second.id != first.id and [s.version for s in second.sources] == [2, 1, 1]
-    reply = memos.ask(ASKED, via="activation", user=ada)
+    reply = memos.within(ada).ask(ASKED, via="activation")
     assert [c.id for c in reply.admission.activations] == [second.id]
     assert reply.admission.cubes[0].text == "Mira: I live in Rome."
 
@@ -227,9 +227,9 @@ def test_an_edited_memory_is_promoted_anew(memos: MemOS, ada: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_deleted_memory_leaves_no_payload(memos: MemOS, ada: str, form: Any) -> None:
     before, ids = files(memos), talk(memos, ada)
-    cube = memos.promote(ids, form, user=ada)
+    cube = memos.within(ada).promote(ids, form)
     assert len(files(memos)) > len(before)
-    assert set(memos.delete(ids[0], user=ada)) == {ids[0], cube.id}
+    assert set(memos.within(ada).delete(ids[0])) == {ids[0], cube.id}
     assert files(memos) == before
 
 
@@ -269,28 +269,28 @@ def test_a_damaged_payload_is_left_aside_or_refused(
 @pytest.mark.parametrize("form", FORMS)
 def test_another_user_neither_sees_nor_uses_what_was_derived(memos: MemOS, ada: str, bob: str, form: Any) -> None:
     ids = talk(memos, ada)
-    cube = memos.promote(ids, form, user=ada)
-    assert memos.cubes(user=bob) == [] and memos.segments(user=bob) == []
-    assert memos.ask(ASKED, user=bob).admission.form is None
+    cube = memos.within(ada).promote(ids, form)
+    assert memos.within(bob).cubes() == [] and memos.within(bob).segments() == []
+    assert memos.within(bob).ask(ASKED).admission.form is None
     with pytest.raises(EmptyMemory):
-        memos.ask(ASKED, via=form, user=bob)
+        memos.within(bob).ask(ASKED, via=form)
     attempts: list[Any] = [memos.get, memos.demote, memos.delete, memos.history]
-    attempts += [lambda id, user: memos.promote(id, form, user=user)]
+    attempts += [lambda id, user: memos.within(user).promote(id, form)]
     for attempt in attempts:
         for id in (cube.id, ids[0]):
             with pytest.raises(NotFound):
                 attempt(id, user=bob)
     talk(memos, bob)  # the same words: still another memory
-    assert memos.ask(ASKED, user=bob).admission.form is Form.PLAINTEXT
-    assert memos.get(cube.id, user=ada).state is State.ACTIVATED
-    assert memos.get(cube.id, user=ada).namespace == Namespace(user_id=ada)
+    assert memos.within(bob).ask(ASKED).admission.form is Form.PLAINTEXT
+    assert memos.within(ada).get(cube.id).state is State.ACTIVATED
+    assert memos.within(ada).get(cube.id).namespace == Namespace(user_id=ada)
 
 
 def test_the_tick_of_one_user_moves_nothing_of_another(memos: MemOS, ada: str, bob: str) -> None:
-    kv = memos.promote(talk(memos, ada), "activation", user=ada)  # cold: nobody asked
-    assert memos.tick(user=bob) == []
-    assert [m["move"] for m in memos.tick(user=ada)] == ["give up"]
-    assert memos.get(kv.id, user=ada).state is State.ARCHIVED
+    kv = memos.within(ada).promote(talk(memos, ada), "activation")  # cold: nobody asked
+    assert memos.within(bob).tick() == []
+    assert [m["move"] for m in memos.within(ada).tick()] == ["give up"]
+    assert memos.within(ada).get(kv.id).state is State.ARCHIVED
 
 
 # a model of the caller's own; two models
@@ -365,13 +365,13 @@ def test_a_promotion_that_is_interrupted_leaves_nothing_and_is_made_again(memos:
 
     for form in (Form.ACTIVATION, Form.PARAMETRIC):
         with pytest.raises(KeyboardInterrupt):
-            memos.promote(ids, form, user=ada, progress=interrupt)
+            memos.within(ada).promote(ids, form, progress=interrupt)
         assert files(memos) == before, form
         ended = "undone" if form is Form.ACTIVATION else "interrupted"
         assert [(state, note) for _, state, note in jobs(memos)[done:]] == [(ended, "KeyboardInterrupt: ")]
-        assert [c.form for c in memos.cubes(user=ada)] == [Form.PLAINTEXT] * 3
-        assert memos.promote(ids, form, user=ada).state is State.ACTIVATED
-        memos.delete(memos.cubes(form=form, user=ada)[0].id, user=ada)
+        assert [c.form for c in memos.within(ada).cubes()] == [Form.PLAINTEXT] * 3
+        assert memos.within(ada).promote(ids, form).state is State.ACTIVATED
+        memos.within(ada).delete(memos.within(ada).cubes(form=form)[0].id)
         done = len(jobs(memos))
 
 
@@ -383,12 +383,14 @@ def test_a_source_that_changes_meanwhile_undoes_the_promotion(memos: MemOS, ada:
 
     def meanwhile(step: int, most: int, loss: float) -> None:
         if step == 1:
-            memos.update(ids[0], "I live in Rome.", user=ada) if change == "edited" else memos.delete(ids[0], user=ada)
+            memos.within(ada).update(ids[0], "I live in Rome.") if change == "edited" else memos.within(ada).delete(
+                ids[0]
+            )
 
     with pytest.raises(Conflict, match="stale: source"):
-        memos.promote(ids, form, user=ada, progress=meanwhile)
+        memos.within(ada).promote(ids, form, progress=meanwhile)
     assert files(memos) == before
-    assert {c.form for c in memos.cubes(user=ada)} == {Form.PLAINTEXT}
+    assert {c.form for c in memos.within(ada).cubes()} == {Form.PLAINTEXT}
     assert jobs(memos)[-1][1] == "undone"
 
 
@@ -406,32 +408,32 @@ def test_what_cannot_be_promoted_is_named(
 ) -> None:
     own, before = talk(memos, ada), files(memos)
     with pytest.raises(error, match=message):
-        memos.promote(own if ids is None else ids, to, user=ada)
-    assert files(memos) == before and len(memos.cubes(user=ada)) == 3
+        memos.within(ada).promote(own if ids is None else ids, to)
+    assert files(memos) == before and len(memos.within(ada).cubes()) == 3
 
 
 def test_a_memory_that_nobody_can_ask_for_needs_probes_of_its_own(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add("The zorb hums at dusk.", user=ada)
+    [cube] = memos.within(ada).add("The zorb hums at dusk.")
     with pytest.raises(NoProbes, match=rf"no question can be made of {cube.id}.*add them with probes"):
-        memos.promote(cube.id, "parametric", user=ada)
-    assert memos.promote(cube.id, "activation", user=ada).state is State.ACTIVATED
-    said = memos.ask("When does the zorb hum?", user=ada).text
+        memos.within(ada).promote(cube.id, "parametric")
+    assert memos.within(ada).promote(cube.id, "activation").state is State.ACTIVATED
+    said = memos.within(ada).ask("When does the zorb hum?").text
     probes = [Probe(question="When does the zorb hum?", answer=said), Probe(question="?", answer=said, held_out=True)]
-    memos.add("The zorb hums at dusk.", user=ada, probes=probes)
-    assert memos.promote(cube.id, "parametric", user=ada).form is Form.PARAMETRIC
+    memos.within(ada).add("The zorb hums at dusk.", probes=probes)
+    assert memos.within(ada).promote(cube.id, "parametric").form is Form.PARAMETRIC
 
 
 def test_what_is_plaintext_cannot_be_demoted(memos: MemOS, ada: str) -> None:
     [id, *_] = talk(memos, ada)
     with pytest.raises(InputError, match=f"cube {id} is plaintext, and there is no cheaper form"):
-        memos.demote(id, user=ada)
+        memos.within(ada).demote(id)
 
 
 def test_what_was_archived_cannot_be_promoted(memos: MemOS, ada: str) -> None:
     ids = talk(memos, ada)
-    memos.add([{"speaker": "Mira", "content": "Actually, I now live in Rome."}], user=ada)
+    memos.within(ada).add([{"speaker": "Mira", "content": "Actually, I now live in Rome."}])
     with pytest.raises(InputError, match=f"{ids[0]} is archived and cannot be promoted"):
-        memos.promote(ids, "activation", user=ada)
+        memos.within(ada).promote(ids, "activation")
 
 
 # by heat
@@ -506,9 +508,9 @@ TOM = ("I live in Oslo.", "I am a pilot.")
 
 def two_groups(memos: MemOS, user: str) -> tuple[str, str]:
     """Mira and Tom, each as KV; their ids."""
-    mira = memos.promote(talk(memos, user), "activation", user=user)
-    ids = [c.id for c in memos.add([{"speaker": "Tom", "content": text} for text in TOM], user=user)]
-    return mira.id, memos.promote(ids, "activation", user=user).id
+    mira = memos.within(user).promote(talk(memos, user), "activation")
+    ids = [c.id for c in memos.within(user).add([{"speaker": "Tom", "content": text} for text in TOM])]
+    return mira.id, memos.within(user).promote(ids, "activation").id
 
 
 @pytest.mark.parametrize("level", ["auto", "L0", "L1", "L2", "L3", "L4"])
@@ -517,7 +519,7 @@ def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tm
     with opened(tmp_path / "vault", memos, **config) as kernel:
         made = two_groups(kernel, ada)
         for question, answer in (("Where does Mira live?", "Lisbon"), ("Where does Tom live?", "Oslo")):
-            reply = kernel.ask(f"{question}", user=ada)
+            reply = kernel.within(ada).ask(f"{question}")
             assert [c.id for c in reply.admission.activations] == ([] if level == "L4" else list(made))
             assert reply.text == answer
             assert bool(reply.past_tokens) == (level != "L4")
@@ -526,11 +528,11 @@ def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tm
 def test_a_card_decides_the_level(memos: MemOS, tmp_path: Path) -> None:
     row = {"first_tokens": 2, "share": 0.2, "n_cubes": 8, "ttft_ms": 5.0}
     with opened(tmp_path / "vault", memos) as kernel:
-        assert kernel.serving.levels()[0].level == "L0"
+        assert kernel.parts.serving().levels()[0].level == "L0"
         kernel.keep_card({"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
-        assert kernel.serving.levels()[0] == FidelityConfig(level="L3", first_tokens=2, share=0.2)
+        assert kernel.parts.serving().levels()[0] == FidelityConfig(level="L3", first_tokens=2, share=0.2)
     with opened(tmp_path / "vault", memos) as kernel:
-        assert kernel.serving.levels()[0].level == "L3"
+        assert kernel.parts.serving().levels()[0].level == "L3"
 
 
 def test_kv_that_this_prompt_cannot_use_is_passed_over(
@@ -545,11 +547,11 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
         kernel.host.decoder.context = 80
         try:
             with caplog.at_level(logging.WARNING):
-                reply = kernel.ask(ASKED, user=ada)
+                reply = kernel.within(ada).ask(ASKED)
             assert "answering from text" in caplog.text and "do not fit the model's context of 80" in caplog.text
             assert reply.admission.form is Form.PLAINTEXT
             with pytest.raises(ContextOverflow):
-                kernel.ask(ASKED, via="activation", user=ada)
+                kernel.within(ada).ask(ASKED, via="activation")
         finally:
             kernel.host.decoder.context = full
 
@@ -560,10 +562,10 @@ def test_a_listener_that_fails_leaves_the_model_free(memos: MemOS, ada: str, tmp
 
     with opened(tmp_path / "vault", memos) as kernel:
         ids = talk(kernel, ada)
-        kernel.promote(ids, "parametric", user=ada)
+        kernel.within(ada).promote(ids, "parametric")
         with pytest.raises(ConnectionError) as kept:  # with the traceback, and so its frames
-            kernel.ask(ASKED, user=ada, on_text=hang_up)
-        other = threading.Thread(target=lambda: kernel.add("I have a cat.", user=ada), daemon=True)
+            kernel.within(ada).ask(ASKED, on_text=hang_up)
+        other = threading.Thread(target=lambda: kernel.within(ada).add("I have a cat."), daemon=True)
         other.start()
         other.join(20)
         assert not other.is_alive() and kept.value
@@ -578,10 +580,10 @@ def test_where_the_machine_cannot_be_measured_kv_is_used_wherever_there_is_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig()) as kernel:
-        kernel.promote(talk(kernel, ada), "activation", user=ada)
+        kernel.within(ada).promote(talk(kernel, ada), "activation")
         monkeypatch.setattr("memos.operation.forms.serving._measured", {})
         with full_disk(), caplog.at_level(logging.WARNING):
-            reply = kernel.ask(ASKED, user=ada)
+            reply = kernel.within(ada).ask(ASKED)
         assert reply.admission.form is Form.ACTIVATION and reply.text == "Lisbon"
         assert "this machine is not measured" in caplog.text
 
@@ -592,20 +594,20 @@ def test_an_over_full_disk_tier_is_named_and_nothing_is_lost(memos: MemOS, ada: 
         with pytest.raises(
             NoRoom, match="does not fit beside the others in 1,000 bytes; demote .* raise scheduler.disk_kv_bytes"
         ):
-            kernel.promote(ids, "activation", user=ada)
+            kernel.within(ada).promote(ids, "activation")
         assert files(kernel) == set()
-        assert kernel.ask(ASKED, user=ada).text == "Lisbon"
+        assert kernel.within(ada).ask(ASKED).text == "Lisbon"
 
 
 def test_an_over_full_memory_tier_is_answered_from_text_unless_forbidden(
     memos: MemOS, ada: str, tmp_path: Path
 ) -> None:
     with opened(tmp_path / "vault", memos, scheduler=SchedulerConfig(host_kv_bytes=1000, choice="dearest")) as kernel:
-        kernel.promote(talk(kernel, ada), "activation", user=ada)
-        reply = kernel.ask(ASKED, user=ada)
+        kernel.within(ada).promote(talk(kernel, ada), "activation")
+        reply = kernel.within(ada).ask(ASKED)
         assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
         with pytest.raises(NoRoom, match="does not fit the 1,000 bytes that it may take of memory; ask via plaintext"):
-            kernel.ask(ASKED, via="activation", user=ada)
+            kernel.within(ada).ask(ASKED, via="activation")
 
 
 def test_memory_that_runs_out_on_the_way_is_answered_from_text(
@@ -613,11 +615,11 @@ def test_memory_that_runs_out_on_the_way_is_answered_from_text(
 ) -> None:
     """The allocator refuses while the layers come, as a device that is full does."""
     with opened(tmp_path / "vault", memos) as kernel:
-        kernel.promote(talk(kernel, ada), "activation", user=ada)
+        kernel.within(ada).promote(talk(kernel, ada), "activation")
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
             full = replace(RAW, unpack=lambda *_: torch.empty(1 << 60))
             patch.setattr("memos.infrastructure.host.kv.files.codecs.get", lambda name: full)
-            reply = kernel.ask(ASKED, user=ada)
+            reply = kernel.within(ada).ask(ASKED)
         assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
         assert "answering from text: there is no memory left for a KV cache" in caplog.text
-        assert kernel.ask(ASKED, user=ada).admission.form is Form.ACTIVATION  # there is room again
+        assert kernel.within(ada).ask(ASKED).admission.form is Form.ACTIVATION  # there is room again

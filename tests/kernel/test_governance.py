@@ -22,10 +22,11 @@ from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, N
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.kernel.identity import CALLS, handed
-from memos.kernel.wiring import Hit
+from memos.kernel.identity import as_read
+from memos.kernel.services.finding import Hit
 from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
+from memos.plugins.packs.calls import PackCalls
 from memos.rights import name_of
 
 PHONE, MAIL, CARD = "+1 415-555-2671", "ada@example.org", "4111 1111 1111 1111"
@@ -91,21 +92,25 @@ def test_a_conversations_kv_with_what_may_not_be_stored_is_not_kept(opened: Open
 
 def test_before_use_the_owner_reads_all_and_the_model_and_others_do_not(opened: Opener, tmp_path: Path) -> None:
     memos = opened(redaction={"email": "before_use"})
-    [cube] = memos.add(f"My e-mail is {MAIL}.", user="ada")
+    [cube] = memos.within("ada").add(f"My e-mail is {MAIL}.")
     assert cube.header.tags == ("sensitive:email",) and MAIL in cube.text
     shared = cube.model_copy(update={"version": 2, "rights": cube.rights.model_copy(update={"readers": ("bob",)})})
     memos.vault.put(shared)
-    assert MAIL in memos.get(cube.id, user="ada").text and MAIL in memos.search("e-mail", user="ada")[0].cube.text
-    assert memos.get(cube.id, user="bob").text == "My e-mail is [email]."
-    for seen in (memos.search("e-mail", user="bob")[0].cube, *memos.memories(user="bob"), *memos.cubes(user="bob")):
+    assert MAIL in memos.within("ada").get(cube.id).text and MAIL in memos.within("ada").search("e-mail")[0].cube.text
+    assert memos.within("bob").get(cube.id).text == "My e-mail is [email]."
+    for seen in (
+        memos.within("bob").search("e-mail")[0].cube,
+        *memos.within("bob").memories(),
+        *memos.within("bob").cubes(),
+    ):
         assert MAIL not in seen.model_dump_json()
-    assert MAIL not in json.dumps(memos.history(cube.id, diffs=True, user="bob"))
-    assert MAIL in json.dumps(memos.history(cube.id, user="ada"))
+    assert MAIL not in json.dumps(memos.within("bob").history(cube.id, diffs=True))
+    assert MAIL in json.dumps(memos.within("ada").history(cube.id))
     for user in ("ada", "bob"):
-        admission = memos.ask("What is my e-mail?", user=user).admission
+        admission = memos.within(user).ask("What is my e-mail?").admission
         assert [c.text for c in admission.cubes] == ["My e-mail is [email]."]
-    kv = memos.promote(cube.id, "activation", user="ada")
-    assert MAIL not in " ".join(memos.externalize(kv.id, user="ada"))  # type: ignore[arg-type]
+    kv = memos.within("ada").promote(cube.id, "activation")
+    assert MAIL not in " ".join(memos.within("ada").externalize(kv.id))  # type: ignore[arg-type]
 
 
 def test_a_change_gives_back_to_others_what_they_may_read_and_no_more(opened: Opener) -> None:
@@ -115,49 +120,48 @@ def test_a_change_gives_back_to_others_what_they_may_read_and_no_more(opened: Op
     fact = Fact(subject="Ada", relation="phone", object=digits)
     probe = Probe(question="What is the number?", answer=digits)
     said = said.model_copy(update={"facts": (fact,), "probes": (probe,)})
-    [cube] = memos.keep([said], user="ada")
-    assert memos.get(cube.id, user="ada").model_dump_json().count(digits) == 6
-    memos.grant(cube.id, "bob", "owner", user="ada")
+    [cube] = memos.within("ada").keep([said])
+    assert memos.within("ada").get(cube.id).model_dump_json().count(digits) == 6
+    memos.within("ada").grant(cube.id, "bob", "owner")
     ways: list[Callable[[], Any]] = [
-        lambda: memos.get(cube.id, user="bob"),
-        lambda: memos.trust(cube.id, "tool", user="bob"),
-        lambda: memos.tag(cube.id, [digits], user="bob"),
-        lambda: memos.rollback(cube.id, 1, user="bob"),
-        lambda: memos.freeze(cube.id, user="bob"),
-        lambda: memos.thaw(cube.id, user="bob"),
-        lambda: memos.hold(cube.id, "case", user="bob"),
-        lambda: memos.end_hold(cube.id, user="bob"),
-        lambda: memos.update(cube.id, f"My phone number is {digits}.", user="bob"),
+        lambda: memos.within("bob").get(cube.id),
+        lambda: memos.within("bob").trust(cube.id, "tool"),
+        lambda: memos.within("bob").tag(cube.id, [digits]),
+        lambda: memos.within("bob").rollback(cube.id, 1),
+        lambda: memos.within("bob").freeze(cube.id),
+        lambda: memos.within("bob").thaw(cube.id),
+        lambda: memos.within("bob").hold(cube.id, "case"),
+        lambda: memos.within("bob").end_hold(cube.id),
+        lambda: memos.within("bob").update(cube.id, f"My phone number is {digits}."),
     ]
     for way in ways:
         assert digits not in way().model_dump_json()
     with pytest.raises(InputError, match="says one thing") as refused:
-        memos.split(cube.id, user="bob")
+        memos.within("bob").split(cube.id)
     assert digits not in str(refused.value)
 
 
 def test_whatever_call_it_leaves_by_a_memory_of_others_is_masked(opened: Opener) -> None:
     memos = opened(redaction={"phone": "before_use"})
-    [kept] = memos.add(f"My phone number is {PHONE}.", user="bob")
+    [kept] = memos.within("bob").add(f"My phone number is {PHONE}.")
     whose = kept.rights.model_copy(update={"owner": "ada"})
     memos.vault.put(kept.model_copy(update={"version": 2, "rights": whose}))
-    [again] = memos.add(f"My phone number is {PHONE}.", user="bob")  # it is there already, and is told
+    [again] = memos.within("bob").add(f"My phone number is {PHONE}.")  # it is there already, and is told
     assert again.id == kept.id and again.text == "My phone number is [phone]."
     with_it = {"hit": [Hit(memos.vault.get(kept.id), 1.0, {})], "none": None}
-    told = handed(with_it, memos.vault.guard.as_shown)
+    told = as_read(with_it, memos.vault.guard.as_shown)
     assert PHONE not in str(told) and PHONE in str(with_it) and told["hit"][0].score == 1.0
-    assert handed(told, memos.vault.guard.as_shown) is told  # what needs no change is not copied
-    assert all(hasattr(getattr(MemOS, name), "__wrapped__") for name in CALLS)
+    assert as_read(told, memos.vault.guard.as_shown) is told  # what needs no change is not copied
 
 
 def test_kv_from_before_the_setting_tells_others_no_identifier_in_its_header(opened: Opener) -> None:
     memos = opened()
-    [cube] = memos.keep([Add(text="Call me.", segment=PHONE)], user="ada")
-    memos.promote(cube.id, "activation", user="ada")
+    [cube] = memos.within("ada").keep([Add(text="Call me.", segment=PHONE)])
+    memos.within("ada").promote(cube.id, "activation")
     memos = opened(redaction={"phone": "before_use"})
-    memos.grant(cube.id, "bob", "owner", user="ada")
-    assert memos.promote(cube.id, "activation", user="bob").header.segment == "[phone]"
-    assert memos.promote(cube.id, "activation", user="ada").header.segment == PHONE
+    memos.within("ada").grant(cube.id, "bob", "owner")
+    assert memos.within("bob").promote(cube.id, "activation").header.segment == "[phone]"
+    assert memos.within("ada").promote(cube.id, "activation").header.segment == PHONE
 
 
 def test_what_is_an_identifier_by_what_stands_elsewhere_is_masked_in_every_part(opened: Opener) -> None:
@@ -165,16 +169,16 @@ def test_what_is_an_identifier_by_what_stands_elsewhere_is_masked_in_every_part(
     digits = "536904399"
     probe = Probe(question="Which number?", answer=digits)
     said = Add(text=f"My SSN:\n{digits} it is. I sing.", probes=(probe,))
-    [cube] = memos.keep([said], user="ada")
-    memos.update(cube.id, f"Here is my SSN.\n{digits}\nI dance.", user="ada")
-    memos.grant(cube.id, "bob", "owner", user="ada")
+    [cube] = memos.within("ada").keep([said])
+    memos.within("ada").update(cube.id, f"Here is my SSN.\n{digits}\nI dance.")
+    memos.within("ada").grant(cube.id, "bob", "owner")
     for told in (
-        memos.diff(cube.id, 1, 2, user="bob"),
-        memos.history(cube.id, diffs=True, user="bob"),
-        memos.get(cube.id, user="bob"),
+        memos.within("bob").diff(cube.id, 1, 2),
+        memos.within("bob").history(cube.id, diffs=True),
+        memos.within("bob").get(cube.id),
     ):
         assert digits not in str(told) and "[national_id]" in str(told)
-    assert digits in str(memos.diff(cube.id, 1, 2, user="ada"))
+    assert digits in str(memos.within("ada").diff(cube.id, 1, 2))
 
 
 def test_labels_are_tags_that_follow_the_text(opened: Opener) -> None:
@@ -206,7 +210,7 @@ def test_what_is_never_stored_stands_in_no_reason_name_or_tag(opened: Opener, tm
         lambda: memos.join("team", f"group:bob/{PHONE}"),
         lambda: memos.grant(cube.id, f"group:{PHONE}", "reader"),
         lambda: memos.grant(cube.id, "bob", "reader", purpose=PHONE),
-        lambda: memos.add_key("bob", purposes=[PHONE]),
+        lambda: memos.services.sharing.add_key("bob", purposes=[PHONE]),
     ]
     for named in names:  # two of them, masked, would be one
         with pytest.raises(InputError, match=r"cannot be called '.*\[phone\]'.*choose another name"):
@@ -251,7 +255,13 @@ def test_what_is_made_is_believed_as_its_least_source(opened: Opener) -> None:
 def test_no_adapter_is_made_of_what_is_untrusted_until_its_owner_says_so(opened: Opener) -> None:
     memos = opened()
     [cube] = memos.keep(
-        [Add(text="Mira lives in Lisbon.", origin="web:x", facts=memos.reader.statement("Mira lives in Lisbon.").facts)]
+        [
+            Add(
+                text="Mira lives in Lisbon.",
+                origin="web:x",
+                facts=memos.parts.reader.statement("Mira lives in Lisbon.").facts,
+            )
+        ]
     )
     with pytest.raises(Untrusted, match=f"cube {cube.id} .from web:x. is untrusted.*memos trust {cube.id} user"):
         memos.promote(cube.id, "parametric")
@@ -302,8 +312,8 @@ def test_quarantine_is_left_by_release_alone(opened: Opener) -> None:
     memos.restore("with it")
     assert memos.memories() == [memos.get(home.id)]
     with pytest.raises(NotFound):
-        memos.release(cube.id, user="eve")
-    assert memos.quarantined(user="eve") == []
+        memos.within("eve").release(cube.id)
+    assert memos.within("eve").quarantined() == []
     assert memos.release(cube.id).state is State.ACTIVATED
     assert {c.id for c in memos.memories()} == {home.id, cube.id} and memos.quarantined() == []
     with pytest.raises(BadTransition, match="is not in quarantine"):
@@ -313,7 +323,7 @@ def test_quarantine_is_left_by_release_alone(opened: Opener) -> None:
 def test_what_is_in_quarantine_replaces_nothing_until_it_is_released(opened: Opener) -> None:
     memos = opened(quarantine={"unknown_origin": True})
     [home] = memos.add("Mira lives in Lisbon.")
-    said = memos.reader.statement("Mira moved to Rome.")
+    said = memos.parts.reader.statement("Mira moved to Rome.")
     [new] = memos.keep([said.model_copy(update={"origin": "somewhere"})])
     assert memos.get(home.id).state is not State.ARCHIVED and [c.id for c, _ in memos.quarantined()] == [new.id]
     memos.release(new.id)
@@ -408,7 +418,7 @@ def test_what_was_released_stays_so_when_its_words_come_back_until_the_rules_cha
 def test_who_is_believed_less_adds_nothing_to_what_is_trusted(opened: Opener) -> None:
     memos = opened()
     probe = Probe(question="Where does Mira live?", answer="Rome")
-    read, more = memos.reader.statement("Mira lives in Lisbon."), {"tags": ("always",), "probes": (probe,)}
+    read, more = memos.parts.reader.statement("Mira lives in Lisbon."), {"tags": ("always",), "probes": (probe,)}
     [cube] = memos.add("Mira lives in Lisbon.", ttl=timedelta(days=9))
     for origin, version in (("notes.md", 1), ("api", 4)):
         [same] = memos.keep([read.model_copy(update={**more, "origin": origin})], fold=True)
@@ -429,7 +439,7 @@ def test_what_is_held_stays_as_it_is_even_where_its_source_was_edited(
         lambda: memos.tag(fused.id, ["gone"]),
         lambda: memos.trust(fused.id, "imported"),
         lambda: memos.unarchive(fused.id),
-        lambda: memos.lifecycle.move(fused.id, State.EXPIRED, "its time has come"),
+        lambda: memos.parts.lifecycle.move(fused.id, State.EXPIRED, "its time has come"),
     ):
         with pytest.raises(Held, match=rf"{fused.id} is held by default"):
             way()
@@ -493,26 +503,26 @@ def an_adapter(memos: MemOS, source: str) -> str:
             payload=Blob(sha256=sha256, bytes=size, fingerprint="another host"),
             sources=(Source(id=cube.id, version=cube.version),),
         )
-        return memos.lifecycle.publish(made).id
+        return memos.parts.lifecycle.publish(made).id
 
 
 @pytest.mark.sqlite
 def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     said = "Ada keeps a heron called Quillfeather. Ada lives in Oslo. Ada works as a glassblower."
-    ada = memos.add([{"speaker": "Ada", "content": said}], user="ada")
-    bobs = memos.add("Bob lives in Rome.", user="bob")
-    memos.update(ada[0].id, "Ada keeps an ibis called Zephyrine.", user="ada")
+    ada = memos.within("ada").add([{"speaker": "Ada", "content": said}])
+    bobs = memos.within("bob").add("Bob lives in Rome.")
+    memos.within("ada").update(ada[0].id, "Ada keeps an ibis called Zephyrine.")
     memos.vault.put(
         (last := memos.vault.get(ada[1].id)).model_copy(
             update={"version": last.version + 1, "rights": last.rights.model_copy(update={"readers": ("bob",)})}
         )
     )
-    memos.promote([c.id for c in ada[1:]], "activation", user="ada")
-    memos.ask("Where does Ada live?", user="ada", session="monday")
-    memos.ask("Where does Ada live?", user="bob", session="bobs")  # bob's turn was answered from ada's memory
-    memos.snapshot("all", user="ada")
-    memos.search("heron", user="ada")
+    memos.within("ada").promote([c.id for c in ada[1:]], "activation")
+    memos.within("ada").ask("Where does Ada live?", session="monday")
+    memos.within("bob").ask("Where does Ada live?", session="bobs")  # bob's turn was answered from ada's memory
+    memos.within("ada").snapshot("all")
+    memos.within("ada").search("heron")
     adapter = an_adapter(memos, ada[1].id)
     theirs = memos.vault.get(bobs[0].id)
     rights = theirs.rights.model_copy(update={"readers": ("ada", "eve")})
@@ -532,14 +542,18 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
     names = search(folder, [b'"ada"', b"ada/"])
     assert names.found == ()
     memos = opened()
-    assert {row.caller for row in memos.audit_query() if not row.forgetting} == {"bob"}
-    assert memos.memories(user="ada") == [] and memos.cubes(user="ada") == [] and memos.turns("bobs", user="bob") == []
-    assert [c.id for c in memos.memories(user="bob")] == [bobs[0].id]
-    assert memos.vault.check() == [] and memos.audit_verify().problems == []
-    assert [name_of(grant.to) for grant in memos.grants(bobs[0].id, user="bob")] == ["user:eve"]
+    assert {row.caller for row in memos.vault.audit_log.query() if not row.forgetting} == {"bob"}
+    assert (
+        memos.within("ada").memories() == []
+        and memos.within("ada").cubes() == []
+        and memos.within("bob").turns("bobs") == []
+    )
+    assert [c.id for c in memos.within("bob").memories()] == [bobs[0].id]
+    assert memos.vault.check() == [] and memos.services.governing.audit_verify().problems == []
+    assert [name_of(grant.to) for grant in memos.within("bob").grants(bobs[0].id)] == ["user:eve"]
     with pytest.raises(NotFound):
         memos.vault.get(adapter)
-    assert memos.jobs() == [] and memos.snapshots(user="ada") == []
+    assert memos.jobs() == [] and memos.within("ada").snapshots() == []
 
 
 def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
@@ -550,9 +564,9 @@ def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
     folder = tmp_path / "vault"
     with MemOS(config, vault=folder) as memos:
         for name in ("Quillfeather", "Zephyrine"):
-            [cube] = memos.add(f"Ada keeps a heron called {name}.", user="ada")
-            memos.promote(cube.id, "activation", user="ada")
-            memos.search("heron", user="ada")
+            [cube] = memos.within("ada").add(f"Ada keeps a heron called {name}.")
+            memos.within("ada").promote(cube.id, "activation")
+            memos.within("ada").search("heron")
             texts, raw = needles(memos, "ada")
             assert search(folder, [*texts, *raw]).found == ()
             there = search(folder, [*texts, *raw], unsealer=memos.vault.sealing.unsealer).found
@@ -571,10 +585,10 @@ def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
 def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     [one] = memos.add("Mira lives in Lisbon.")
-    [two] = memos.keep([memos.reader.statement("Mira lives in Oslo.").model_copy(update={"origin": "notes.md"})])
+    [two] = memos.keep([memos.parts.reader.statement("Mira lives in Oslo.").model_copy(update={"origin": "notes.md"})])
     memos.reinstate(one.id)
     memos.vault.queue_job("promote to parametric", {"sources": [f"{c.id}@{c.version}" for c in (one, two)]})
-    [failed] = [move for move in memos.upkeep.work() if "failed" in move]
+    [failed] = [move for move in memos.services.planning.upkeep.work() if "failed" in move]
     assert "Lisbon" in failed["failed"]
     memos.delete(one.id)
     memos.close()
@@ -583,7 +597,7 @@ def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, 
 
 def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    memos.add("Ada keeps a heron called Quillfeather.", user="quill")
+    memos.within("quill").add("Ada keeps a heron called Quillfeather.")
     reader = sqlite3.connect(tmp_path / "vault" / "vault.db", isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM versions").fetchone()  # from here on the log cannot be cleared
@@ -596,7 +610,7 @@ def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: 
 
 def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    memos.add("Ada lives in Oslo.", user="quill")
+    memos.within("quill").add("Ada lives in Oslo.")
     memos.forget_user("quill").write(tmp_path / "proof.json")
     proof = read_proof(tmp_path / "proof.json")
     assert proof.signed and len(proof.cubes) == 1 and "quill" not in (tmp_path / "proof.json").read_text()
@@ -612,30 +626,30 @@ def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> 
 def test_what_others_say_too_is_not_looked_for(opened: Opener) -> None:
     memos = opened()
     for user in ("ada", "bob"):
-        memos.add("The sea is calm today.", user=user)
-        memos.search("sea", user=user)
+        memos.within(user).add("The sea is calm today.")
+        memos.within(user).search("sea")
     assert memos.forget_user("ada").clean
-    assert [c.text for c in memos.memories(user="bob")] == ["The sea is calm today."]
+    assert [c.text for c in memos.within("bob").memories()] == ["The sea is calm today."]
 
 
 @pytest.mark.sqlite
 def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")
-    memos.add("Bob lives in Rome.", user="bob")
+    [gone] = memos.within("ada").add("Ada keeps a heron called Quillfeather.")
+    memos.within("bob").add("Bob lives in Rome.")
     memos.close()
     shutil.copytree(tmp_path / "vault", tmp_path / "copy")
     memos = opened()
-    memos.delete(gone.id, user="ada")  # before the forgetting, so that its id is in no ledger
+    memos.within("ada").delete(gone.id)  # before the forgetting, so that its id is in no ledger
     memos.forget_user("ada")
     ledger = memos.vault.forgotten()
-    [new] = memos.add("Ada came back.", user="ada")
+    [new] = memos.within("ada").add("Ada came back.")
     with MemVault(tmp_path / "copy") as copy:
         assert copy.apply_forgotten(ledger) == [gone.id]
         assert copy.users() == ["bob"] and {e.digest for e in copy.forgotten()} >= {e.digest for e in ledger}
         assert copy.apply_forgotten(ledger) == []
     assert on_disk(tmp_path / "copy", "Quillfeather") == []
-    assert memos.vault.apply_forgotten(ledger) == [] and memos.get(new.id, user="ada")
+    assert memos.vault.apply_forgotten(ledger) == [] and memos.within("ada").get(new.id)
 
 
 # what comes in packs
@@ -654,18 +668,18 @@ def test_what_a_pack_brings_is_masked_believed_and_examined_as_what_is_told(
     memos = opened(redaction={"phone": "before_storing"})
     for said in (f"My phone number is {PHONE}.", "Mira likes tea.", EVIL):
         elsewhere.add(said)
-    key = elsewhere.dump(tmp_path / "all.mip").key
-    loaded = memos.load(tmp_path / "all.mip", trust=key)
+    key = PackCalls.of(elsewhere).dump(tmp_path / "all.mip").key
+    loaded = PackCalls.of(memos).load(tmp_path / "all.mip", trust=key)
     assert len(loaded.added) == 3 and {c.header.trust for c in map(memos.get, loaded.added)} == {Trust.IMPORTED}
     assert {c.text for c in memos.memories()} == {"My phone number is [phone].", "Mira likes tea."}
     [(cube, suspect)] = memos.quarantined()
     assert cube.text == EVIL and "instruction" in suspect.why
-    memos.dump(tmp_path / "own.mip")
-    assert memos.load(tmp_path / "own.mip").added == []  # its own, and there
-    elsewhere.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
-    memos.install(str(tmp_path / "packs"), "eve/tips", trust=key, clash="rename", user="bob")
-    assert [cube.text for cube, _ in memos.quarantined(user="bob")] == [EVIL]
-    assert {c.header.trust for c in memos.memories(user="bob")} == {Trust.IMPORTED}
+    PackCalls.of(memos).dump(tmp_path / "own.mip")
+    assert PackCalls.of(memos).load(tmp_path / "own.mip").added == []  # its own, and there
+    PackCalls.of(elsewhere).publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
+    PackCalls.of(memos.within("bob")).install(str(tmp_path / "packs"), "eve/tips", trust=key, clash="rename")
+    assert [cube.text for cube, _ in memos.within("bob").quarantined()] == [EVIL]
+    assert {c.header.trust for c in memos.within("bob").memories()} == {Trust.IMPORTED}
     memos.close()
     assert on_disk(tmp_path / "vault", PHONE) == []
 
@@ -674,8 +688,8 @@ def test_what_lies_in_the_archive_of_a_pack_is_examined_too(opened: Opener, else
     memos = opened()
     [evil] = elsewhere.add(EVIL)
     elsewhere.archive(evil.id)
-    key = elsewhere.dump(tmp_path / "all.mip").key
-    memos.load(tmp_path / "all.mip", trust=key)
+    key = PackCalls.of(elsewhere).dump(tmp_path / "all.mip").key
+    PackCalls.of(memos).load(tmp_path / "all.mip", trust=key)
     with pytest.raises(BadTransition, match="in quarantine"):
         memos.unarchive(evil.id)
 
@@ -685,8 +699,8 @@ def test_an_adapter_that_came_along_is_not_used_where_its_trust_does_not_do(
 ) -> None:
     memos = opened(trust={"origins": {"pack": "untrusted", "api": "user"}})
     [cube] = elsewhere.add("Mira likes tea.")
-    elsewhere.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
-    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.trusted()[1])
+    PackCalls.of(elsewhere).publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
+    PackCalls.of(memos).install(str(tmp_path / "packs"), "eve/tips", trust=PackCalls.of(elsewhere).trusted()[1])
     assert memos.get(cube.id).header.trust is Trust.UNTRUSTED
     with pytest.raises(Untrusted, match="no adapter is made"):
         memos.promote([cube.id], "parametric")
@@ -697,32 +711,34 @@ def test_who_is_forgotten_has_no_pack_grant_group_or_key_any_more(
 ) -> None:
     memos = opened()
     elsewhere.add("Mira likes tea.")
-    elsewhere.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
-    memos.install(str(tmp_path / "packs"), "eve/tips", trust=elsewhere.trusted()[1], user="quillfeather")
-    [bobs] = memos.add("Bob lives in Rome.", user="bob")
-    memos.grant(bobs.id, "quillfeather", "owner", user="bob")
-    memos.grant(bobs.id, "eve", "reader", user="quillfeather")
-    memos.join("team", "bob", user="quillfeather")
-    key, _ = memos.add_key("quillfeather")
+    PackCalls.of(elsewhere).publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
+    PackCalls.of(memos.within("quillfeather")).install(
+        str(tmp_path / "packs"), "eve/tips", trust=PackCalls.of(elsewhere).trusted()[1]
+    )
+    [bobs] = memos.within("bob").add("Bob lives in Rome.")
+    memos.within("bob").grant(bobs.id, "quillfeather", "owner")
+    memos.within("quillfeather").grant(bobs.id, "eve", "reader")
+    memos.within("quillfeather").join("team", "bob")
+    key, _ = memos.services.sharing.add_key("quillfeather")
     proof = memos.forget_user("quillfeather")
     assert proof.clean and (proof.counts["packs"], proof.counts["rights"], proof.counts["keys"]) == (1, 2, 1)
     with pytest.raises(Denied, match="unknown"):
-        memos.authenticate(key)
-    assert memos.groups(user="bob") == {} and [name_of(g.to) for g in memos.grants(user="bob")] == ["user:eve"]
-    assert memos.vault.check() == [] and memos.audit_verify().problems == []
+        memos.parts.identity.authenticate(key)
+    assert memos.within("bob").groups() == {} and [name_of(g.to) for g in memos.within("bob").grants()] == ["user:eve"]
+    assert memos.vault.check() == [] and memos.services.governing.audit_verify().problems == []
     memos.close()
     assert on_disk(tmp_path / "vault", "quillfeather") == []
 
 
 def test_a_hold_of_one_who_is_forgotten_names_nobody(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    [bobs] = memos.add("Bob lives in Rome.", user="bob")
-    memos.grant(bobs.id, "quillfeather", "owner", user="bob")
-    memos.hold(bobs.id, "quillfeather asked for it", user="quillfeather")
-    memos.freeze(memos.add("Bob sings.", user="bob")[0].id, why="for quillfeather", user="bob")
+    [bobs] = memos.within("bob").add("Bob lives in Rome.")
+    memos.within("bob").grant(bobs.id, "quillfeather", "owner")
+    memos.within("quillfeather").hold(bobs.id, "quillfeather asked for it")
+    memos.within("bob").freeze(memos.within("bob").add("Bob sings.")[0].id, why="for quillfeather")
     assert memos.forget_user("quillfeather").clean
     with pytest.raises(Held, match=r"is held by one that was forgotten since .* \(one that was forgotten asked for it"):
-        memos.delete(bobs.id, user="bob")
+        memos.within("bob").delete(bobs.id)
     assert memos.vault.check() == []
     memos.close()
     assert on_disk(tmp_path / "vault", "quillfeather") == []
@@ -731,35 +747,35 @@ def test_a_hold_of_one_who_is_forgotten_names_nobody(opened: Opener, tmp_path: P
 def test_what_is_published_is_what_others_may_read(opened: Opener, tmp_path: Path) -> None:
     memos = opened(redaction={"email": "before_use"})
     [cube] = memos.add(f"My e-mail is {MAIL}.")
-    memos.publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
+    PackCalls.of(memos).publish(str(tmp_path / "packs"), "eve/tips", "1.0.0", licence="CC0-1.0")
     with MemOS(vault=tmp_path / "reader") as reader:
-        reader.install(str(tmp_path / "packs"), "eve/tips", trust=memos.trusted()[1])
+        PackCalls.of(reader).install(str(tmp_path / "packs"), "eve/tips", trust=PackCalls.of(memos).trusted()[1])
         assert MAIL not in reader.get(cube.id).model_dump_json() and reader.get(cube.id).text == "My e-mail is [email]."
 
 
 @pytest.mark.sqlite
 def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    memos.add("Bob lives in Rome.", user="bob")
-    memos.add_key("quillfeather")
-    memos.snapshot("before", user="quillfeather")
+    memos.within("bob").add("Bob lives in Rome.")
+    memos.services.sharing.add_key("quillfeather")
+    memos.within("quillfeather").snapshot("before")
     vault_backup.back_up(tmp_path / "vault", tmp_path / "backup")
     memos.forget_user("quillfeather")
-    key, _ = memos.add_key("quillfeather")  # who comes back is known again
+    key, _ = memos.services.sharing.add_key("quillfeather")  # who comes back is known again
     vault_backup.back_up(tmp_path / "vault", tmp_path / "later")
     for backup, keys in (("backup", 0), ("later", 1)):
         vault_backup.restore(tmp_path / backup, tmp_path / f"{backup} again")
         with MemOS(vault=tmp_path / f"{backup} again") as again:
-            assert len(again.keys()) == keys
-            assert again.snapshots(user="quillfeather") == []
-    assert memos.authenticate(key).namespace.user_id == "quillfeather"
+            assert len(again.services.sharing.keys()) == keys
+            assert again.within("quillfeather").snapshots() == []
+    assert memos.parts.identity.authenticate(key).namespace.user_id == "quillfeather"
 
 
 @pytest.mark.sqlite
 def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
-    [gone] = memos.add("Ada keeps a heron called Quillfeather.", user="ada")
-    memos.add("Bob lives in Rome.", user="bob")
+    [gone] = memos.within("ada").add("Ada keeps a heron called Quillfeather.")
+    memos.within("bob").add("Bob lives in Rome.")
     vault_backup.back_up(tmp_path / "vault", tmp_path / "backup")
     memos.forget_user("ada")
     vault_backup.restore(tmp_path / "backup", tmp_path / "again")
@@ -781,54 +797,54 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: O
 
 
 def decided(memos: MemOS, user: str, **asked: Any) -> list[tuple[str, str, bool]]:
-    return [(row.caller, row.target, row.allowed) for row in memos.log(user=user, **asked)]
+    return [(row.caller, row.target, row.allowed) for row in memos.within(user).log(**asked)]
 
 
 def test_an_owner_is_told_whatever_was_decided_on_its_memories_by_whomever(opened: Opener, ada: str, bob: str) -> None:
     memos = opened()
-    (mine,) = memos.add("I live in Oslo.", user=ada)
+    (mine,) = memos.within(ada).add("I live in Oslo.")
     with pytest.raises(NotFound):
-        memos.get(mine.id, user=bob)
+        memos.within(bob).get(mine.id)
     with pytest.raises(Denied):
-        memos.grant(f"namespace:{ada}", bob, "owner", user=bob)
-    memos.grant(mine.id, bob, "reader", user=ada)
-    memos.get(mine.id, user=bob)
-    memos.get(mine.id, user=ada)
+        memos.within(bob).grant(f"namespace:{ada}", bob, "owner")
+    memos.within(ada).grant(mine.id, bob, "reader")
+    memos.within(bob).get(mine.id)
+    memos.within(ada).get(mine.id)
     about = [(bob, mine.id, False), (ada, mine.id, True), (bob, mine.id, True)]
     assert decided(memos, ada, target=mine.id, own_reads=False) == about
     assert decided(memos, ada, target=mine.id[:20]) == [*about, (ada, mine.id, True)]
     whole = (bob, f"namespace {ada}", False)
     assert [row for row in decided(memos, ada) if row[0] == bob] == [about[0], whole, about[2]]
     assert decided(memos, ada, own_reads=False, allowed=True, limit=1) == [about[2]]
-    memos.add("I like tea.", user=ada)
+    memos.within(ada).add("I like tea.")
     assert memos.vault.audit_log.touched(ada, ada) == [mine.id], "what nobody else has asked for is not looked at"
 
 
 def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, ada: str, bob: str) -> None:
     memos = opened()
-    (secret,) = memos.add("I live in Oslo.", user=ada)
-    memos.get(secret.id, user=ada)
+    (secret,) = memos.within(ada).add("I live in Oslo.")
+    memos.within(ada).get(secret.id)
     for ask in (memos.get, memos.delete, memos.history):
         with pytest.raises(NotFound):
             ask(secret.id[:20], user=bob)
-    (own,) = memos.add("I live in Rome.", user=bob)
+    (own,) = memos.within(bob).add("I live in Rome.")
     for target in (None, secret.id[:20], secret.id, secret.id[:2]):
         told = decided(memos, bob, target=target)
         assert not any(ada in row or secret.id in row for row in told)
-    memos.grant(secret.id, bob, "reader", user=ada)
+    memos.within(ada).grant(secret.id, bob, "reader")
     with pytest.raises(Denied):
-        memos.delete(secret.id, user=bob)
+        memos.within(bob).delete(secret.id)
     assert decided(memos, bob, target=secret.id) == [(bob, secret.id, False)], "what it sees, and not what others did"
     assert decided(memos, bob, target=own.id) == []
-    memos.grant(secret.id, bob, "owner", user=ada)
+    memos.within(ada).grant(secret.id, bob, "owner")
     assert (ada, secret.id, True) in decided(memos, bob, target=secret.id), "who may manage it sees all"
 
 
 def test_what_the_viewer_reads_does_not_crowd_out_the_rest(opened: Opener, ada: str, bob: str) -> None:
     memos = opened()
-    (mine,) = memos.add("I live in Oslo.", user=ada)
-    memos.freeze(mine.id, user=ada)
+    (mine,) = memos.within(ada).add("I live in Oslo.")
+    memos.within(ada).freeze(mine.id)
     for _ in range(5):
-        memos.overview(user=ada)
-    assert [row.action for row in memos.log(user=ada, limit=3)] == ["read"] * 3
-    assert [row.why for row in memos.log(user=ada, limit=3, own_reads=False)][-1] == "changestate"
+        memos.within(ada).overview()
+    assert [row.action for row in memos.within(ada).log(limit=3)] == ["read"] * 3
+    assert [row.why for row in memos.within(ada).log(limit=3, own_reads=False)][-1] == "changestate"

@@ -50,10 +50,10 @@ def kernel(path: Path, of: dict[str, str]) -> MemOS:
         Add(text=f"{key} lives in Lisbon.", facts=(owned,), segment=key),
         Add(text="The boat is blue."),
     ]
-    for cube in memos.keep(said, user="ada"):
+    for cube in memos.within("ada").keep(said):
         for user in ("bob", "cleo"):
-            memos.grant(cube.id, user, "reader", user="ada")
-    memos.keep([Add(text="Room 415 is mine."), Add(text="I like tea.")], user="bob")
+            memos.within("ada").grant(cube.id, user, "reader")
+    memos.within("bob").keep([Add(text="Room 415 is mine."), Add(text="I like tea.")])
     return memos
 
 
@@ -66,7 +66,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemOS, MemOS
 
 def found(memos: MemOS, query: str, policy: str, user: str = "bob") -> list[Any]:
     """Texts with their scores and signals, but for the times."""
-    hits = memos.search(query, top_k=10, policy=policy, user=user)
+    hits = memos.within(user).search(query, top_k=10, policy=policy)
     signals = [{name: value for name, value in hit.why.items() if name not in ("age", "idle")} for hit in hits]
     return [(hit.cube.text, round(hit.score, 4), why) for hit, why in zip(hits, signals, strict=True)]
 
@@ -105,8 +105,8 @@ def test_what_is_found_by_owned_words_and_by_shown_ones_adds_up(two: tuple[MemOS
 
 def test_an_answer_and_its_reasons_rest_on_what_is_shown(two: tuple[MemOS, MemOS]) -> None:
     def told(memos: MemOS, question: str) -> Any:
-        admitted = [cube.text for cube in memos.ask(question, user="bob").admission.cubes]
-        why = memos.explain(question, answer="Lisbon", user="bob").reasons
+        admitted = [cube.text for cube in memos.within("bob").ask(question).admission.cubes]
+        why = memos.within("bob").explain(question, answer="Lisbon").reasons
         reasons = [(r.cube.text, round(r.score, 4), round(r.change, 3), r.tokens) for r in why]
         return admitted, sorted(reasons)
 
@@ -117,6 +117,6 @@ def test_an_answer_and_its_reasons_rest_on_what_is_shown(two: tuple[MemOS, MemOS
 
 def test_tiers_hold_what_their_reader_is_shown(two: tuple[MemOS, MemOS]) -> None:
     for user, seen in (("cleo", False), ("ada", True)):
-        tiers = two[0].tiers(user=user)
+        tiers = two[0].within(user).tiers()
         assert isinstance(tiers, MemoryOSTiers)
         assert (ONE["phone"] in str(tiers.short)) is seen

@@ -104,11 +104,11 @@ def test_a_life_that_cannot_be_is_refused(memos: MemOS, given: dict[str, object]
 
 
 def test_a_tick_archives_what_nobody_uses_of_the_caller_alone(memos: MemOS, later: Callable[[timedelta], None]) -> None:
-    [mine], [his] = memos.add("Mira lives in Lisbon."), memos.add("Tom lives in Rome.", user="tom")
+    [mine], [his] = memos.add("Mira lives in Lisbon."), memos.within("tom").add("Tom lives in Rome.")
     later(31 * DAY)
     [done] = memos.tick()
     assert done == {"move": "archived", "cube": mine.id, "why": "neither recalled nor changed for 30 days"}
-    assert memos.get(his.id, user="tom").state is State.GENERATED
+    assert memos.within("tom").get(his.id).state is State.GENERATED
     assert found(memos) == []
     assert memos.unarchive(mine.id).state is State.ACTIVATED
     assert found(memos) == ["Mira lives in Lisbon."]
@@ -169,24 +169,24 @@ def test_another_user_leads_no_life_but_their_own(memos: MemOS) -> None:
     [cube] = memos.add("Mira lives in Lisbon.")
     memos.snapshot("monday")
     for call in (
-        lambda: memos.freeze(cube.id, user="tom"),
-        lambda: memos.thaw(cube.id, user="tom"),
-        lambda: memos.archive(cube.id, user="tom"),
-        lambda: memos.rollback(cube.id, 1, user="tom"),
-        lambda: memos.diff(cube.id, 1, 1, user="tom"),
+        lambda: memos.within("tom").freeze(cube.id),
+        lambda: memos.within("tom").thaw(cube.id),
+        lambda: memos.within("tom").archive(cube.id),
+        lambda: memos.within("tom").rollback(cube.id, 1),
+        lambda: memos.within("tom").diff(cube.id, 1, 1),
     ):
         with pytest.raises(NotFound, match=f"no cube {cube.id}"):
             call()
     with pytest.raises(NotFound, match="no snapshot 'monday' of tom"):
-        memos.restore("monday", user="tom")
-    assert memos.snapshots(user="tom") == []
+        memos.within("tom").restore("monday")
+    assert memos.within("tom").snapshots() == []
     assert memos.vault.get(cube.id) == cube
 
 
 def test_a_reader_may_look_at_a_history_and_not_change_it(memos: MemOS) -> None:
     [cube] = memos.add("Mira lives in Lisbon.")
     memos.grant(cube.id, "tom", "reader")
-    assert memos.diff(cube.id, 1, 1, user="tom") == []
+    assert memos.within("tom").diff(cube.id, 1, 1) == []
     for call in (memos.freeze, memos.archive):
         with pytest.raises(Denied, match="tom may not (manage|write)"):
             call(cube.id, user="tom")

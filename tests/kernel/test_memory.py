@@ -25,11 +25,11 @@ def texts(cubes: list[MemCube]) -> list[str]:
 
 
 def found(memos: MemOS, query: str, user: str) -> list[str]:
-    return [hit.cube.text for hit in memos.search(query, user=user)]
+    return [hit.cube.text for hit in memos.within(user).search(query)]
 
 
 def moves(memos: MemOS, id: str, user: str) -> list[str]:
-    return [f"{e['state']}: {e['why']}" for e in memos.history(id, user=user) if e["event"] == "state"]
+    return [f"{e['state']}: {e['why']}" for e in memos.within(user).history(id) if e["event"] == "state"]
 
 
 def turn(content: str, day: int = 0, speaker: str = "Tom") -> dict[str, str]:
@@ -41,38 +41,38 @@ def turn(content: str, day: int = 0, speaker: str = "Tom") -> dict[str, str]:
 
 
 def test_a_statement_is_found_by_its_meaning(memos: MemOS, ada: str) -> None:
-    [tea, _] = [memos.add(text, user=ada)[0] for text in ("Ada drinks green tea.", "The car is in the garage.")]
-    best = memos.search("Which beverage does Ada like?", user=ada)[0]
-    assert (best.cube, memos.get(tea.id, user=ada)) == (tea, tea)
+    [tea, _] = [memos.within(ada).add(text)[0] for text in ("Ada drinks green tea.", "The car is in the garage.")]
+    best = memos.within(ada).search("Which beverage does Ada like?")[0]
+    assert (best.cube, memos.within(ada).get(tea.id)) == (tea, tea)
     assert best.score > 0.3
 
 
 def test_every_subject_of_a_crowd_is_found_first(memos: MemOS, ada: str) -> None:
     cities = {"Ann": "Oslo", "Ben": "Rome", "Cleo": "Lima", "Dan": "Cairo", "Eva": "Delhi", "Finn": "Quito"}
     cities |= {"Gus": "Tokyo", "Hana": "Bern", "Ivo": "Kyiv", "Jana": "Riga", "Kai": "Turin", "Lea": "Porto"}
-    memos.add([turn(f"{name} lives in {city}.") for name, city in cities.items()], user=ada)
+    memos.within(ada).add([turn(f"{name} lives in {city}.") for name, city in cities.items()])
     first = {name: found(memos, f"Where does {name} live?", ada)[0] for name in cities}
     assert first == {name: f"{name} lives in {city}." for name, city in cities.items()}
 
 
 def test_no_more_is_found_than_asked_for(memos: MemOS, ada: str) -> None:
     for n in range(4):
-        memos.add(f"Ada owns {n + 2} cats.", user=ada)
-    assert len(memos.search("How many cats does Ada own?", top_k=3, user=ada)) == 3
+        memos.within(ada).add(f"Ada owns {n + 2} cats.")
+    assert len(memos.within(ada).search("How many cats does Ada own?", top_k=3)) == 3
 
 
 @pytest.mark.parametrize("words", ["", "  "])
 def test_nothing_cannot_be_remembered_or_looked_for(memos: MemOS, ada: str, words: str) -> None:
     with pytest.raises(InputError, match="empty"):
-        memos.add(words, user=ada)
+        memos.within(ada).add(words)
     with pytest.raises(InputError, match="empty"):
-        memos.search(words, user=ada)
-    assert memos.cubes(user=ada) == []
+        memos.within(ada).search(words)
+    assert memos.within(ada).cubes() == []
 
 
 def test_turns_are_kept_with_speaker_and_time_and_without_talk(memos: MemOS, ada: str) -> None:
     said = [turn("I live in Oslo.", 1), turn("Nice weather today!", 1), turn("Where do you live?", 1)]
-    [cube] = memos.add([*said, {"role": "assistant", "content": "I live in a computer."}], user=ada)
+    [cube] = memos.within(ada).add([*said, {"role": "assistant", "content": "I live in a computer."}])
     assert cube.text == "Tom: I live in Oslo."
     assert (cube.header.speaker, str(cube.header.said)) == ("Tom", "2025-03-01 09:00:00+00:00")
 
@@ -80,53 +80,53 @@ def test_turns_are_kept_with_speaker_and_time_and_without_talk(memos: MemOS, ada
 def test_a_file_is_remembered_by_its_name(memos: MemOS, ada: str, tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     file.write_text("\n".join(json.dumps(turn(text)) for text in ("I live in Oslo.", "My sister is Eva.")))
-    cubes = memos.add(file, user=ada)
+    cubes = memos.within(ada).add(file)
     assert {cube.header.origin for cube in cubes} == {str(file)}
     assert "Tom: I live in Oslo." in texts(cubes)
 
 
 def test_a_conversation_with_a_bad_turn_leaves_nothing(memos: MemOS, ada: str) -> None:
     with pytest.raises(InputError, match="turn 2"):
-        memos.add([turn("I live in Oslo."), {"speaker": "Tom"}], user=ada)
-    assert memos.cubes(user=ada) == []
+        memos.within(ada).add([turn("I live in Oslo."), {"speaker": "Tom"}])
+    assert memos.within(ada).cubes() == []
 
 
 @pytest.mark.parametrize("days", [(0, 0), (1, 2)], ids=["without times", "with times"])
 def test_what_was_added_twice_is_there_once(memos: MemOS, ada: str, days: tuple[int, int]) -> None:
     talk = [turn("I live in Oslo.", days[0]), turn("My sister is Eva.", days[1])]
-    first = memos.add(talk, user=ada)
-    again = memos.add(talk, user=ada)
-    assert [c.id for c in again] == [c.id for c in first] == [c.id for c in memos.cubes(user=ada)]
+    first = memos.within(ada).add(talk)
+    again = memos.within(ada).add(talk)
+    assert [c.id for c in again] == [c.id for c in first] == [c.id for c in memos.within(ada).cubes()]
     # of the same time it is the same statement; of no known time it was told again
     assert [c.usage.repeats for c in again] == [0 if any(days) else 1] * 2
 
 
 def test_the_same_words_at_another_time_are_another_memory(memos: MemOS, ada: str) -> None:
-    memos.add([turn("I ran 5 km in Oslo.", 1), turn("I ran 5 km in Oslo.", 2)], user=ada)
-    assert len(memos.cubes(user=ada)) == 2
+    memos.within(ada).add([turn("I ran 5 km in Oslo.", 1), turn("I ran 5 km in Oslo.", 2)])
+    assert len(memos.within(ada).cubes()) == 2
 
 
 def test_adding_again_does_not_bring_back_what_was_superseded(memos: MemOS, ada: str) -> None:
     talk = [turn("I live in Oslo.", 1), turn("I now live in Rome.", 2)]
-    memos.add(talk, user=ada)
-    before = memos.cubes(user=ada)
-    memos.add(talk, user=ada)
-    assert memos.cubes(user=ada) == before
+    memos.within(ada).add(talk)
+    before = memos.within(ada).cubes()
+    memos.within(ada).add(talk)
+    assert memos.within(ada).cubes() == before
 
 
 def test_what_was_superseded_can_be_said_anew(memos: MemOS, ada: str) -> None:
     for text in ("Tom lives in Oslo.", "Tom now lives in Rome.", "Tom lives in Oslo."):
-        [cube] = memos.add(text, user=ada)
+        [cube] = memos.within(ada).add(text)
     assert cube.state is State.GENERATED
 
 
 def test_probes_given_later_are_kept(memos: MemOS, ada: str) -> None:
     """NoProbes says to add the statements with probes: that must do for one that is remembered already."""
     probe = Probe(question="When does the zorb hum?", answer="dusk")
-    memos.add("The zorb hums at dusk.", user=ada)
-    [cube] = memos.add("The zorb hums at dusk.", user=ada, probes=[probe])
+    memos.within(ada).add("The zorb hums at dusk.")
+    [cube] = memos.within(ada).add("The zorb hums at dusk.", probes=[probe])
     assert cube.payload.type == "text" and cube.payload.probes == (probe,)
-    assert len(memos.cubes(user=ada)) == 1
+    assert len(memos.within(ada).cubes()) == 1
 
 
 # after a restart, beside another process
@@ -152,40 +152,40 @@ def test_what_another_kernel_adds_is_found(tmp_path: Path) -> None:
 
 
 def test_a_correction_supersedes_what_it_replaces_alone(memos: MemOS, ada: str) -> None:
-    [home, sister] = memos.add([turn("I live in Oslo."), turn("My sister is Eva.")], user=ada)
-    [moved] = memos.add([turn("Actually, I now live in Rome.")], user=ada)
-    assert memos.get(home.id, user=ada).state is State.ARCHIVED
+    [home, sister] = memos.within(ada).add([turn("I live in Oslo."), turn("My sister is Eva.")])
+    [moved] = memos.within(ada).add([turn("Actually, I now live in Rome.")])
+    assert memos.within(ada).get(home.id).state is State.ARCHIVED
     assert moves(memos, home.id, ada)[-1] == f"archived: superseded by {moved.id}"
-    assert memos.get(sister.id, user=ada).state is State.GENERATED
+    assert memos.within(ada).get(sister.id).state is State.GENERATED
     assert "Tom: I live in Oslo." not in found(memos, "Where does Tom live?", ada)
 
 
 def test_a_correction_in_a_chat_supersedes(memos: MemOS, ada: str) -> None:
-    memos.chat("I live in Oslo.", user=ada)
-    reply = memos.chat("Actually, I live in Rome.", user=ada)
+    memos.within(ada).chat("I live in Oslo.")
+    reply = memos.within(ada).chat("Actually, I live in Rome.")
     assert reply.text.startswith("Noted:")
-    assert [cube for cube in memos.cubes(user=ada) if cube.state is not State.ARCHIVED] == list(reply.remembered)
+    assert [cube for cube in memos.within(ada).cubes() if cube.state is not State.ARCHIVED] == list(reply.remembered)
 
 
 def test_a_correction_does_not_reach_what_was_said_later(memos: MemOS, ada: str) -> None:
-    [late] = memos.add([turn("I live in Lima.", 9)], user=ada)
-    memos.add([turn("I now live in Rome.", 2)], user=ada)
-    assert memos.get(late.id, user=ada).state is State.GENERATED
+    [late] = memos.within(ada).add([turn("I live in Lima.", 9)])
+    memos.within(ada).add([turn("I now live in Rome.", 2)])
+    assert memos.within(ada).get(late.id).state is State.GENERATED
 
 
 def test_what_arrives_late_is_superseded_by_what_was_said_after_it(memos: MemOS, ada: str) -> None:
-    [late] = memos.add([turn("I now live in Lima.", 9)], user=ada)
-    [early] = memos.add([turn("I live in Rome.", 2)], user=ada)
+    [late] = memos.within(ada).add([turn("I now live in Lima.", 9)])
+    [early] = memos.within(ada).add([turn("I live in Rome.", 2)])
     assert early.state is State.ARCHIVED
     assert moves(memos, early.id, ada)[-1] == f"archived: superseded by {late.id}"
 
 
 def test_a_statement_goes_when_all_that_it_says_is_replaced(memos: MemOS, ada: str) -> None:
-    [both] = memos.add([turn("I live in Oslo and I work for Acme.", 1)], user=ada)
-    memos.add([turn("I moved to Rome.", 2)], user=ada)
-    assert memos.get(both.id, user=ada).state is State.GENERATED
-    memos.add([turn("I quit my job at Acme.", 3)], user=ada)
-    assert memos.get(both.id, user=ada).state is State.ARCHIVED
+    [both] = memos.within(ada).add([turn("I live in Oslo and I work for Acme.", 1)])
+    memos.within(ada).add([turn("I moved to Rome.", 2)])
+    assert memos.within(ada).get(both.id).state is State.GENERATED
+    memos.within(ada).add([turn("I quit my job at Acme.", 3)])
+    assert memos.within(ada).get(both.id).state is State.ARCHIVED
 
 
 @pytest.mark.parametrize(
@@ -199,33 +199,33 @@ def test_a_statement_goes_when_all_that_it_says_is_replaced(memos: MemOS, ada: s
     ],
 )
 def test_what_is_added_past_or_of_another_supersedes_nothing(memos: MemOS, ada: str, text: str) -> None:
-    before = memos.add([turn("I live in Oslo.", 1), turn("I have a cat.", 1)], user=ada)
-    memos.add([turn(text, 2)], user=ada)
-    assert [memos.get(cube.id, user=ada).state for cube in before] == [State.GENERATED] * 2
+    before = memos.within(ada).add([turn("I live in Oslo.", 1), turn("I have a cat.", 1)])
+    memos.within(ada).add([turn(text, 2)])
+    assert [memos.within(ada).get(cube.id).state for cube in before] == [State.GENERATED] * 2
 
 
 def test_a_correction_does_not_reach_another_subject_or_user(memos: MemOS, ada: str, bob: str) -> None:
-    [same_name] = memos.add([turn("I live in Oslo.")], user=bob)
-    [other_name] = memos.add([turn("I live in Oslo.", speaker="Eva")], user=ada)
-    memos.add([turn("I now live in Rome.")], user=ada)
-    assert memos.get(same_name.id, user=bob).state is State.GENERATED
-    assert memos.get(other_name.id, user=ada).state is State.GENERATED
+    [same_name] = memos.within(bob).add([turn("I live in Oslo.")])
+    [other_name] = memos.within(ada).add([turn("I live in Oslo.", speaker="Eva")])
+    memos.within(ada).add([turn("I now live in Rome.")])
+    assert memos.within(bob).get(same_name.id).state is State.GENERATED
+    assert memos.within(ada).get(other_name.id).state is State.GENERATED
 
 
 def test_an_update_is_a_version_and_is_found_by_its_new_words(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add([turn("I live in Oslo.")], user=ada)
-    memos.add("The submarine is yellow.", user=ada)
-    edited = memos.update(cube.id, "My favourite colour is yellow.", user=ada)
+    [cube] = memos.within(ada).add([turn("I live in Oslo.")])
+    memos.within(ada).add("The submarine is yellow.")
+    edited = memos.within(ada).update(cube.id, "My favourite colour is yellow.")
     assert (edited.id, edited.version, edited.text) == (cube.id, 2, "Tom: My favourite colour is yellow.")
-    assert memos.search("What is Tom's favourite colour?", user=ada)[0].cube == edited
-    versions = [event for event in memos.history(cube.id, user=ada) if event["event"] == "version"]
+    assert memos.within(ada).search("What is Tom's favourite colour?")[0].cube == edited
+    versions = [event for event in memos.within(ada).history(cube.id) if event["event"] == "version"]
     assert [event["payload"]["text"] for event in versions] == ["Tom: I live in Oslo.", edited.text]
 
 
 def test_history_is_json_in_time_order(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
-    memos.update(cube.id, "Ada lives in Rome.", user=ada)
-    history = json.loads(json.dumps(memos.history(cube.id, user=ada)))
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
+    memos.within(ada).update(cube.id, "Ada lives in Rome.")
+    history = json.loads(json.dumps(memos.within(ada).history(cube.id)))
     assert [event["event"] for event in history] == ["version", "state", "version"]
     assert [event["at"] for event in history] == sorted(event["at"] for event in history)
 
@@ -234,8 +234,8 @@ def test_history_is_json_in_time_order(memos: MemOS, ada: str) -> None:
 
 
 def test_a_deleted_memory_is_gone(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
-    assert memos.delete(cube.id, user=ada) == [cube.id]
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
+    assert memos.within(ada).delete(cube.id) == [cube.id]
     assert found(memos, "Where does Ada live?", ada) == []
     for call in (memos.get, memos.history, memos.delete):
         with pytest.raises(NotFound, match=cube.id):
@@ -243,66 +243,71 @@ def test_a_deleted_memory_is_gone(memos: MemOS, ada: str) -> None:
 
 
 def test_a_deleted_memory_can_be_told_again(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
-    memos.delete(cube.id, user=ada)
-    [again] = memos.add("Ada lives in Oslo.", user=ada)
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
+    memos.within(ada).delete(cube.id)
+    [again] = memos.within(ada).add("Ada lives in Oslo.")
     assert again.id != cube.id
     assert found(memos, "Where does Ada live?", ada) == ["Ada lives in Oslo."]
 
 
 def test_what_a_message_says_to_forget_is_deleted(memos: MemOS, ada: str) -> None:
-    memos.add([turn("My sister is Eva."), turn("I live in Oslo.")], user=ada)
-    reply = memos.chat("Forget where Tom lives.", user=ada)
+    memos.within(ada).add([turn("My sister is Eva."), turn("I live in Oslo.")])
+    reply = memos.within(ada).chat("Forget where Tom lives.")
     assert reply.text == "Forgotten: Tom: I live in Oslo."
-    assert texts(memos.cubes(user=ada)) == ["Tom: My sister is Eva."]
+    assert texts(memos.within(ada).cubes()) == ["Tom: My sister is Eva."]
 
 
 def test_when_several_could_be_meant_none_is_deleted(memos: MemOS, ada: str) -> None:
-    memos.add([turn("I ran 5 km in Oslo.", 1), turn("I ran 5 km in Oslo.", 2)], user=ada)
-    reply = memos.chat("Forget that I ran 5 km in Oslo.", user=ada)
+    memos.within(ada).add([turn("I ran 5 km in Oslo.", 1), turn("I ran 5 km in Oslo.", 2)])
+    reply = memos.within(ada).chat("Forget that I ran 5 km in Oslo.")
     assert "Nothing was deleted" in reply.text
-    assert all(cube.id[-8:] in reply.text for cube in memos.cubes(user=ada))
-    assert len(memos.cubes(user=ada)) == 2
+    assert all(cube.id[-8:] in reply.text for cube in memos.within(ada).cubes())
+    assert len(memos.within(ada).cubes()) == 2
 
 
 @pytest.mark.parametrize("request_", ["Forget Ada's favorite color.", "Forget what I said about my dog."])
 def test_nothing_else_is_forgotten_in_place_of_what_is_not_there(memos: MemOS, ada: str, request_: str) -> None:
-    memos.add("Ada lives in Oslo.", user=ada)
-    reply = memos.chat(request_, user=ada)
-    assert (reply.forgotten, texts(memos.cubes(user=ada))) == ((), ["Ada lives in Oslo."])
+    memos.within(ada).add("Ada lives in Oslo.")
+    reply = memos.within(ada).chat(request_)
+    assert (reply.forgotten, texts(memos.within(ada).cubes())) == ((), ["Ada lives in Oslo."])
 
 
 # other users
 
 
 def test_a_memory_of_another_user_looks_absent(memos: MemOS, ada: str, bob: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
-    assert memos.cubes(user=bob) == memos.search("Where does Ada live?", user=bob) == memos.segments(user=bob) == []
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
+    assert (
+        memos.within(bob).cubes()
+        == memos.within(bob).search("Where does Ada live?")
+        == memos.within(bob).segments()
+        == []
+    )
     for call in (memos.get, memos.history, memos.delete):
         with pytest.raises(NotFound, match=f"no cube {cube.id}"):
             call(cube.id, user=bob)
     with pytest.raises(NotFound, match=f"no cube {cube.id}"):
-        memos.update(cube.id, "Ada lives nowhere.", user=bob)
-    assert memos.get(cube.id, user=ada) == cube
+        memos.within(bob).update(cube.id, "Ada lives nowhere.")
+    assert memos.within(ada).get(cube.id) == cube
 
 
 def test_what_another_user_keeps_takes_no_place_in_the_results(memos: MemOS, ada: str, bob: str) -> None:
-    memos.add([turn(f"Ada lives in Oslo, house {n}.") for n in range(12)], user=bob)
-    memos.add("Ada lives in Oslo.", user=ada)
+    memos.within(bob).add([turn(f"Ada lives in Oslo, house {n}.") for n in range(12)])
+    memos.within(ada).add("Ada lives in Oslo.")
     assert found(memos, "Where does Ada live?", ada) == ["Ada lives in Oslo."]
 
 
 def test_two_users_may_keep_the_same_words(memos: MemOS, ada: str, bob: str) -> None:
-    [hers], [his] = (memos.add("Ada lives in Oslo.", user=user) for user in (ada, bob))
+    [hers], [his] = (memos.within(user).add("Ada lives in Oslo.") for user in (ada, bob))
     assert hers.id != his.id
-    memos.delete(his.id, user=bob)
-    assert memos.cubes(user=ada) == [hers]
+    memos.within(bob).delete(his.id)
+    assert memos.within(ada).cubes() == [hers]
 
 
 def test_each_call_leaves_a_line_in_the_audit(memos: MemOS, ada: str, bob: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
     with pytest.raises(NotFound):
-        memos.delete(cube.id, user=bob)
+        memos.within(bob).delete(cube.id)
     [wrote, denied] = memos.vault.audit_rows(2)
     assert (wrote.caller, wrote.action, wrote.allowed) == (ada, "write", True)
     assert (denied.caller, denied.action, denied.target, denied.allowed) == (bob, "delete", cube.id, False)
@@ -312,8 +317,8 @@ def test_each_call_leaves_a_line_in_the_audit(memos: MemOS, ada: str, bob: str) 
 
 
 def test_memories_of_a_subject_are_a_segment_in_the_order_they_were_said(memos: MemOS, ada: str) -> None:
-    memos.add([turn("Eva lives in Lima.", 3), turn("I live in Oslo.", 2), turn("My sister is Eva.", 1)], user=ada)
-    assert {segment.key: texts(list(segment.cubes)) for segment in memos.segments(user=ada)} == {
+    memos.within(ada).add([turn("Eva lives in Lima.", 3), turn("I live in Oslo.", 2), turn("My sister is Eva.", 1)])
+    assert {segment.key: texts(list(segment.cubes)) for segment in memos.within(ada).segments()} == {
         "Eva": ["Eva lives in Lima."],
         "Tom": ["Tom: My sister is Eva.", "Tom: I live in Oslo."],
     }
@@ -321,8 +326,8 @@ def test_memories_of_a_subject_are_a_segment_in_the_order_they_were_said(memos: 
 
 def test_a_long_segment_is_cut_in_time_order(memos: MemOS, ada: str) -> None:
     lines = [turn(f"I ran {n} km in Oslo.", n) for n in range(1, 29)]
-    kept = memos.add(lines, user=ada)
-    segments = memos.segments(user=ada)
+    kept = memos.within(ada).add(lines)
+    segments = memos.within(ada).segments()
     assert len(segments) > 1
     assert [cube for segment in segments for cube in segment.cubes] == kept
     limit = memos.config.scheduler.segment_tokens
@@ -330,23 +335,23 @@ def test_a_long_segment_is_cut_in_time_order(memos: MemOS, ada: str) -> None:
 
 
 def test_what_is_superseded_or_deleted_is_in_no_segment(memos: MemOS, ada: str) -> None:
-    [_, sister] = memos.add([turn("I live in Oslo."), turn("My sister is Eva.")], user=ada)
-    [moved] = memos.add([turn("I now live in Rome.")], user=ada)
-    memos.delete(sister.id, user=ada)
-    assert [segment.cubes for segment in memos.segments(user=ada)] == [(moved,)]
+    [_, sister] = memos.within(ada).add([turn("I live in Oslo."), turn("My sister is Eva.")])
+    [moved] = memos.within(ada).add([turn("I now live in Rome.")])
+    memos.within(ada).delete(sister.id)
+    assert [segment.cubes for segment in memos.within(ada).segments()] == [(moved,)]
 
 
 def test_promoting_nothing_or_what_is_superseded_is_refused(memos: MemOS, ada: str) -> None:
-    [old] = memos.add([turn("I live in Oslo.")], user=ada)
-    memos.add([turn("I now live in Rome.")], user=ada)
+    [old] = memos.within(ada).add([turn("I live in Oslo.")])
+    memos.within(ada).add([turn("I now live in Rome.")])
     with pytest.raises(EmptyMemory, match="memos ls"):
-        memos.promote([], "activation", user=ada)
+        memos.within(ada).promote([], "activation")
     with pytest.raises(InputError, match="archived"):
-        memos.promote(old.id, "activation", user=ada)
+        memos.within(ada).promote(old.id, "activation")
 
 
 def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
-    [cube] = memos.add("Ada lives in Oslo.", user=ada)
+    [cube] = memos.within(ada).add("Ada lives in Oslo.")
     assert memos.vault.check() == []
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube

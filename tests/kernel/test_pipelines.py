@@ -24,99 +24,99 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
 
 
 def test_what_a_message_asks_for_is_told_in_the_reply(kernel: MemOS, ada: str) -> None:
-    reply = kernel.chat("Remember that my job is baker.", user=ada)
+    reply = kernel.within(ada).chat("Remember that my job is baker.")
     assert [op.intent for op in reply.operations] == ["remember"]
     assert reply.operations[0].arguments == {"what": "my job is baker", "who": "user"}
 
 
 def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: str) -> None:
-    kernel.add("I live in Oslo.", user=ada)
-    reply = kernel.chat(f"Please share where I live with {bob}, then lock it.", user=ada)
+    kernel.within(ada).add("I live in Oslo.")
+    reply = kernel.within(ada).chat(f"Please share where I live with {bob}, then lock it.")
     assert [op.intent for op in reply.operations] == ["share", "freeze"]
-    [cube] = kernel.memories(user=ada)
+    [cube] = kernel.within(ada).memories()
     assert cube.state is State.FROZEN
-    assert [hit.id for hit in kernel.memories(user=bob)] == [cube.id]
-    kernel.undo(reply.pipeline, user=ada)
-    assert kernel.get(cube.id, user=ada).state is State.ACTIVATED
-    assert kernel.memories(user=bob) == []
+    assert [hit.id for hit in kernel.within(bob).memories()] == [cube.id]
+    kernel.within(ada).undo(reply.pipeline)
+    assert kernel.within(ada).get(cube.id).state is State.ACTIVATED
+    assert kernel.within(bob).memories() == []
     with pytest.raises(NotFound, match="no pipeline"):
-        kernel.undo(reply.pipeline, user=ada)
+        kernel.within(ada).undo(reply.pipeline)
 
 
 def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path / "vault") as kernel:
-        [cube] = kernel.add("I live in Oslo.", user="ada")
-        kernel.join("crew", "eve", user="ada")
-        kernel.grant(cube.id, "bob", "reader", until=UNTIL, user="ada")
-        kernel.grant(cube.id, "group:crew", "editor", user="ada")
-        given = set(kernel.grants(cube.id, user="ada"))
+        [cube] = kernel.within("ada").add("I live in Oslo.")
+        kernel.within("ada").join("crew", "eve")
+        kernel.within("ada").grant(cube.id, "bob", "reader", until=UNTIL)
+        kernel.within("ada").grant(cube.id, "group:crew", "editor")
+        given = set(kernel.within("ada").grants(cube.id))
         asked = [Asked(intent="unshare", what="where I live", with_=who) for who in ("bob", "group:crew")]
         done = kernel.pipelines.run(asked, Conversation(Namespace(user_id="ada")), {}, "ada")
-        assert not kernel.grants(cube.id, user="ada")
+        assert not kernel.within("ada").grants(cube.id)
     with MemOS(vault=tmp_path / "vault") as kernel:
-        kernel.undo(done.id, user="ada")
-        assert set(kernel.grants(cube.id, user="ada")) == given
+        kernel.within("ada").undo(done.id)
+        assert set(kernel.within("ada").grants(cube.id)) == given
 
 
 def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, bob: str) -> None:
-    kernel.add("I live in Oslo.", user=ada)
-    [job] = kernel.add("My job is baker.", user=ada)
-    reply = kernel.chat(f"Lock my job, then share where I live with {bob}.", user=ada)
+    kernel.within(ada).add("I live in Oslo.")
+    [job] = kernel.within(ada).add("My job is baker.")
+    reply = kernel.within(ada).chat(f"Lock my job, then share where I live with {bob}.")
     assert [op.intent for op in reply.operations] == ["freeze", "share"]
-    kernel.thaw(job.id, user=ada)
+    kernel.within(ada).thaw(job.id)
     with pytest.raises(BadTransition):
-        kernel.undo(reply.pipeline, user=ada)
-    assert kernel.memories(user=bob) == []
-    kernel.freeze(job.id, user=ada)
-    assert kernel.undo(reply.pipeline, user=ada) == [f"thaw {job.id}"]
-    assert kernel.get(job.id, user=ada).state is State.ACTIVATED
+        kernel.within(ada).undo(reply.pipeline)
+    assert kernel.within(bob).memories() == []
+    kernel.within(ada).freeze(job.id)
+    assert kernel.within(ada).undo(reply.pipeline) == [f"thaw {job.id}"]
+    assert kernel.within(ada).get(job.id).state is State.ACTIVATED
 
 
 def test_a_demotion_says_where_there_was_nothing_to_give_up(kernel: MemOS, ada: str) -> None:
-    [cube] = kernel.add("I live in Oslo.", user=ada)
+    [cube] = kernel.within(ada).add("I live in Oslo.")
     asked = [Asked(intent="demote", what="where I live")]
     done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert "Nothing was done" in done.text and "I live in Oslo." in done.text and not done.id
-    kv = kernel.promote([cube.id], "activation", user=ada)
+    kv = kernel.within(ada).promote([cube.id], "activation")
     done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
-    assert done.text.startswith("As text again") and kernel.get(kv.id, user=ada).state is State.ARCHIVED
-    kernel.undo(done.id, user=ada)
-    assert kernel.get(kv.id, user=ada).state is State.ACTIVATED
+    assert done.text.startswith("As text again") and kernel.within(ada).get(kv.id).state is State.ARCHIVED
+    kernel.within(ada).undo(done.id)
+    assert kernel.within(ada).get(kv.id).state is State.ACTIVATED
 
 
 def test_a_pipeline_of_another_is_not_undone(kernel: MemOS, ada: str, bob: str) -> None:
-    kernel.add("I live in Oslo.", user=ada)
-    reply = kernel.chat("Freeze where I live.", user=ada)
+    kernel.within(ada).add("I live in Oslo.")
+    reply = kernel.within(ada).chat("Freeze where I live.")
     with pytest.raises(NotFound, match="no pipeline"):
-        kernel.undo(reply.pipeline, user=bob)
+        kernel.within(bob).undo(reply.pipeline)
 
 
 def test_where_one_step_is_denied_nothing_is_done(kernel: MemOS, ada: str, bob: str) -> None:
-    [theirs] = kernel.add("Mira lives in Rome.", user=ada)
-    kernel.grant(theirs.id, bob, "reader", user=ada)
-    [own] = kernel.add("My job is baker.", user=bob)
+    [theirs] = kernel.within(ada).add("Mira lives in Rome.")
+    kernel.within(ada).grant(theirs.id, bob, "reader")
+    [own] = kernel.within(bob).add("My job is baker.")
     with pytest.raises(Denied):
-        kernel.chat("Freeze my job and lock where Mira lives.", user=bob)
-    assert kernel.get(own.id, user=bob).state is not State.FROZEN
-    assert kernel.get(theirs.id, user=ada).state is not State.FROZEN
+        kernel.within(bob).chat("Freeze my job and lock where Mira lives.")
+    assert kernel.within(bob).get(own.id).state is not State.FROZEN
+    assert kernel.within(ada).get(theirs.id).state is not State.FROZEN
 
 
 def test_what_is_not_clear_is_asked_back_and_the_next_message_answers(kernel: MemOS, ada: str) -> None:
-    first, second = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My gate code is 9020."))
-    asked = kernel.chat("Delete it.", user=ada)
+    first, second = (kernel.within(ada).add(text)[0] for text in ("My locker code is 4711.", "My gate code is 9020."))
+    asked = kernel.within(ada).chat("Delete it.")
     assert "Nothing was done" in asked.text and first.id in asked.text and second.id in asked.text
-    assert len(kernel.memories(user=ada)) == 2
-    done = kernel.chat(second.id, user=ada)
+    assert len(kernel.within(ada).memories()) == 2
+    done = kernel.within(ada).chat(second.id)
     assert done.forgotten == (second.id,)
-    assert [c.id for c in kernel.memories(user=ada)] == [first.id]
+    assert [c.id for c in kernel.within(ada).memories()] == [first.id]
 
 
 @pytest.mark.parametrize("answer, place", [("the first one", 0), ("2", 1), ("第二个", 1)])
 def test_an_answer_may_name_a_place(kernel: MemOS, ada: str, answer: str, place: int) -> None:
     for text in ("My locker code is 4711.", "My gate code is 9020."):
-        kernel.add(text, user=ada)
-    named = [line.split()[1] for line in kernel.chat("Get rid of that one.", user=ada).text.splitlines()[1:]]
-    assert kernel.chat(answer, user=ada).forgotten == (named[place],)
+        kernel.within(ada).add(text)
+    named = [line.split()[1] for line in kernel.within(ada).chat("Get rid of that one.").text.splitlines()[1:]]
+    assert kernel.within(ada).chat(answer).forgotten == (named[place],)
 
 
 def test_a_number_in_another_conversation_is_no_answer(tmp_path: Path, later: Callable[[timedelta], None]) -> None:
@@ -135,34 +135,34 @@ def test_a_number_in_another_conversation_is_no_answer(tmp_path: Path, later: Ca
 
 def test_a_session_s_question_is_answered_in_it(kernel: MemOS, ada: str) -> None:
     for text in ("My locker code is 4711.", "My gate code is 9020."):
-        kernel.add(text, user=ada)
-    kernel.chat("Delete it.", session="monday", user=ada)
-    assert not kernel.chat("2", user=ada).forgotten
-    assert len(kernel.chat("2", session="monday", user=ada).forgotten) == 1
+        kernel.within(ada).add(text)
+    kernel.within(ada).chat("Delete it.", session="monday")
+    assert not kernel.within(ada).chat("2").forgotten
+    assert len(kernel.within(ada).chat("2", session="monday").forgotten) == 1
 
 
 def test_another_message_is_no_answer(kernel: MemOS, ada: str) -> None:
-    kernel.add("My locker code is 4711.", user=ada)
-    kernel.chat("Delete it.", user=ada)
-    assert [op.intent for op in kernel.chat("Freeze my locker code.", user=ada).operations] == ["freeze"]
-    assert len(kernel.memories(user=ada)) == 1
+    kernel.within(ada).add("My locker code is 4711.")
+    kernel.within(ada).chat("Delete it.")
+    assert [op.intent for op in kernel.within(ada).chat("Freeze my locker code.").operations] == ["freeze"]
+    assert len(kernel.within(ada).memories()) == 1
 
 
 def test_what_is_final_comes_last(kernel: MemOS, ada: str) -> None:
     """A step that fails leaves what was to be deleted."""
-    code, job = (kernel.add(text, user=ada)[0] for text in ("My locker code is 4711.", "My job is baker."))
+    code, job = (kernel.within(ada).add(text)[0] for text in ("My locker code is 4711.", "My job is baker."))
     asked = [Asked(intent="forget", what=code.id), Asked(intent="share", what=job.id, with_="nobody:x")]
     with pytest.raises(InputError, match="names nobody"):
         kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     asked[1] = Asked(intent="forget", what=job.id)
-    kernel.freeze(job.id, user=ada)
+    kernel.within(ada).freeze(job.id)
     with pytest.raises(BadTransition, match="frozen and cannot be deleted"):
         kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
-    assert len(kernel.memories(user=ada)) == 2
+    assert len(kernel.within(ada).memories()) == 2
 
 
 def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: str, bob: str) -> None:
-    [cube] = kernel.add("My locker code is 4711.", user=ada)
+    [cube] = kernel.within(ada).add("My locker code is 4711.")
     asked = [Asked(intent="share", what=cube.id, with_=bob), Asked(intent="forget", what=cube.id)]
     done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     assert done.forgotten == (cube.id,) and not done.id
@@ -170,57 +170,57 @@ def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: s
 
 def test_one_statement_is_undone_with_what_it_replaced_and_nothing_else(kernel: MemOS, ada: str) -> None:
     """What somebody else changed meanwhile is not of the pipeline."""
-    [oslo] = kernel.add("I live in Oslo.", user=ada)
-    [job] = kernel.add("My job is baker.", user=ada)
+    [oslo] = kernel.within(ada).add("I live in Oslo.")
+    [job] = kernel.within(ada).add("My job is baker.")
     promote = kernel.promote
 
     def meanwhile(ids: Sequence[str], to: Form | str, *, user: str | None = None) -> MemCube:
-        kernel.archive(job.id, user=ada)
+        kernel.within(ada).archive(job.id)
         return promote(ids, to, user=user)
 
     kernel.promote = meanwhile  # type: ignore[method-assign, assignment]
     try:
         asked = [
             Asked(intent="remember", what="I have moved to Rome"),
-            Asked(intent="promote", what=kernel.add("My locker code is 4711.", user=ada)[0].id, to="activation"),
+            Asked(intent="promote", what=kernel.within(ada).add("My locker code is 4711.")[0].id, to="activation"),
         ]
         done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
     finally:
         del kernel.promote  # type: ignore[attr-defined]
-    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
-    kernel.undo(done.id, user=ada)
-    assert kernel.get(oslo.id, user=ada).state is State.ACTIVATED
-    assert kernel.get(job.id, user=ada).state is State.ARCHIVED
+    assert kernel.within(ada).get(oslo.id).state is State.ARCHIVED
+    kernel.within(ada).undo(done.id)
+    assert kernel.within(ada).get(oslo.id).state is State.ACTIVATED
+    assert kernel.within(ada).get(job.id).state is State.ARCHIVED
 
 
 def test_a_statement_alone_can_be_undone(kernel: MemOS, ada: str) -> None:
-    [oslo] = kernel.add("I live in Oslo.", user=ada)
-    reply = kernel.chat("Remember that I have moved to Rome.", user=ada)
-    assert kernel.get(oslo.id, user=ada).state is State.ARCHIVED
-    kernel.undo(reply.pipeline, user=ada)
-    assert [c.id for c in kernel.memories(user=ada)] == [oslo.id]
+    [oslo] = kernel.within(ada).add("I live in Oslo.")
+    reply = kernel.within(ada).chat("Remember that I have moved to Rome.")
+    assert kernel.within(ada).get(oslo.id).state is State.ARCHIVED
+    kernel.within(ada).undo(reply.pipeline)
+    assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]
 
 
 def test_a_day_that_is_told_from_today_is_kept_with_its_date(kernel: MemOS, ada: str) -> None:
-    [kept] = kernel.chat("Remember that I met Ana yesterday.", user=ada).remembered
+    [kept] = kernel.within(ada).chat("Remember that I met Ana yesterday.").remembered
     yesterday = (kernel.vault.now().astimezone() - timedelta(days=1)).date()
     assert kept.text == f"User: I met Ana yesterday ({yesterday})."
-    [kept] = kernel.chat("Remember that I met Ana on 6 March 2020.", user=ada).remembered
+    [kept] = kernel.within(ada).chat("Remember that I met Ana on 6 March 2020.").remembered
     assert "(" not in kept.text
 
 
 def test_a_rollback_goes_back_and_forth(kernel: MemOS, ada: str) -> None:
-    [cube] = kernel.add("I live in Oslo.", user=ada)
-    kernel.update(cube.id, "I live in Bergen.", user=ada)
-    reply = kernel.chat("Roll back where I live to version 1.", user=ada)
-    assert "Oslo" in kernel.get(cube.id, user=ada).text
-    kernel.undo(reply.pipeline, user=ada)
-    assert "Bergen" in kernel.get(cube.id, user=ada).text
+    [cube] = kernel.within(ada).add("I live in Oslo.")
+    kernel.within(ada).update(cube.id, "I live in Bergen.")
+    reply = kernel.within(ada).chat("Roll back where I live to version 1.")
+    assert "Oslo" in kernel.within(ada).get(cube.id).text
+    kernel.within(ada).undo(reply.pipeline)
+    assert "Bergen" in kernel.within(ada).get(cube.id).text
 
 
 def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
-    kernel.add("My locker code is 4711.", user=ada)
-    assert kernel.chat("How many memories have you got?", user=ada).text == "1 memories."
-    assert "4711" in kernel.chat("What do you know about me?", user=ada).text
-    assert "plaintext" in kernel.chat("How much room is left?", user=ada).text
-    assert kernel.chat("What are you working on right now?", user=ada).text == "No job is going on."
+    kernel.within(ada).add("My locker code is 4711.")
+    assert kernel.within(ada).chat("How many memories have you got?").text == "1 memories."
+    assert "4711" in kernel.within(ada).chat("What do you know about me?").text
+    assert "plaintext" in kernel.within(ada).chat("How much room is left?").text
+    assert kernel.within(ada).chat("What are you working on right now?").text == "No job is going on."

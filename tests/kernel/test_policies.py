@@ -109,13 +109,13 @@ def test_a_line_of_yaml_selects_and_another_for_a_namespace(tmp_path: Path, mode
     with opened(tmp_path / "vault", model, config) as kernel:
         for user in ("ann", "bob", "cid", "default"):
             told(kernel, user=user)
-        first = kernel.memories(user="cid")[0]
-        kernel.vault.record_use([first.id], kernel.memories(user="default")[-1].header.created)
-        seen = {user: texts(kernel.ask(ASKED, via="plaintext", user=user).admission.cubes) for user in ("ann", "cid")}
+        first = kernel.within("cid").memories()[0]
+        kernel.vault.record_use([first.id], kernel.within("default").memories()[-1].header.created)
+        seen = {user: texts(kernel.within(user).ask(ASKED, via="plaintext").admission.cubes) for user in ("ann", "cid")}
         assert seen == {"ann": of(*EVERYBODY), "cid": of("Mira", "Jana")}
         assert texts(kernel.ask(ASKED, via="plaintext").admission.cubes) == of("Ivo", "Jana")
-        assert texts(hit.cube for hit in kernel.search("anything", user="default")) == of("Jana", "Ivo")
-        assert isinstance(kernel.tiers(user="bob"), MemoryOSTiers)
+        assert texts(hit.cube for hit in kernel.within("default").search("anything")) == of("Jana", "Ivo")
+        assert isinstance(kernel.within("bob").tiers(), MemoryOSTiers)
         with pytest.raises(InputError, match="policy recency keeps no tiers.*memoryos"):
             kernel.tiers()
 
@@ -257,11 +257,11 @@ def test_a_policy_of_ones_own_takes_the_place_of_the_named_one(tmp_path: Path, m
         tom = told(kernel)[1]
         told(kernel, user="ann")
         (long,) = kernel.add("The old bakery on the corner opens at six on every day but Sunday.")
-        kernel.add("The old bakery on the corner opens at six on every day but Sunday.", user="ann")
+        kernel.within("ann").add("The old bakery on the corner opens at six on every day but Sunday.")
         (best, *_), (named, *_) = kernel.search(ASKED), kernel.search(ASKED, policy="own")
         assert best.cube == named.cube == long
         assert texts(hit.cube for hit in kernel.search(ASKED, top_k=1, policy="memos")) == of("Mira")
-        assert texts(hit.cube for hit in kernel.search(ASKED, top_k=1, user="ann")) == of("Mira")
+        assert texts(hit.cube for hit in kernel.within("ann").search(ASKED, top_k=1)) == of("Mira")
         assert kernel.chat("Forget where Tom lives.").forgotten == (tom.id,)  # found by memos, as ever
     with (
         MemOS(vault=tmp_path / "vault", **given) as kernel,

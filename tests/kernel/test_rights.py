@@ -62,7 +62,7 @@ def opened(path: Path) -> MemOS:
     """A kernel that does everything but run a model."""
     config = Config(scheduler=SchedulerConfig(routing="retrieval"))
     kernel, host = MemOS(config, vault=path), NoModel()
-    parts = (kernel.vault, kernel.governance, kernel.lifecycle)
+    parts = (kernel.vault, kernel.parts.governance, kernel.parts.lifecycle)
     kernel.__dict__["host"] = host
     kernel.__dict__["operator"] = AtOnce(kernel.vault, Even(), ANSWERING)
     kernel.__dict__["sessions"] = Sessions(config.decode, *parts, host, None)  # type: ignore[arg-type]
@@ -495,8 +495,8 @@ class World:
 
     def do_count(self, who: Who) -> None:
         kernel = self.random.choice(self.kernels)
-        with kernel.governance.acting(Caller(who.namespace, who.purpose)):
-            readable, _ = kernel.operator.in_view(kernel._view(who.namespace))
+        with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
+            readable, _ = kernel.parts.operator().in_view(kernel._view(who.namespace))
         assert readable == len(self.in_force(who))
 
     def do_compare(self, who: Who) -> None:
@@ -520,13 +520,13 @@ class World:
         form = self.random.choice([Form.ACTIVATION, Form.PARAMETRIC])
 
         def promote() -> MemCube:
-            with kernel.governance.acting(Caller(who.namespace, who.purpose)):
+            with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
                 sources = kernel._sources(Promote(ids=(asked,), to=form), None)
             with kernel.vault.staging() as path:
                 path.write_bytes(asked.encode())
                 sha256, size = kernel.vault.store(path)
             owner = sources[0].rights.owner
-            return kernel.lifecycle.publish(
+            return kernel.parts.lifecycle.publish(
                 MemCube(
                     id=new_id(),
                     form=form,
@@ -550,17 +550,17 @@ class World:
         via = self.random.choice(["auto", "plaintext"])
 
         def seen() -> list[Any]:
-            with kernel.governance.acting(Caller(who.namespace, who.purpose)):
+            with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
                 admission = kernel.admit(op, who.namespace, via)  # type: ignore[arg-type]
                 every = [*admission.cubes, *admission.activations, *admission.adapters, *admission.pinned]
                 assert all(self.reads(who, cube.id) for cube in every)
                 of = kernel._session(who.space[2] or self.random.choice(["s", "t"]), None)
-                earlier = kernel.sessions.turns(of)
+                earlier = kernel.parts.sessions().turns(of)
                 talk = Talk(f"and {self.word()}?", session=of, earlier=tuple(earlier[-2:]))
                 if self.random.random() < 0.4 and not admission.adapters:
                     shown = Admission(cubes=admission.cubes[:3])
                     answer = " ".join(cube.text for cube in shown.cubes)
-                    kernel.sessions.keep(talk, answer, shown, (), None)
+                    kernel.parts.sessions().keep(talk, answer, shown, (), None)
                 return [*every, *earlier]
 
         self.ask(who, seen)

@@ -113,7 +113,7 @@ def test_what_the_model_finds_is_a_memory_if_it_rests_on_its_turn(tmp_path: Path
         assert [c.id for c in memos.lineage(found.id).derived] == [before[TURNS[0]]]
         assert memos.search("terrier")[0].cube.id == found.id and memos.vault.check() == []
         memos.grant(found.id, "bob", "reader")  # and not what else was said in the turn
-        assert [c.id for c in memos.cubes(user="bob")] == [found.id]
+        assert [c.id for c in memos.within("bob").cubes()] == [found.id]
 
 
 def test_a_deletion_leaves_no_byte_of_the_turn_and_the_turns_other_memories_stay(
@@ -134,11 +134,11 @@ def test_a_deletion_leaves_no_byte_of_the_turn_and_the_turns_other_memories_stay
 
 def test_a_forgotten_user_leaves_no_byte_of_turns_whether_read_or_not(tmp_path: Path, saying: Saying) -> None:
     with opened(tmp_path) as memos:
-        memos.add(told(TURNS[:4]), user="ada")
+        memos.within("ada").add(told(TURNS[:4]))
         saying((1, FOUND))
-        memos.tick(user="ada")
-        memos.add(told(TURNS[4:6]), user="ada")
-        proof = memos.forget_user(user="ada")
+        memos.within("ada").tick()
+        memos.within("ada").add(told(TURNS[4:6]))
+        proof = memos.within("ada").forget_user()
         assert proof.clean and proof.counts["turns"] == 6
         assert [text for text in (*TURNS, FOUND) if lies_in(tmp_path, text)] == []
 
@@ -153,7 +153,7 @@ def test_an_error_is_no_memory_and_loses_no_turn(
 
     with opened(tmp_path) as memos, monkeypatch.context() as patch:
         for broken in (fails, lambda *_: [""], lambda *_: ['{"reasoning']):
-            memos.unread._failed.clear()
+            memos.services.unread._failed.clear()
             patch.setattr(Host, "extract", broken)
             memos.add(told(TURNS[:1]))
             [done] = memos.tick()

@@ -76,9 +76,9 @@ def cases() -> list[Case]:
 def tell(kernel: MemOS, case: Case, user: str) -> Outcome:
     """Say it all to the kernel, and look."""
     told = zip((*case.said, case.then), case.days, strict=True)
-    kept = [kernel.add([_turn(words, day)], user=user) for words, day in told]
+    kept = [kernel.within(user).add([_turn(words, day)]) for words, day in told]
     earlier = [cubes[0] if cubes else None for cubes in kept[:-1]]
-    there = {cube.id: cube for cube in kernel.cubes(user=user)}
+    there = {cube.id: cube for cube in kernel.within(user).cubes()}
     return Outcome(
         case=case,
         out=frozenset(n for n, cube in enumerate(earlier) if cube and _is_out(there.get(cube.id))),
@@ -120,7 +120,7 @@ def _is_out(cube: MemCube | None) -> bool:
 
 def _is_whole(kernel: MemOS, cube: MemCube, user: str) -> bool:
     """True if a statement is still there, word for word, with its history."""
-    return kernel.get(cube.id, user=user).text == cube.text and bool(kernel.history(cube.id, user=user))
+    return kernel.within(user).get(cube.id).text == cube.text and bool(kernel.within(user).history(cube.id))
 
 
 def _figures(outcomes: Iterable[Outcome]) -> dict[str, Any]:

@@ -5,15 +5,14 @@ Knows namespaces, relations and where a cube came from. Must not know models, ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied
 from memos.infrastructure.vault.audit.audit_log import UNSEEN
+from memos.infrastructure.vault.audit.records import Decision
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.ops import (
     ChangeState,
@@ -35,7 +34,6 @@ from memos.ops import (
     Tag,
     TakeRight,
     Update,
-    action,
 )
 from memos.rights import ACTIONS, Action, Caller, Standing
 
@@ -46,7 +44,6 @@ _MAY = {
     "delete": "its owner",
     "manage": "its owner",
 }
-_acting: ContextVar[tuple[MemGovernance, Caller] | None] = ContextVar("acting", default=None)
 
 
 class _Asked:
@@ -54,7 +51,7 @@ class _Asked:
     once, and what is granted, which is looked up where namespace and owner do not decide."""
 
     def __init__(
-        self, caller: Namespace, standing: Callable[[], Standing], at: Callable[[list[str]], list[MemCube]]
+        self, caller: Caller, standing: Callable[[], Standing], at: Callable[[list[str]], list[MemCube]]
     ) -> None:
         """at: the cubes of these ids, without those that are not there."""
         self._caller, self._look, self._read = caller, standing, at
@@ -98,40 +95,13 @@ class MemGovernance:
     def __init__(self, vault: MemVault) -> None:
         self._vault = vault
         # the state is a part of the key, so that nothing outlives a change of rights or the end of a grant
-        self._standings = lru_cache(_STANDINGS)(lambda caller, purpose, state: self._granted(caller, purpose))
+        self._standings = lru_cache(_STANDINGS)(lambda caller, state: self._granted(caller))
         self._singles: dict[Hashable, frozenset[str]] = {}
 
-    # -- who acts ------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def acting(self, caller: Caller) -> Iterator[None]:
-        """Within it, in this thread, all that is decided is decided for this caller's purpose."""
-        token = _acting.set((self, caller))
-        try:
-            yield
-        finally:
-            _acting.reset(token)
-
-    @property
-    def caller(self) -> Caller | None:
-        """Who acts, if that was said by `acting`."""
-        bound = _acting.get()
-        return bound[1] if bound and bound[0] is self else None
-
-    def in_session(self, session: Namespace) -> Namespace:
-        """Whose rights decide on what a conversation shows: those of who acts, or else of its user."""
-        if self.caller and self.caller.namespace.user_id == session.user_id:
-            return self.caller.namespace
-        return Namespace(user_id=session.user_id)
-
-    @property
-    def _purpose(self) -> str:
-        return self.caller.purpose if self.caller else ""
-
-    def _granted(self, caller: Namespace, purpose: str) -> Standing:
+    def _granted(self, caller: Caller) -> Standing:
         namespaces: dict[tuple[str, str, str], frozenset[Action]] = {}
         cubes: dict[str, frozenset[Action]] = {}
-        for grant in self._vault.granted(caller, purpose):
+        for grant in self._vault.granted(caller.namespace, caller.purpose):
             if isinstance(grant.on, Namespace):
                 over = (grant.on.user_id, grant.on.agent_id, grant.on.session_id)
                 namespaces[over] = namespaces.get(over, frozenset()) | ACTIONS[grant.relation]
@@ -139,21 +109,25 @@ class MemGovernance:
                 cubes[grant.on] = cubes.get(grant.on, frozenset()) | ACTIONS[grant.relation]
         return Standing(namespaces, cubes)
 
-    def _standing(self, caller: Namespace) -> Standing:
-        return self._standings(caller, self._purpose, self._vault.rights_state())
+    def _standing(self, caller: Caller) -> Standing:
+        return self._standings(caller, self._vault.rights_state())
 
     # -- the door ------------------------------------------------------------------------------------------
 
-    def permit(
-        self, caller: Namespace, op: Operation, cube: MemCube | None = None, over: Namespace | None = None
-    ) -> None:
+    def permit(self, caller: Caller, op: Operation, cube: MemCube | None = None, over: Namespace | None = None) -> None:
         """Return if `caller` may do `op` to `cube`, or to the whole namespace `over`; without either, any caller may
         act in its own namespace.
 
         Raises Denied; or, for a cube that the caller may not even see, what an absent id raises, so that asking to
         write does not reveal more than asking to read. To be asked before a transaction, which could undo the line.
         """
-        right, name = action(op), type(op).__name__.lower()
+        self.record([self.permitted(caller, op, cube, over)])
+
+    def permitted(
+        self, caller: Caller, op: Operation, cube: MemCube | None = None, over: Namespace | None = None
+    ) -> Decision:
+        """The same, for who writes several decisions down together by `record`. A refusal is written at once."""
+        right, name = op.right, type(op).__name__.lower()
         if cube is not None:
             allowed = self.may(caller, right, cube)
         else:
@@ -161,9 +135,10 @@ class MemGovernance:
         hidden = not allowed and cube is not None and not self.may(caller, "read", cube)
         why = name if allowed else f"{name}: {UNSEEN if hidden else 'not the owner, or outside its namespace'}"
         target = cube.id if cube else name if over is None else f"namespace {over}"
-        self._vault.audit(str(caller), right, target, allowed, why)
+        decision = Decision(str(caller), right, target, allowed, why)
         if allowed:
-            return
+            return decision
+        self.record([decision])
         if cube is not None and hidden:
             raise absent(_as_asked(op, cube.id))
         if cube is not None:
@@ -173,11 +148,15 @@ class MemGovernance:
             )
         raise Denied(f"{caller} may not {right} namespace {over}: only its user may, or an owner by a grant; ask them")
 
-    def may(self, caller: Namespace, right: Action, cube: MemCube) -> bool:
+    def record(self, decisions: Sequence[Decision], beside: Callable[[], None] | None = None) -> None:
+        """Write decisions into the audit log; see `AuditLog.append_all`."""
+        self._vault.audit_log.append_all(decisions, beside)
+
+    def may(self, caller: Caller, right: Action, cube: MemCube) -> bool:
         """The rule by itself, not audited. What cannot be read can be cleared away by its owner, and nothing else."""
         return self._may(self._asked(caller), right, cube)
 
-    def manages(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
+    def manages(self, caller: Caller, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those of which `caller` may know all that was decided about them, in the order given; not audited."""
         return self._allowed(self._asked(caller), "manage", cubes)
 
@@ -187,16 +166,16 @@ class MemGovernance:
         own = asked.has(right, cube.id, cube.namespace, cube.rights)
         return own and (right == "delete" or self._may_read(asked, cube))
 
-    def may_over(self, caller: Namespace, right: Action, over: Namespace) -> bool:
+    def may_over(self, caller: Caller, right: Action, over: Namespace) -> bool:
         """The same for all that lies in a namespace."""
         return caller.covers(over) or self._standing(caller).over(right, over)
 
-    def sight(self, caller: Namespace) -> Sight:
+    def sight(self, caller: Caller) -> Sight:
         """What the caller may read by the rights of now; not audited. All of it rests on what the key is made of: a
         right that changes meanwhile is for the next one."""
         state = self._vault.rights_state()
-        standing = self._standings(caller, self._purpose, state)
-        key = caller, self._purpose, standing.key, state.moved
+        standing = self._standings(caller, state)
+        key = caller.namespace, caller.purpose, standing.key, state.moved
         asked = _Asked(caller, lambda: standing, self._vault.at)
 
         def single() -> frozenset[str]:
@@ -210,7 +189,7 @@ class MemGovernance:
 
         return Sight(key, partial(self._may_read_sort, asked), single, asked.at)
 
-    def may_read(self, caller: Namespace, namespace: Namespace, rights: Rights, *sources: str) -> bool:
+    def may_read(self, caller: Caller, namespace: Namespace, rights: Rights, *sources: str) -> bool:
         """The rule for all memories of a namespace with these rights and sources, beside what is granted on single
         ones of them; not audited."""
         return self._may_read_sort(self._asked(caller), namespace, rights, *sources)
@@ -221,7 +200,7 @@ class MemGovernance:
             return own
         return self._may_read_all(asked, sources) and (own or self._only(asked, rights, sources))
 
-    def _asked(self, caller: Namespace) -> _Asked:
+    def _asked(self, caller: Caller) -> _Asked:
         return _Asked(caller, lambda: self._standing(caller), self._vault.at)
 
     def _may_read(self, asked: _Asked, cube: MemCube) -> bool:
@@ -246,7 +225,7 @@ class MemGovernance:
         """True if all that a cube is made of is its owner's, so that it has no words of anybody else."""
         return all(source.rights.owner == rights.owner for source in asked.at(sources))
 
-    def visible(self, caller: Namespace, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
+    def visible(self, caller: Caller, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
         """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
         asked = self._asked(caller)
         asked.known.update((cube.id, True) for cube in seen)
@@ -257,19 +236,19 @@ class MemGovernance:
         asked.at(source.id for cube in given for source in cube.sources)
         return [cube for cube in given if self._may(asked, right, cube)]
 
-    def visible_ids(self, caller: Namespace, cubes: Iterable[MemCube]) -> set[str]:
+    def visible_ids(self, caller: Caller, cubes: Iterable[MemCube]) -> set[str]:
         return {cube.id for cube in self.visible(caller, cubes)}
 
-    def readable(self, caller: Namespace, cubes: Iterable[MemCube]) -> list[MemCube]:
+    def readable(self, caller: Caller, cubes: Iterable[MemCube]) -> list[MemCube]:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
         given = list(cubes)
-        kept = self.visible(caller, given)
-        self.narrowed(caller, len(kept), len(given))
-        return kept
+        seen = self.visible(caller, given)
+        self.record([self.narrowed(caller, len(seen), len(given))])
+        return seen
 
-    def narrowed(self, caller: Namespace, kept: int, given: int) -> None:
-        """Write down how many of how many memories a search may look at."""
-        self._vault.audit(str(caller), "read", f"{kept} of {given} cubes", True, "search narrowed")
+    def narrowed(self, caller: Caller, seen: int, given: int) -> Decision:
+        """That a search may look at so many of so many memories."""
+        return Decision(str(caller), "read", f"{seen} of {given} cubes", True, "search narrowed")
 
 
 def _as_asked(op: Operation, id: str) -> str:

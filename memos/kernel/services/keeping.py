@@ -1,4 +1,4 @@
-"""Public calls that keep, read, change and delete single memories."""
+"""Keeping, reading, changing and deleting single memories."""
 
 from __future__ import annotations
 
@@ -8,28 +8,50 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from memos.config import ReaderConfig
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
 from memos.errors import InputError
+from memos.infrastructure.governance.mem_governance import MemGovernance
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.interface.reading.mem_reader import MemReader
+from memos.kernel.access import Access, Freshness, unique
 from memos.kernel.unread import Unread
-from memos.kernel.wiring import Parts, _tags, each_once
-from memos.once import once
+from memos.lazy import Lazy
+from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.agreement import text_of
+from memos.operation.life.knowledge import Knowledge
+from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.ops import Add, Correct, Delete, Get, History, Update
+from memos.rights import Caller
+
+MAX_TAG = 200  # characters
 
 
-class Keeping(Parts):
-    """add, keep, get, update, delete, delete_all, reset, history."""
+class Keeping:
+    """add, keep, get, update, delete, delete_all, history."""
 
-    @once
-    def unread(self) -> Unread:
-        parts = (self.vault, self.governance, self.lifecycle, self.knowledge, self.reader)
-        return Unread(self.config.reader, *parts, lambda: self.host, self._changed)
+    def __init__(
+        self,
+        config: ReaderConfig,
+        vault: MemVault,
+        governance: MemGovernance,
+        access: Access,
+        lifecycle: MemLifecycle,
+        knowledge: Knowledge,
+        reader: MemReader,
+        operator: Lazy[MemOperator],
+        freshness: Freshness,
+        unread: Unread,
+    ) -> None:
+        self._config, self._vault, self._governance, self._access = config, vault, governance, access
+        self._lifecycle, self._knowledge, self._reader = lifecycle, knowledge, reader
+        self._operator, self._freshness, self._unread = operator, freshness, unread
 
     def add(
         self,
+        caller: Caller,
         content: str | Path | Iterable[dict[str, Any]],
         *,
-        user: str | None = None,
         probes: Sequence[Probe] = (),
         tags: Sequence[str] = (),
         ttl: timedelta | None = None,
@@ -45,55 +67,51 @@ class Keeping(Parts):
         metadata: JSON that is kept with each memory and not read. infer: False keeps each turn as it is. Raises
         InputError, NoRoom.
         """
-        until, caller = _until(ttl, in_zone(expires), self.vault.now()), self._caller(user)
+        until = _until(ttl, in_zone(expires), self._vault.now())
         if infer and not isinstance(content, str):
-            ops, left = self.reader.heard(content)
+            ops, left = self._reader.heard(content)
         elif isinstance(content, str):
-            ops, left = [self.reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
+            ops, left = [self._reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
         elif isinstance(content, Path):
             raise InputError(f"{content} is a file, and infer=False keeps the turns of a conversation; leave infer out")
         else:
-            ops, left = self.reader.verbatim(content), []
-        given = {"expires": until, "tags": _tags(tags), "metadata": _as_json(metadata)}
-        kept = each_once(self._remember([op.model_copy(update=given) for op in ops], caller))
-        if left and self.config.reader.model:
-            self.unread.keep(left, str(content) if isinstance(content, Path) else "turns", caller, **given)
-            self.unread.begin(caller)
-        return kept
+            ops, left = self._reader.verbatim(content), []
+        given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}
+        memories = unique(self.remember(caller, [op.model_copy(update=given) for op in ops]))
+        if left and self._config.model:
+            self._unread.keep(left, str(content) if isinstance(content, Path) else "turns", caller, **given)
+            self._unread.begin(caller)
+        return memories
 
-    def keep(self, ops: Sequence[Add | Correct], *, fold: bool = False, user: str | None = None) -> list[MemCube]:
+    def keep(self, caller: Caller, ops: Sequence[Add | Correct], *, fold: bool = False) -> list[MemCube]:
         """Remember statements as they are, unread by the reader; a cube for each, in their order, once durable.
 
         A statement that is there already, of the same speaker, time and thread, is not kept twice: its cube is. fold:
         nor is what a memory in force says in other words or at another time: it is counted there.
         """
-        return self._remember(ops, self._caller(user), fold)
+        return self.remember(caller, ops, fold)
 
-    def known_origins(self, *, user: str | None = None) -> set[str]:
-        """Where the user's own memories, of every state, come from, and where they were told again."""
-        caller = self._caller(user)
-        self.governance.permit(caller, Get(id="origins"))
-        return self.vault.known_origins(caller)
+    def known_origins(self, caller: Caller) -> set[str]:
+        """Where the caller's own memories, of every state, come from, and where they were told again."""
+        self._governance.permit(caller, Get(id="origins"))
+        return self._vault.known_origins(caller.namespace)
 
-    def _remember(self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True) -> list[MemCube]:
-        for op in ops[:1]:
-            self.governance.permit(caller, op)
-        kept = self.knowledge.remember(ops, caller, fold)
-        self._release()
-        self.operator.refresh_soon()
-        return kept
+    def remember(self, caller: Caller, ops: Sequence[Add | Correct], fold: bool = True) -> list[MemCube]:
+        """Carry out what the reader has made of statements."""
+        if not ops:
+            return []
+        self._governance.permit(caller, ops[0])
+        memories = self._knowledge.remember(ops, caller.namespace, fold)
+        self._freshness.release()
+        self._operator().refresh_soon()
+        return memories
 
-    def get(self, id: str, *, user: str | None = None) -> MemCube:
+    def get(self, caller: Caller, id: str) -> MemCube:
         """Raises NotFound."""
-        return self._visible(Get(id=id), id, user)
+        return self._access.cube(caller, Get(id=id), id)
 
     def update(
-        self,
-        id: str,
-        text: str | None = None,
-        *,
-        metadata: Mapping[str, Any] | None = None,
-        user: str | None = None,
+        self, caller: Caller, id: str, text: str | None = None, *, metadata: Mapping[str, Any] | None = None
     ) -> MemCube:
         """A new version of a plaintext cube; what was derived from it is stale at once.
 
@@ -102,61 +120,67 @@ class Keeping(Parts):
         """
         if text is None and metadata is None:
             raise InputError(f"update changes nothing of cube {id}; give a text, metadata, or both")
-        cube = self._visible(Update(id=id, text=text), id, user)
+        cube = self._access.cube(caller, Update(id=id, text=text), id)
         payload, segment, probes = None, None, text_of(cube).probes
         if text is not None:
-            said = self.reader.statement(text, speaker=cube.header.speaker)
-            payload, segment = Text(text=said.text, facts=said.facts, more=said.more, probes=probes), said.segment
-        with self.vault.transaction():
-            now = _as_json(_merged(self.vault.get(cube.id).header.metadata, metadata or {}))
-            new = self.lifecycle.edit(cube.id, payload, segment, metadata=now)
+            statement = self._reader.statement(text, speaker=cube.header.speaker)
+            payload = Text(text=statement.text, facts=statement.facts, more=statement.more, probes=probes)
+            segment = statement.segment
+        with self._vault.transaction():
+            now = _as_json(_merged(self._vault.get(cube.id).header.metadata, metadata or {}))
+            new = self._lifecycle.edit(cube.id, payload, segment, metadata=now)
             if payload:
-                self.knowledge.examine(new)
-        return self._changed(self.vault.get(new.id))
+                self._knowledge.examine(new)
+        return self._freshness.changed(self._vault.get(new.id))
 
-    def delete(self, id: str, *, user: str | None = None) -> list[str]:
+    def delete(self, caller: Caller, id: str) -> list[str]:
         """Remove a cube with every form made from it; returns the ids that are gone."""
-        cube = self._visible(Delete(id=id), id, user)
-        # what others have made of it goes too, and they are not told of
-        told = {cube.id} | self.governance.visible_ids(self._caller(user), self.vault.derived(cube.id))
-        return [id for id in self._changed(self.lifecycle.delete(cube.id)) if id in told]
+        return self._delete(caller, [self._access.cube(caller, Delete(id=id), id).id])
 
-    def delete_all(self, *, user: str | None = None) -> list[str]:
+    def delete_all(self, caller: Caller) -> list[str]:
         """Remove the user's own memories, in every state, with every form made from them; returns the ids that are
         gone. None of them goes where one is locked. Raises Held, BadTransition.
 
         A caller who stands for a part of a user, as an agent, removes that part.
         """
-        caller = self._caller(user)
-        seen = self.governance.readable(caller, self.vault.cubes())
+        seen = self._governance.readable(caller, self._vault.cubes())
         own = [cube for cube in seen if cube.rights.owner == caller.user_id and caller.covers(cube.namespace)]
         for cube in own:
-            self.governance.permit(caller, Delete(id=cube.id), cube)
-        ids = [cube.id for cube in own]
-        told = {*ids} | self.governance.visible_ids(caller, self.vault.derived(*ids))
-        return [id for id in self._changed(self.lifecycle.delete(*ids)) if id in told]
+            self._governance.permit(caller, Delete(id=cube.id), cube)
+        return self._delete(caller, [cube.id for cube in own])
+
+    def _delete(self, caller: Caller, ids: Sequence[str]) -> list[str]:
+        # what others have made of it goes too, and the caller does not learn of that
+        known = {*ids} | self._governance.visible_ids(caller, self._vault.derived(*ids))
+        return [id for id in self._freshness.changed(self._lifecycle.delete(*ids)) if id in known]
 
     def reset(self) -> list[str]:
         """Remove every memory of every user, in every form, for whoever runs the kernel; returns the ids that are gone.
         None of them goes where one is locked; keys, grants and the log stay. Raises Held, BadTransition."""
-        for user in [Namespace(user_id=name) for name in self.vault.users()]:
-            self.governance.permit(user, Delete(id="all"), over=user)
-        return self._changed(self.lifecycle.delete(*(cube.id for cube in self.vault.cubes())))
+        for user in [Namespace(user_id=name) for name in self._vault.users()]:
+            self._governance.permit(Caller(user), Delete(id="all"), over=user)
+        return self._freshness.changed(self._lifecycle.delete(*(cube.id for cube in self._vault.cubes())))
 
-    def history(self, id: str, *, diffs: bool = False, user: str | None = None) -> list[dict[str, Any]]:
+    def history(self, caller: Caller, id: str, *, diffs: bool = False) -> list[dict[str, Any]]:
         """Versions and moves of a cube in time order; with diffs, how each version differs from the one before. The
         reasons of moves, which may name other memories, are told to its owner alone."""
-        cube = self._visible(History(id=id), id, user)
-        caller = self._caller(user)
-        events = self.lifecycle.history(cube.id, diffs, self._as_read(caller))
-        own = self.governance.may(caller, "manage", cube)
-        events = events if own else [event | ({"why": ""} if "why" in event else {}) for event in events]
-        return events if cube.rights.owner == caller.user_id else [self.vault.guard.shown(event) for event in events]
+        cube = self._access.cube(caller, History(id=id), id)
+        events = self._lifecycle.history(cube.id, diffs, self._access.as_read(caller))
+        if not self._governance.may(caller, "manage", cube):
+            events = [event | ({"why": ""} if "why" in event else {}) for event in events]
+        return events if cube.rights.owner == caller.user_id else [self._vault.guard.shown(event) for event in events]
 
 
-def _merged(kept: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Raises InputError."""
+    if isinstance(tags, str) or any(not tag.strip() or "\n" in tag or len(tag) > MAX_TAG for tag in tags):
+        raise InputError(f"tags {tags!r}: give a list of words, none empty or longer than {MAX_TAG} characters")
+    return tuple(dict.fromkeys(tag.strip() for tag in tags))
+
+
+def _merged(metadata: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata with more of it."""
-    every = {**(json.loads(kept) if kept else {}), **more}
+    every = {**(json.loads(metadata) if metadata else {}), **more}
     return {name: value for name, value in every.items() if name not in more or value is not None}
 
 

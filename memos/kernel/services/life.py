@@ -1,86 +1,101 @@
-"""Public calls that go back: versions, states, snapshots."""
+"""Going back: versions, states, snapshots."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
-from memos.kernel.wiring import Parts
-from memos.operation.life.time_machine import Restored
+from memos.infrastructure.governance.mem_governance import MemGovernance
+from memos.infrastructure.vault.mem_vault import MemVault
+from memos.kernel.access import Access, Freshness
+from memos.operation.life.knowledge import Knowledge
+from memos.operation.life.mem_lifecycle import MemLifecycle
+from memos.operation.life.time_machine import Restored, TimeMachine
 from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
+from memos.rights import Caller
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.tables.snapshot_table import Snapshot
 
 
-class Life(Parts):
-    """rollback, freeze, archive, snapshot, restore."""
+class Life:
+    """diff, rollback, freeze, thaw, archive, unarchive, snapshot, restore."""
 
-    def diff(self, id: str, a: int, b: int, *, user: str | None = None) -> list[str]:
+    def __init__(
+        self,
+        vault: MemVault,
+        governance: MemGovernance,
+        access: Access,
+        lifecycle: MemLifecycle,
+        knowledge: Knowledge,
+        time_machine: TimeMachine,
+        freshness: Freshness,
+    ) -> None:
+        self._vault, self._governance, self._access, self._lifecycle = vault, governance, access, lifecycle
+        self._knowledge, self._time_machine, self._freshness = knowledge, time_machine, freshness
+
+    def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
-        cube = self._visible(History(id=id), id, user)
-        return self.lifecycle.diff(cube.id, a, b, self._as_read(self._caller(user)))
+        cube = self._access.cube(caller, History(id=id), id)
+        return self._lifecycle.diff(cube.id, a, b, self._access.as_read(caller))
 
-    def rollback(self, id: str, version: int, *, user: str | None = None) -> MemCube:
+    def rollback(self, caller: Caller, id: str, version: int) -> MemCube:
         """Bring back what an old version said, as a new version; what was derived from the current one is stale.
 
         Raises NotFound, and BadTransition for a memory that is frozen or expired.
         """
-        cube = self._visible(Rollback(id=id, version=version), id, user)
-        with self.vault.transaction():
-            new = self.lifecycle.rollback(cube.id, version)
-            self.knowledge.examine(new, new=False)
-        return self._changed(self.vault.get(new.id))
+        cube = self._access.cube(caller, Rollback(id=id, version=version), id)
+        with self._vault.transaction():
+            new = self._lifecycle.rollback(cube.id, version)
+            self._knowledge.examine(new, new=False)
+        return self._freshness.changed(self._vault.get(new.id))
 
-    def freeze(self, id: str, *, why: str = "frozen", user: str | None = None) -> MemCube:
+    def freeze(self, caller: Caller, id: str, *, why: str = "frozen") -> MemCube:
         """Lock a memory: it answers, and is neither edited, deleted nor archived for idleness. Raises BadTransition."""
-        return self._move(id, None, State.FROZEN, why, user)
+        return self._move(caller, id, None, State.FROZEN, why)
 
-    def thaw(self, id: str, *, why: str = "thawed", user: str | None = None) -> MemCube:
+    def thaw(self, caller: Caller, id: str, *, why: str = "thawed") -> MemCube:
         """Unlock a frozen memory. Raises BadTransition."""
-        return self._move(id, State.FROZEN, State.ACTIVATED, why, user)
+        return self._move(caller, id, State.FROZEN, State.ACTIVATED, why)
 
-    def archive(self, id: str, *, why: str = "archived", user: str | None = None) -> MemCube:
+    def archive(self, caller: Caller, id: str, *, why: str = "archived") -> MemCube:
         """Put a memory out of use, with all that is derived from it. Raises BadTransition."""
-        return self._move(id, None, State.ARCHIVED, why, user)
+        return self._move(caller, id, None, State.ARCHIVED, why)
 
-    def unarchive(self, id: str, *, why: str = "brought back", user: str | None = None) -> MemCube:
+    def unarchive(self, caller: Caller, id: str, *, why: str = "brought back") -> MemCube:
         """Bring an archived memory back into use. Raises BadTransition, and Conflict for a stale derived one."""
-        return self._move(id, State.ARCHIVED, State.ACTIVATED, why, user)
+        return self._move(caller, id, State.ARCHIVED, State.ACTIVATED, why)
 
-    def _move(self, id: str, was: State | None, to: State, why: str, user: str | None) -> MemCube:
-        cube = self._visible(ChangeState(id=id, to=to), id, user)
-        return self._changed(self.lifecycle.move(cube.id, to, why, was))
+    def _move(self, caller: Caller, id: str, before: State | None, to: State, why: str) -> MemCube:
+        cube = self._access.cube(caller, ChangeState(id=id, to=to), id)
+        return self._freshness.changed(self._lifecycle.move(cube.id, to, why, before))
 
-    def snapshot(self, name: str, *, user: str | None = None) -> Snapshot:
+    def snapshot(self, caller: Caller, name: str) -> Snapshot:
         """Write down the version and state of each memory of the user, to go back to. Raises InputError."""
-        caller = self._caller(user)
-        self.governance.permit(caller, TakeSnapshot(name=name))
-        return self.vault.take_snapshot(caller, name)
+        self._governance.permit(caller, TakeSnapshot(name=name))
+        return self._vault.take_snapshot(caller.namespace, name)
 
-    def snapshots(self, *, user: str | None = None) -> list[Snapshot]:
+    def snapshots(self, caller: Caller) -> list[Snapshot]:
         """The user's snapshots, oldest first."""
-        caller = self._caller(user)
-        self.governance.permit(caller, ListSnapshots())
-        return self.vault.snapshots(caller)
+        self._governance.permit(caller, ListSnapshots())
+        return self._vault.snapshots(caller.namespace)
 
-    def restore(self, name: str, *, user: str | None = None) -> Restored:
+    def restore(self, caller: Caller, name: str) -> Restored:
         """Take all memories of the user back to a snapshot, by new versions and moves; see `TimeMachine.restore`.
 
         A snapshot is taken before, so that this can be undone. Raises NotFound.
         """
-        caller = self._caller(user)
-        self.governance.permit(caller, Restore(name=name))
-        with self.vault.transaction():
-            was = {cube.id: cube.version for cube in self.vault.owned(caller)}
-            done = self.time_machine.restore(caller, name)
-            for cube in self.vault.owned(caller):
-                if isinstance(cube.payload, Text) and cube.version != was[cube.id]:
-                    self.knowledge.examine(cube, new=False)
-        return self._changed(done)
+        self._governance.permit(caller, Restore(name=name))
+        namespace = caller.namespace
+        with self._vault.transaction():
+            before = {cube.id: cube.version for cube in self._vault.owned(namespace)}
+            restored = self._time_machine.restore(namespace, name)
+            for cube in self._vault.owned(namespace):
+                if isinstance(cube.payload, Text) and cube.version != before[cube.id]:
+                    self._knowledge.examine(cube, new=False)
+        return self._freshness.changed(restored)
 
-    def delete_snapshot(self, name: str, *, user: str | None = None) -> None:
+    def delete_snapshot(self, caller: Caller, name: str) -> None:
         """Forget a snapshot; the memories stay. Raises NotFound."""
-        caller = self._caller(user)
-        self.governance.permit(caller, DeleteSnapshot(name=name))
-        self.vault.delete_snapshot(caller, name)
+        self._governance.permit(caller, DeleteSnapshot(name=name))
+        self._vault.delete_snapshot(caller.namespace, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memos.cube import Frozen, MemCube
-from memos.plugins.packs.mip import Origin
 
 
 class Topic(Frozen):
@@ -49,9 +48,10 @@ class Overview(Frozen):
 
 @dataclass(frozen=True)
 class Lineage:
-    """Where a memory comes from, and what is made of it."""
+    """Where a memory comes from, and what is made of it. origins: what plug-ins know of how it came into the vault, as
+    the packs do."""
 
     cube: MemCube
     sources: tuple[MemCube, ...]
     derived: tuple[MemCube, ...]
-    origins: tuple[Origin, ...]
+    origins: tuple[Frozen, ...]

@@ -1,40 +1,52 @@
-"""Public calls that show what there is, and where it comes from: see memos/kernel/services/overview.py."""
+"""Showing what there is, and where it comes from; see memos/kernel/services/overview.py."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import nlargest
 
-from memos.cube import Form, MemCube, Text
+from memos.cube import Form, Frozen, MemCube, Text
 from memos.infrastructure.vault.audit.records import AuditRow
 from memos.kernel.services.finding import Finding
-from memos.kernel.services.forming import Forming
-from memos.kernel.services.governing import Governing
 from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
+from memos.kernel.services.planning import Planning
+from memos.kernel.wiring import Parts
 from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Get
-from memos.plugins.packs.pack_table import PackTable
+from memos.rights import Caller
 
-_HELD = (Form.ACTIVATION, Form.PARAMETRIC)
+_DERIVED = (Form.ACTIVATION, Form.PARAMETRIC)
 
 
-class Seeing(Finding, Forming, Governing):
+class Seeing:
     """overview, lineage, log."""
 
-    def overview(self, *, hottest: int = 0, user: str | None = None) -> Overview:
+    def __init__(
+        self,
+        parts: Parts,
+        finding: Finding,
+        planning: Planning,
+        origins: Callable[[MemCube], Iterable[Frozen]],
+    ) -> None:
+        """origins: what plug-ins know of how a memory came into the vault."""
+        self._config, self._vault, self._governance = parts.config, parts.vault, parts.governance
+        self._access, self._schedulers, self._serving = parts.access, parts.schedulers, parts.serving
+        self._budgets, self._finding, self._planning, self._origins = parts.budgets, finding, planning, origins
+
+    def overview(self, caller: Caller, *, hottest: int = 0) -> Overview:
         """What there is of the user's, and where it lies, with so many memories of each form. Loads no model."""
-        caller, seen = self._caller(user), self.cubes(user=user)
+        seen = self._finding.cubes(caller)
         texts: dict[str, list[MemCube]] = {}
         for cube in seen:
             if isinstance(cube.payload, Text) and cube.state in ANSWERING:
                 texts.setdefault(cube.header.segment, []).append(cube)
-        now, heat = self.vault.now(), self._scheduling(caller).policy.heat
+        now, heat = self._vault.now(), self._schedulers.of(caller).policy.heat
         topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
         made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
-        used = {str(form): self.vault.held(form).get(caller.user_id, (0, 0)) for form in _HELD}
-        serving = self.__dict__.get("serving")
+        used = {str(form): self._vault.held(form).get(caller.user_id, (0, 0)) for form in _DERIVED}
+        serving = self._serving.if_made
         recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
         return Overview(
             cubes=dict(Counter(f"{cube.form} {cube.state}" for cube in seen)),
@@ -47,30 +59,30 @@ class Seeing(Finding, Forming, Governing):
                 if c.blob
             },
             used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
-            budget={str(form): budget for form, budget in self._budgets(caller).items()},
+            budget={str(form): budget for form, budget in self._budgets.of(caller).items()},
             recalls=sum(recalls.values()),
             uses=recalls,
             answering=bool(serving and serving.answered),
             prefetched=serving.prefetched if serving else 0,
             prefetch_hits=serving.prefetch_hits if serving else 0,
-            jobs=dict(Counter(job.state for job in self.jobs(user=user))),
-            model=self.config.model.path,
-            policy=self._policy(caller),
+            jobs=dict(Counter(job.state for job in self._planning.jobs(caller))),
+            model=self._config.model.path,
+            policy=self._schedulers.policy_of(caller),
         )
 
-    def lineage(self, id: str, *, user: str | None = None) -> Lineage:
+    def lineage(self, caller: Caller, id: str) -> Lineage:
         """What a memory was made of, down to what was told, and what is made of it, as far as the caller may see."""
-        cube = self._visible(Get(id=id), id, user)
-        caller = self._caller(user)
+        cube = self._access.cube(caller, Get(id=id), id)
         above, seen = list[MemCube](), {cube.id}
         while below := [s.id for c in (above or [cube]) for s in c.sources if s.id not in seen]:
             seen |= set(below)
-            above += self.governance.visible(caller, self.vault.at(below))
-        derived = self.governance.visible(caller, self.vault.derived(cube.id))
-        return Lineage(cube, tuple(above), tuple(derived), tuple(PackTable(self.vault.extensions).origins(cube.id)))
+            above += self._governance.visible(caller, self._vault.at(below))
+        derived = self._governance.visible(caller, self._vault.derived(cube.id))
+        return Lineage(cube, tuple(above), tuple(derived), tuple(self._origins(cube)))
 
     def log(
         self,
+        caller: Caller,
         *,
         action: str | None = None,
         target: str | None = None,
@@ -79,7 +91,6 @@ class Seeing(Finding, Forming, Governing):
         allowed: bool | None = None,
         own_reads: bool = True,
         limit: int = 100,
-        user: str | None = None,
     ) -> list[AuditRow]:
         """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first. What it was
         refused since it may not see it is not among them: that would tell that it is there.
@@ -87,10 +98,9 @@ class Seeing(Finding, Forming, Governing):
         target: it begins with this; named by its id, what was decided on another's memory that the caller may manage is
         told, too. own_reads: False leaves out what the caller itself has read. Raises InputError.
         """
-        caller = self._caller(user)
-        audit, viewer = self.vault.audit_log, str(caller)
-        named = self.vault.named(target) if target else self.vault.at(audit.touched(caller.user_id, viewer))
-        own = self.governance.manages(caller, named)
+        audit, viewer = self._vault.audit_log, str(caller)
+        named = self._vault.named(target) if target else self._vault.at(audit.touched(caller.user_id, viewer))
+        own = self._governance.manages(caller, named)
         about = [f"namespace {viewer}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
         return audit.told(viewer, about, own_reads, limit=limit, **asked)

@@ -17,6 +17,7 @@ from memos.operation.choosing.cost_model import Way
 from memos.operation.choosing.moves import MovePlanner
 from memos.operation.choosing.ways import Ways
 from memos.operation.policies.policy import Policy, Segment
+from memos.rights import Caller
 
 log = logging.getLogger("memos")
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
@@ -49,6 +50,14 @@ class Admission:
 
 
 @dataclass(frozen=True)
+class Session:
+    """A conversation that memos keeps, and who reads it: their rights decide what of it is shown."""
+
+    namespace: Namespace
+    reader: Caller
+
+
+@dataclass(frozen=True)
 class Talk:
     """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session.
 
@@ -57,7 +66,7 @@ class Talk:
 
     question: str
     turns: tuple[dict[str, str], ...] = ()
-    session: Namespace | None = None
+    session: Session | None = None
     earlier: tuple[MemCube, ...] = ()
     again: bool = False
 

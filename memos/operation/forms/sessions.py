@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from memos.config import DecodeConfig
-from memos.cube import MOMENT, Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Turn, new_id
+from memos.cube import MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation, alike, join
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.choosing.mem_scheduler import Admission, Talk
+from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.forms.serving import Serving
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 
@@ -45,17 +45,17 @@ class Sessions:
 
     # -- going on ------------------------------------------------------------------------------------------
 
-    def turns(self, session: Namespace) -> list[MemCube]:
+    def turns(self, session: Session) -> list[MemCube]:
         """Its turns in force that its user may read, oldest first. Raises InputError."""
         return self._cubes(session, Form.PLAINTEXT, ANSWERING)
 
-    def said(self, session: Namespace) -> list[dict[str, str]]:
+    def messages(self, session: Session) -> list[dict[str, str]]:
         """The latest of its turns, as messages."""
         told = [_turn(cube) for cube in self.turns(session)[-_LATEST:]]
         of = (("user", turn.question, "assistant", turn.answer) for turn in told)
         return [{"role": role, "content": text} for a, b, c, d in of for role, text in ((a, b), (c, d))]
 
-    def resume(self, session: Namespace, question: str, admission: Admission) -> Talk:
+    def resume(self, session: Session, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.
 
         Of a conversation that has outgrown the model's context, the newer half goes on, and the turns after it begin
@@ -75,7 +75,7 @@ class Sessions:
         heard = None if talk.again else self._heard(talk.session)
         return replace(_request(talk, admission), talk=heard, adapters=self._serving.adapters(admission))
 
-    def _heard(self, session: Namespace) -> Activation | None:
+    def _heard(self, session: Session) -> Activation | None:
         """KV of the conversation as far as it is there; None where it has to be read again."""
         chain = self._chain(session)
         return self._serving.bring(chain[-1], lambda: self._joined(chain)) if chain else None
@@ -125,7 +125,7 @@ class Sessions:
             except (Conflict, NotFound, NoRoom, VaultError, OSError) as error:
                 log.warning("the turn is kept as text only: %s", error)
 
-    def _keep_kv(self, session: Namespace, turns: Sequence[MemCube], kv: Activation) -> None:
+    def _keep_kv(self, session: Session, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
         before = self._serving.held(chain[-1]) if chain else None
         after = alike(before.ids, kv.ids) if before and before.under == kv.under else 0
@@ -149,11 +149,11 @@ class Sessions:
         self._serving.let_go({c.blob.sha256 for c in chain[-1:] if c.blob})
         self._serving.bring(self._vault.get(cube.id), lambda: kv)
 
-    def damaged(self, session: Namespace) -> None:
+    def damaged(self, session: Session) -> None:
         """Its KV is not what was kept: all of it goes, and the conversation is read again from its turns."""
         self._forget(self._cubes(session, Form.ACTIVATION, (State.ACTIVATED,)))
 
-    def let_go(self, session: Namespace) -> None:
+    def let_go(self, session: Session) -> None:
         """Its KV leaves memory, as when bringing it has failed."""
         kvs = self._cubes(session, Form.ACTIVATION, (State.ACTIVATED,))
         self._serving.let_go({cube.blob.sha256 for cube in kvs if cube.blob})
@@ -166,12 +166,12 @@ class Sessions:
                 continue
         self._serving.release()
 
-    def rewind(self, session: Namespace, turns: int) -> int:
+    def rewind(self, session: Session, turns: int) -> int:
         """Go back to the first `turns` turns; the later ones are archived. How many those are. Raises InputError."""
         there = self.turns(session)
         if not 0 <= turns <= len(there):
             raise InputError(
-                f"session {session.session_id!r} has {len(there)} turns and cannot go back to {turns}; "
+                f"session {session.namespace.session_id!r} has {len(there)} turns and cannot go back to {turns}; "
                 f"give a number from 0 to {len(there)}"
             )
         with self._vault.transaction():
@@ -181,13 +181,13 @@ class Sessions:
         return len(there) - turns
 
     def _cube(
-        self, id: str, session: Namespace, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]
+        self, id: str, session: Session, form: Form, payload: Turn | Blob, sources: tuple[Source, ...]
     ) -> MemCube:
         return MemCube(
             id=id,
             form=form,
-            namespace=session,
-            rights=Rights(owner=session.user_id),
+            namespace=session.namespace,
+            rights=Rights(owner=session.namespace.user_id),
             header=Header(created=self._vault.now(), origin="chat", segment=_segment(session), kind="turn"),
             payload=payload,
             sources=sources,
@@ -195,7 +195,7 @@ class Sessions:
 
     # -- what is there -------------------------------------------------------------------------------------
 
-    def _chain(self, session: Namespace) -> list[MemCube]:
+    def _chain(self, session: Session) -> list[MemCube]:
         """The KV cubes of the newest snapshot that this host can use, oldest first."""
         kvs = {c.id: c for c in self._cubes(session, Form.ACTIVATION, (State.ACTIVATED,))}
         chain = list[MemCube]()
@@ -207,11 +207,11 @@ class Sessions:
             newest = next((kvs[s.id] for s in reversed(newest.sources) if s.id in kvs), None)
         return []
 
-    def _cubes(self, session: Namespace, form: Form, states: Iterable[State]) -> list[MemCube]:
+    def _cubes(self, session: Session, form: Form, states: Iterable[State]) -> list[MemCube]:
         found = self._vault.cubes(form=form, states=states, segment=_segment(session))
-        reader = self._governance.in_session(session)
         return sorted(
-            self._governance.visible(reader, (c for c in found if c.namespace == session)), key=lambda c: c.id
+            self._governance.visible(session.reader, (c for c in found if c.namespace == session.namespace)),
+            key=lambda c: c.id,
         )
 
 
@@ -235,15 +235,15 @@ def _pinned(cubes: Iterable[MemCube]) -> tuple[Source, ...]:
     return tuple(Source(id=id, version=version) for id, version in {c.id: c.version for c in cubes}.items())
 
 
-def _segment(session: Namespace) -> str:
+def _segment(session: Session) -> str:
     """Raises InputError for a name that cannot be written down."""
     try:
-        session.session_id.encode()
+        session.namespace.session_id.encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"the session's name {session.session_id!r} is no valid text; give it a name in UTF-8"
+            f"the session's name {session.namespace.session_id!r} is no valid text; give it a name in UTF-8"
         ) from None
-    return f"session {session.session_id}"
+    return f"session {session.namespace.session_id}"
 
 
 def _turn(cube: MemCube) -> Turn:

@@ -72,12 +72,12 @@ def bring_in(
     source = ImportSource(path)
     name = format or detected(source)
     source.done = 0
-    report, known = ImportReport(name), kernel.known_origins(user=user)
+    report, known = ImportReport(name), kernel.within(user).known_origins()
     made = set[str]()
     now = datetime.now(timezone.utc)
     for batch in _batches(_new(IMPORTERS.get(name).read(source), report, known, of, now)):
-        ops = [op for entry in batch for op in _read(entry, report, kernel.reader, whole)]
-        made.update(cube.id for cube in kernel.keep(ops, fold=True, user=user))
+        ops = [op for entry in batch for op in _read(entry, report, kernel.parts.reader, whole)]
+        made.update(cube.id for cube in kernel.within(user).keep(ops, fold=True))
         report.memories = len(made)
         progress(min(source.done, source.total - 1), source.total)
     if not report.records:

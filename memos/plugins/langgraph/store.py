@@ -37,6 +37,7 @@ from memos.cube import MemCube, State, new_id
 from memos.errors import InputError
 from memos.interface.doors.agents.langgraph_items import item_text
 from memos.interface.doors.api.memory import Memory
+from memos.kernel.calls import Calls
 from memos.ops import Add
 
 Path = tuple[str, ...]
@@ -98,15 +99,15 @@ class MemosStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return await asyncio.to_thread(self.batch, list(ops))
 
-    def _calls(self, namespace: Path | None = None) -> Any:
+    def _calls(self, namespace: Path | None = None) -> Calls:
         """The kernel's calls in a namespace, or in the whole scope."""
-        return self._memory.within(**self._who, run_id=None if namespace is None else _session(namespace))
+        return self._memory.scope.within(**self._who, run_id=None if namespace is None else _session(namespace))
 
     def _items(self) -> Iterator[tuple[Item, MemCube]]:
         """The items in force, and the user's own in quarantine, as they were first put; of two of one key the later
         one."""
         calls = self._calls()
-        user = calls.caller.namespace.user_id
+        user = calls.caller.user_id
         suspects = (cube for cube, _ in calls.quarantined() if cube.rights.owner == user and _suspect(cube))
         cubes = sorted((*calls.memories(), *suspects), key=lambda cube: (cube.header.created, cube.id))
         found = {(item.namespace, item.key): (item, cube) for cube in cubes if (item := _item(cube))}

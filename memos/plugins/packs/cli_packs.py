@@ -11,6 +11,7 @@ import typer
 
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
+from memos.plugins.packs.calls import PackCalls
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -48,7 +49,7 @@ def dump(
     user: User = None,
 ) -> Output:
     """Write memories to a pack, signed, for another vault, model or user."""
-    done = kernel.dump(
+    done = PackCalls.of(kernel.within(user)).dump(
         path,
         ids=id or (),
         kinds=kind or (),
@@ -61,7 +62,6 @@ def dump(
         tensors=tensors,
         history=history,
         key=key,
-        user=user,
     )
     records = done.manifest.records
     lines = [f"{records} memories in {path}, signed with {done.key}", *left_lines(done.left)]
@@ -78,7 +78,7 @@ def load(
     user: User = None,
 ) -> Output:
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
-    done = kernel.load(path, trust=trust, clash=clashing(clash), owners=owners, user=user)
+    done = PackCalls.of(kernel.within(user)).load(path, trust=trust, clash=clashing(clash), owners=owners)
     return Output(done, [loaded_line(done), *left_lines(done.left)])
 
 

@@ -9,6 +9,7 @@ import typer
 
 from memos.errors import InputError, PackError
 from memos.interface.doors.cli.shared import Output, User, command, new_vault_command, vault_command
+from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.cli_packs import (
     Clash,
     Ids,
@@ -27,6 +28,7 @@ from memos.plugins.packs.cli_packs import (
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
+    from memos.plugins.packs.mem_store import MemStore
 
 store = typer.Typer(name="store", help="Packs of memories in registries.", no_args_is_help=True)
 Registry = Annotated[
@@ -60,7 +62,7 @@ def publish(
     user: User = None,
 ) -> Output:
     """Make a pack of memories in force, signed, and put it into a registry."""
-    entry, written = kernel.publish(
+    entry, written = PackCalls.of(kernel.within(user)).publish(
         registry,
         pack,
         version,
@@ -70,7 +72,6 @@ def publish(
         withdrawn=dict(one.partition("=")[::2] for one in withdrawn or ()),
         tensors=tensors,
         key=key,
-        user=user,
         ids=id or (),
         kinds=kind or (),
         tags=tag or (),
@@ -117,8 +118,8 @@ def install(
     user: User = None,
 ) -> Output:
     """Take a pack, with what it builds on, into the memories of a user."""
-    done = kernel.install(
-        registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash), user=user
+    done = PackCalls.of(kernel.within(user)).install(
+        registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash)
     )
     return Output(done, _became(done))
 
@@ -131,7 +132,7 @@ def subscribe(
     user: User = None,
 ) -> Output:
     """Keep an installed pack up with its publisher."""
-    kernel.subscribe(pack, on=on, user=user)
+    PackCalls.of(kernel.within(user)).subscribe(pack, on=on)
     kept = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
     return Output({"pack": pack, "subscribed": on}, kept)
 
@@ -144,7 +145,7 @@ def update(
     user: User = None,
 ) -> Output:
     """Bring packs to their latest versions, and archive what was withdrawn."""
-    done = kernel.update_packs(pack, trust=trust, user=user)
+    done = PackCalls.of(kernel.within(user)).update_packs(pack, trust=trust)
     failed = sum(bool(kept.failed) for kept in done)
     error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
     return Output(done, _became(done), failed=error if failed else None)
@@ -153,9 +154,9 @@ def update(
 @vault_command(store)
 def remove(kernel: MemOS, pack: Pack, user: User = None) -> Output:
     """Delete what a pack has brought, and nothing else."""
-    from memos.interface.doors.api.memory import deleted
+    from memos.interface.doors.api.values import deleted
 
-    gone = kernel.remove_pack(pack, user=user)
+    gone = PackCalls.of(kernel.within(user)).remove_pack(pack)
     return Output({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
 
 
@@ -169,14 +170,14 @@ def withdraw(
     key: Key = None,
 ) -> Output:
     """Take a published version back: whoever has it archives it with the next update."""
-    kernel.withdraw(registry, pack, version, why, key=key)
+    PackCalls.of(kernel).withdraw(registry, pack, version, why, key=key)
     return Output({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
 
 
 @vault_command(store, "list")
 def list_installed(kernel: MemOS, user: User = None) -> Output:
     """The packs that a user has installed."""
-    found = kernel.installed(user=user)
+    found = PackCalls.of(kernel.within(user)).installed()
     lines = [_entry(there.entry) for there in found]
     lines += [f"{one.pack}: from {one.registry}, {'kept up' if one.subscribed else 'left as it is'}" for one in found]
     value = [
@@ -188,7 +189,7 @@ def list_installed(kernel: MemOS, user: User = None) -> Output:
 @vault_command(store)
 def keys(kernel: MemOS) -> Output:
     """Whose key is trusted here; and the vault's own."""
-    pins, own = kernel.trusted()
+    pins, own = PackCalls.of(kernel).trusted()
     others = (f"{key}  {name if name != key else 'whoever made a dump'}" for name, key in pins.items())
     return Output({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
 
@@ -198,16 +199,16 @@ def untrust(
     kernel: MemOS, name: Annotated[str, typer.Argument(help="publisher, or the key of a dump")], user: User = None
 ) -> Output:
     """Give up the key of a publisher; the next one is asked about anew."""
-    kernel.untrust(name, user=user)
+    PackCalls.of(kernel.within(user)).untrust(name)
     return Output({"name": name}, f"no key of {name} is trusted")
 
 
-def _store(registry: str) -> Any:
-    from memos.kernel.mem_os import MemOS
+def _store(registry: str) -> MemStore:
+    from memos.plugins.packs.mem_store import MemStore  # loads fsspec
 
     if not registry:
         raise InputError("name the place of a registry with --registry: a folder, an address, or hf:OWNER/NAME")
-    return MemOS.registry(registry)
+    return MemStore(registry)
 
 
 def _entry(entry: Any) -> str:

@@ -6,19 +6,15 @@ One whole service over the parts of a kernel, which knows nothing of it. Must no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from memos.cube import Blob, MemCube, Namespace, in_zone
-from memos.errors import Denied, InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.ops import Dump, Get, ListPacks, Load, Operation, RemovePack, Untrust
+from memos.cube import Frozen, MemCube, Namespace, in_zone
+from memos.errors import InputError
+from memos.kernel.identity import require_keeper
+from memos.kernel.mem_os import Services
+from memos.ops import Dump, Get, ListPacks, Load, RemovePack, Untrust
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
@@ -27,54 +23,24 @@ from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Installed, PackTable
 from memos.plugins.packs.subscriptions import PackUpdate, Subscriptions
 from memos.plugins.packs.trusted_keys import TrustedKeys
+from memos.rights import Caller
 
 MAKER = "memos"  # the program that a pack names as the one that made it
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who acts. keeper: whoever holds the vault's folder, and not a key of it."""
-
-    namespace: Namespace
-    keeper: bool = True
-
-
-class Kernel(Protocol):
-    """What packs need of a kernel."""
-
-    vault: MemVault
-    governance: MemGovernance
-    lifecycle: MemLifecycle
-    knowledge: Knowledge
-    reader: MemReader
-
-    def visible(self, caller: Caller, op: Operation, id: str) -> MemCube:
-        """The memory, which a prefix of its id may name, if the caller may do `op` to it. Raises NotFound, Denied."""
-
-    def found(self, caller: Caller, query: str) -> list[str]:
-        """The ids of what a search of the caller's finds."""
-
-    def fits(self, blob: Blob) -> bool:
-        """True if the model that is there has made the tensor."""
-
-    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
-        """Raises where a tensor cannot be used."""
-
-    def changed(self, result: T) -> T:
-        """After a change: what is loaded keeps up with it."""
 
 
 class Packs:
     """Packs and registries, for the callers of one kernel."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        vault, governance, lifecycle, reader = kernel.vault, kernel.governance, kernel.lifecycle, kernel.reader
-        self._kernel, self._governance, self._vault = kernel, governance, vault
+    def __init__(self, services: Services) -> None:
+        parts = services.parts
+        vault, governance, lifecycle, reader = parts.vault, parts.governance, parts.lifecycle, parts.reader
+        self._governance, self._vault, self._access, self._freshness = governance, vault, parts.access, parts.freshness
+        self._finding = services.finding
         self._table = table = PackTable(vault.extensions)
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
-        self.dumper = MemDumper(vault, reader, table, governance.visible)
-        self.loader = MemLoader(vault, lifecycle, kernel.knowledge, reader, table, kernel.fits, kernel.accept)
+        self.dumper = MemDumper(vault, reader, table, lambda owner, cubes: governance.visible(Caller(owner), cubes))
+        accept = lambda *tensor: parts.transitions().accept(*tensor)  # noqa: E731  (the model is loaded when it is asked)
+        self.loader = MemLoader(vault, lifecycle, parts.knowledge, reader, table, parts.fits, accept)
         self._subscriptions = Subscriptions(vault, lifecycle, table, self.dumper, self.loader, self.publishers)
 
     # -- dumps ---------------------------------------------------------------------------------------------
@@ -82,6 +48,7 @@ class Packs:
     def dump(
         self,
         caller: Caller,
+        /,
         path: Path,
         *,
         everyone: bool = False,
@@ -97,16 +64,23 @@ class Packs:
         vault's own. which: see `_selected`. Raises InputError, NotFound.
         """
         if everyone:
-            _require_keeper(caller, "dumps what is its own")
+            require_keeper(caller, "dumps what is its own")
         if key is not None:
-            _require_keeper(caller, "signs with the key of this vault alone")
-        owners = [Namespace(user_id=name) for name in self._vault.users()] if everyone else [caller.namespace]
+            require_keeper(caller, "signs with the key of this vault alone")
+        owners = [Caller(Namespace(user_id=name)) for name in self._vault.users()] if everyone else [caller]
         chosen = self._selected(caller, **which)
         for owner in owners:
             self._governance.permit(owner, Dump(ids=chosen.ids))
         signer = self.publishers.key(key)
         return self.dumper.dump(
-            path, owners, signer, selection=chosen, folder=folder, tensors=tensors, history=history, maker=MAKER
+            path,
+            [owner.namespace for owner in owners],
+            signer,
+            selection=chosen,
+            folder=folder,
+            tensors=tensors,
+            history=history,
+            maker=MAKER,
         )
 
     def _selected(
@@ -121,13 +95,16 @@ class Packs:
     ) -> Selection:
         """Memories by their ids, kind (Header.kind), any of some tags, when they were said, and what a search finds;
         what is left out takes all. Raises InputError, NotFound."""
-        chosen = tuple(self._kernel.visible(caller, Get(id=id), id).id for id in ids)
+        chosen = tuple(self._access.cube(caller, Get(id=id), id).id for id in ids)
         if query is not None:
-            chosen = tuple(id for id in self._kernel.found(caller, query) if not chosen or id in chosen)
+            chosen = tuple(id for id in self._found(caller, query) if not chosen or id in chosen)
             if not chosen:
                 raise InputError(f"nothing is found for {query!r}; ask for something else, or leave the query out")
         since, until = in_zone(since), in_zone(until)
         return Selection(ids=chosen, kinds=tuple(kinds), tags=tuple(tags), since=since, until=until)
+
+    def _found(self, caller: Caller, query: str) -> list[str]:
+        return [hit.cube.id for hit in self._finding.search(caller, query)]
 
     def load(
         self, caller: Caller, path: Path, *, trust: str | None = None, clash: Clash = "refuse", owners: bool = False
@@ -140,18 +117,18 @@ class Packs:
         where it was. Raises InputError, BadPack, UntrustedKey, IdClash, NoRoom.
         """
         if owners:
-            _require_keeper(caller, "owns what it loads")
+            require_keeper(caller, "owns what it loads")
         self._permit(caller, Load(pack=str(path)), trust)
         with PackReader(path, self.publishers.required(trust)) as pack:
             self.publishers.pin(pack)
             owner, own = None if owners else caller.namespace, owners or self.publishers.own(pack.key)
-            return self._kernel.changed(self.loader.load(pack, owner, clash, own))
+            return self._freshness.changed(self.loader.load(pack, owner, clash, own))
 
     def origins(self, caller: Caller, id: str) -> list[Origin]:
         """Where a memory came from, if it came in a pack."""
-        return self.came_from(self._kernel.visible(caller, Get(id=id), id))
+        return self._table.origins(self._access.cube(caller, Get(id=id), id).id)
 
-    def came_from(self, cube: MemCube) -> list[Origin]:
+    def came_from(self, cube: MemCube) -> Sequence[Frozen]:
         """The packs that brought a memory, for the caller who may see it."""
         return self._table.origins(cube.id)
 
@@ -160,6 +137,7 @@ class Packs:
     def publish(
         self,
         caller: Caller,
+        /,
         place: str,
         pack: str,
         version: str,
@@ -177,10 +155,10 @@ class Packs:
         requires: packs that it builds on, as "PUBLISHER/NAME>=1.0.0,<2.0.0". withdrawn: why a memory was taken back, by
         its id. which: see `_selected`. Raises RegistryError, InputError.
         """
-        _require_keeper(caller, "publishes nothing, as that is signed in the vault's name")
+        require_keeper(caller, "publishes nothing, as that is signed in the vault's name")
         release = release_of(pack, version, licence, description, requires, withdrawn or {})
         chosen = self._selected(caller, **which)
-        self._governance.permit(caller.namespace, Dump(ids=chosen.ids))
+        self._governance.permit(caller, Dump(ids=chosen.ids))
         signer = self.publishers.key(key)
         return self._subscriptions.publish(place, release, caller.namespace, signer, chosen, tensors, MAKER)
 
@@ -188,8 +166,8 @@ class Packs:
         self, caller: Caller, place: str, pack: str, version: str, why: str, *, key: Path | None = None
     ) -> RegistryEntry:
         """Take a published version back: whoever has it archives it with the next update. Raises RegistryError."""
-        _require_keeper(caller, "withdraws nothing, as that is signed in the vault's name")
-        self._governance.permit(caller.namespace, RemovePack(pack=pack))
+        require_keeper(caller, "withdraws nothing, as that is signed in the vault's name")
+        self._governance.permit(caller, RemovePack(pack=pack))
         return MemStore(place).withdraw(pack, version, why, self.publishers.key(key))
 
     def install(
@@ -205,7 +183,9 @@ class Packs:
     ) -> list[PackUpdate]:
         """Take a pack from a registry, with what it builds on; see `Subscriptions.install`."""
         owner = self._permit(caller, Load(pack=pack), trust)
-        return self._kernel.changed(self._subscriptions.install(place, pack, owner, versions, trust, subscribe, clash))
+        return self._freshness.changed(
+            self._subscriptions.install(place, pack, owner, versions, trust, subscribe, clash)
+        )
 
     def subscribe(self, caller: Caller, pack: str, *, on: bool = True) -> None:
         """Keep an installed pack up with its publisher, or no longer. Raises NotFound."""
@@ -214,12 +194,12 @@ class Packs:
     def update_packs(self, caller: Caller, pack: str | None = None, *, trust: str | None = None) -> list[PackUpdate]:
         """Bring subscribed packs, or the one that is named, up to date; see `Subscriptions.update`."""
         owner = self._permit(caller, Load(pack=pack or ""), trust)
-        return self._kernel.changed(self._subscriptions.update(owner, pack, trust))
+        return self._freshness.changed(self._subscriptions.update(owner, pack, trust))
 
     def remove_pack(self, caller: Caller, pack: str) -> list[str]:
         """Delete what a pack has brought, and nothing else; the ids that are gone. Raises NotFound, Conflict."""
         owner = self._permit(caller, RemovePack(pack=pack))
-        return self._kernel.changed(self._subscriptions.remove(pack, owner))
+        return self._freshness.changed(self._subscriptions.remove(pack, owner))
 
     def installed(self, caller: Caller) -> list[Installed]:
         """The packs of the caller's user, by name."""
@@ -227,26 +207,25 @@ class Packs:
 
     # -- keys ----------------------------------------------------------------------------------------------
 
-    def trusted(self) -> tuple[dict[str, str], str]:
+    def trusted(self, caller: Caller) -> tuple[dict[str, str], str]:
         """(key by the name of a publisher, the vault's own key)."""
         return self._table.pins(), self.publishers.key().public
 
     def untrust(self, caller: Caller, name: str) -> None:
         """Give up the key of a publisher. Raises NotFound."""
-        _require_keeper(caller, "trusts no publishers")
-        self._governance.permit(caller.namespace, Untrust(name=name))
+        require_keeper(caller, "trusts no publishers")
+        self._governance.permit(caller, Untrust(name=name))
         self._table.unpin(name)
 
     def _permit(self, caller: Caller, op: Load | RemovePack | ListPacks, trust: str | None = None) -> Namespace:
         """Whose packs they are, once that is permitted: packs are the user's as a whole, and whose key is trusted is
         for all users. Raises Denied."""
         if trust is not None:
-            _require_keeper(caller, "says nothing of whose key is trusted")
-        self._governance.permit(caller.namespace, op, over=Namespace(user_id=caller.namespace.user_id))
+            require_keeper(caller, "says nothing of whose key is trusted")
+        self._governance.permit(caller, op, over=Namespace(user_id=caller.user_id))
         return caller.namespace
 
 
-def _require_keeper(caller: Caller, but: str) -> None:
-    """Some things are for whoever holds the folder; `but` says why not. Raises Denied."""
-    if not caller.keeper:
-        raise Denied(f"{caller.namespace} {but}; ask who keeps this vault")
+def make(services: Services) -> Packs:
+    """The service of the extension point memos.services."""
+    return Packs(services)

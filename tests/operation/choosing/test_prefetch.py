@@ -40,7 +40,7 @@ def rounds(kernel: MemOS, number: int) -> None:
     for person in [*HOMES] * number:
         reply = kernel.ask(f"Where does {person} live?")
         assert reply.admission.form is Form.ACTIVATION and reply.text == HOMES[person]
-        kernel.serving._background.submit(int).result()
+        kernel.parts.serving()._background.submit(int).result()
 
 
 @pytest.mark.parametrize("prefetch", [1 << 20, 0])
@@ -51,7 +51,7 @@ def test_what_is_asked_next_each_time_is_in_memory_by_then(tmp_path: Path, loade
     room = int(1.5 * max(sizes))  # for one of the three
     with opened(tmp_path, loaded, host_kv_bytes=room, prefetch_kv_bytes=prefetch) as kernel:
         rounds(kernel, 8 if prefetch else 2)
-        serving = kernel.serving
+        serving = kernel.parts.serving()
         held = [int(kv.rows * kernel.host.kv_bytes) for kv in serving._tiers.all().values()]
         assert sum(held) <= room
         if prefetch:
@@ -65,11 +65,11 @@ def test_what_was_learnt_is_there_in_the_next_process(tmp_path: Path, loaded: Me
         first, second, _ = tell(kernel)
         rounds(kernel, 3)
         uses = kernel.vault.accesses()
-        learnt = kernel.foresight.next("default", uses[-1][0].timestamp())
+        learnt = kernel.parts.foresight().next("default", uses[-1][0].timestamp())
         assert [id for _, _, id in uses[:2]] == [first, second] and {user for _, user, _ in uses} == {"default"}
         assert learnt
     with opened(tmp_path, loaded) as kernel:
-        assert kernel.foresight.next("default", uses[-1][0].timestamp()) == learnt
+        assert kernel.parts.foresight().next("default", uses[-1][0].timestamp()) == learnt
 
 
 def test_nothing_is_left_of_the_uses_of_what_was_deleted(tmp_path: Path, loaded: MemOS) -> None:
@@ -96,8 +96,8 @@ def test_where_there_is_no_kv_the_machine_is_not_measured(tmp_path: Path, loaded
     with MemOS(vault=tmp_path, model=loaded.host.model, tokenizer=loaded.host.tokenizer) as kernel:
         (cube,) = kernel.add([{"speaker": "Mira", "content": "I live in Lisbon."}])
         assert kernel.ask("Where does Mira live?").text == "Lisbon"
-        kernel.serving._background.submit(int).result()
-        assert kernel.serving._known_costs.if_made is None
+        kernel.parts.serving()._background.submit(int).result()
+        assert kernel.parts.serving()._known_costs.if_made is None
         kernel.promote([cube.id], "activation")
         kernel.ask("Where does Mira live?")
-        assert "costs" in vars(kernel.serving)
+        assert "costs" in vars(kernel.parts.serving())

@@ -59,7 +59,7 @@ def test_what_was_planned_is_done_by_another_process_after_a_kill(tmp_path: Path
         process.send_signal(signal.SIGKILL)
     with opened(tmp_path) as memos:
         assert [j.state for j in memos.jobs()] == ["queued"]
-        [done] = memos.upkeep.work()
+        [done] = memos.services.planning.upkeep.work()
         assert memos.get(done["cube"]).form is Form.ACTIVATION and memos.jobs() == []
 
 
@@ -68,7 +68,7 @@ def test_a_move_of_a_memory_that_has_changed_meanwhile_is_dropped(tmp_path: Path
         hot(memos)
         memos.plan()
         memos.update(memos.memories()[0].id, "I live in Rome.")
-        assert memos.jobs() == [] and memos.upkeep.work() == []
+        assert memos.jobs() == [] and memos.services.planning.upkeep.work() == []
 
 
 def test_what_is_hot_becomes_kv_in_the_background(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_closing_interrupts_training_and_the_next_round_goes_on_with_it(tmp_path
         distil=BRIEF.model_copy(update={"steps": 10_000, "stop_probability": 1.0, "checkpoint": 1}),
     )
     with MemOS(config, vault=tmp_path) as memos:
-        memos.reader = BriefReader()
+        memos.parts.reader = BriefReader()
         hot(memos)
         assert wait_for(lambda: any(job.note.startswith("train") for job in memos.jobs()))
     with MemVault(tmp_path) as vault:

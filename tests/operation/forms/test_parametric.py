@@ -50,7 +50,7 @@ def kernel_of(vault: Path, like: MemOS | None = None, **config: Any) -> MemOS:
     given = {"model": like.host.model, "tokenizer": like.host.tokenizer} if like else {}
     kernel = MemOS(Config(**({"distil": BRIEF} | config)), vault=vault, **given)
     if like:
-        kernel.reader = BriefReader()
+        kernel.parts.reader = BriefReader()
     return kernel
 
 
@@ -98,10 +98,10 @@ def test_what_an_adapter_has_not_learnt_is_answered_from_text(memos: MemOS) -> N
 
 
 def test_no_adapter_answers_for_what_none_knows(memos: MemOS, adapter: MemCube) -> None:
-    assert memos.serving.route(asked("What is two plus two?"), [adapter], False) == []
-    assert memos.serving.route(asked("Where does Tom live?"), [adapter], False) == []
-    assert memos.serving.route(asked("Where does Mira live?"), [adapter], False) == [adapter]
-    assert memos.serving.route(asked("Where does Tom live?"), [adapter], True) == [adapter]  # asked for by name
+    assert memos.parts.serving().route(asked("What is two plus two?"), [adapter], False) == []
+    assert memos.parts.serving().route(asked("Where does Tom live?"), [adapter], False) == []
+    assert memos.parts.serving().route(asked("Where does Mira live?"), [adapter], False) == [adapter]
+    assert memos.parts.serving().route(asked("Where does Tom live?"), [adapter], True) == [adapter]  # asked for by name
 
 
 def asked(question: str) -> list[dict[str, str]]:
@@ -112,7 +112,7 @@ def test_a_conversation_goes_on_under_an_adapter_and_without(memos: MemOS, adapt
     first, second = (memos.ask("Where does Mira live?", via="parametric", session="under") for _ in range(2))
     assert "Lisbon" in first.text and second.past_tokens > first.past_tokens == 0
     assert memos.ask("Where does Mira live?", session="under").past_tokens == 0  # as text, without the adapter
-    memos.sessions.rewind(memos._caller(None).model_copy(update={"session_id": "under"}), 0)
+    memos.parts.sessions().rewind(memos._caller(None).model_copy(update={"session_id": "under"}), 0)
 
 
 def test_kv_under_an_adapter_goes_with_each_memory_that_the_adapter_knows(memos: MemOS, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tm
         assert mira.blob and tom.blob and tom.blob.beside == (mira.blob.sha256,) and mira.blob.beside == ()
         card = lora.read_card(folder_of(kernel, tom), kernel.host.fingerprint)
         assert set(card["together"]) == set(card["scores"])
-        chosen = kernel.scheduler.admit(
+        chosen = kernel.parts.schedulers.main.admit(
             [(c, 1.0) for c in kernel.memories()], (), kernel.segments(), [mira, tom], lambda text: 1, "parametric",
             lambda adapters, at_least_one: adapters,
         )  # fmt: skip
@@ -167,14 +167,16 @@ def test_a_set_that_fails_its_gate_is_not_taken_for_one(memos: MemOS, tmp_path: 
     scheduler = SchedulerConfig(segments=2, routing="retrieval")
     with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
         kernel.promote(say(kernel, "Mira", MIRA), "parametric")
-        strict = kernel.transitions._trainer._config.model_copy(update={"gate": OPEN.model_copy(update={"drift": 1e9})})
-        judged = kernel.transitions._trainer._craft
+        strict = kernel.parts.transitions()._trainer._config.model_copy(
+            update={"gate": OPEN.model_copy(update={"drift": 1e9})}
+        )
+        judged = kernel.parts.transitions()._trainer._craft
 
         def unfit(*args: Any) -> Any:
             made = judged(*args)
             return made.model_copy(update={"together": made.together | {"drift": float("nan")}})
 
-        kernel.transitions._trainer._config, kernel.transitions._trainer._craft = strict, unfit  # type: ignore[method-assign]
+        kernel.parts.transitions()._trainer._config, kernel.parts.transitions()._trainer._craft = strict, unfit  # type: ignore[method-assign]
         tom = kernel.promote(say(kernel, "Tom", TOM), "parametric")
         assert tom.blob and tom.blob.beside == () and tom.state is State.ACTIVATED
 
@@ -369,7 +371,7 @@ def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
 
 def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
     out = memos.export_adapter([adapter.id], tmp_path)
-    assert out.parent == tmp_path and memos.provenance(out).by == memos.config.user_id
+    assert out.parent == tmp_path and memos.services.forming.provenance(out).by == memos.config.user_id
     assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 32  # type: ignore[attr-defined]
 
 
@@ -489,12 +491,12 @@ def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: Me
         def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        kernel.transitions._trainer._require = interrupted  # type: ignore[method-assign]
+        kernel.parts.transitions()._trainer._require = interrupted  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             kernel.promote(ids, "parametric")
         [job] = kernel.jobs()
         assert (kernel.vault.work_of(job.id) / ADAPTER).is_dir()
-        del kernel.transitions._trainer._require  # type: ignore[method-assign]
+        del kernel.parts.transitions()._trainer._require  # type: ignore[method-assign]
         kernel.promote(ids, "parametric", progress=lambda *_: pytest.fail("it was trained again"))
 
 

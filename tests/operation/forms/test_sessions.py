@@ -52,7 +52,7 @@ def kernel(memos: MemOS, tmp_path: Path) -> Iterator[MemOS]:
 def heard(kernel: MemOS, session: str = "s") -> Activation:
     """The KV that the next question would find."""
     named = kernel._caller(None).model_copy(update={"session_id": session})
-    request = kernel.sessions.request(kernel.sessions.resume(named, "What?", Admission()), Admission())
+    request = kernel.parts.sessions().request(kernel.parts.sessions().resume(named, "What?", Admission()), Admission())
     assert request.talk
     return request.talk
 
@@ -165,7 +165,7 @@ def test_what_is_deleted_leaves_the_conversation(kernel: MemOS, change: str) -> 
     [left] = [t.payload for t in kernel.turns("s")]
     assert isinstance(left, Turn) and left.question == ASKED[2]  # which came before it
     assert len(kv_cubes(kernel)) == 1
-    held = kernel.serving._tiers.all().values()
+    held = kernel.parts.serving()._tiers.all().values()
     assert not any("Lisbon" in kernel.host.tokenizer.decode(list(kv.ids)) for kv in held)
     reply = kernel.chat(ASKED[0], session="s")
     assert "Lisbon" not in reply.text and reply.past_tokens > 0
@@ -188,8 +188,8 @@ def test_sessions_and_users_are_apart(kernel: MemOS) -> None:
     kernel.chat(ASKED[0], session="s")
     kernel.chat(ASKED[2], session="t")
     assert len(kernel.turns("s")) == len(kernel.turns("t")) == 1
-    assert kernel.turns("s", user="somebody") == []
-    assert kernel.chat("Where does Mira live?", session="s", user="somebody").past_tokens == 0
+    assert kernel.within("somebody").turns("s") == []
+    assert kernel.within("somebody").chat("Where does Mira live?", session="s").past_tokens == 0
 
 
 def test_kv_in_front_begins_a_conversation_too(kernel: MemOS) -> None:
@@ -229,7 +229,7 @@ def test_a_conversation_longer_than_the_context_goes_on_with_its_newer_half(kern
         kernel.host.decoder.context = whole
     assert len(kernel.turns("s")) == 16  # nothing is lost
     assert sum(past < 10 for past, _ in read) <= 6, read  # read again seldom
-    assert len(kernel.sessions._chain(kernel._caller(None).model_copy(update={"session_id": "s"}))) < 10
+    assert len(kernel.parts.sessions()._chain(kernel._caller(None).model_copy(update={"session_id": "s"}))) < 10
     require_exact(kernel, heard(kernel))
 
 
@@ -248,10 +248,10 @@ def test_new_memories_count_for_what_fits(kernel: MemOS) -> None:
 def test_rights_that_were_taken_back_hold_in_a_conversation(kernel: MemOS) -> None:
     lisbon = next(c for c in kernel.memories() if "Lisbon" in c.text)
     kernel.grant(lisbon.id, "bob", "reader")
-    assert kernel.chat(ASKED[0], session="s", user="bob").text == "Lisbon"
+    assert kernel.within("bob").chat(ASKED[0], session="s").text == "Lisbon"
     kernel.revoke(lisbon.id, "bob")
-    assert kernel.turns("s", user="bob") == []
-    reply = kernel.chat(ASKED[0], session="s", user="bob")
+    assert kernel.within("bob").turns("s") == []
+    reply = kernel.within("bob").chat(ASKED[0], session="s")
     assert "Lisbon" not in reply.text and reply.past_tokens == 0
 
 

@@ -275,7 +275,7 @@ def test_a_life_is_told_and_changed(opened: Any, memory: Memory) -> None:
 def test_an_owner_sees_what_others_tried_however_often_it_has_looked(opened: Any, memory: Memory) -> None:
     id = next(told["id"] for told in memory.get_all()["results"] if told["memory"] == "Mira works as a florist.")
     with pytest.raises(NotFound):
-        memory.kernel.get(id, user="carl")
+        memory.kernel.within("carl").get(id)
     for _ in range(120):  # more than a call of the log tells
         memory.get(id)
     assert "carl: read refused" in opened(f"#/cube/{id}").inner_text(".timeline")
@@ -350,7 +350,7 @@ def test_a_key_that_is_missing_a_vault_that_is_empty_and_a_server_that_went_say_
     opened: Any, tmp_path: Path
 ) -> None:
     with Memory(vault=tmp_path / "vault") as memory:
-        key, _ = memory.kernel.add_key("ada")
+        key, _ = memory.kernel.services.sharing.add_key("ada")
         with served(memory) as url:
             page = opened("#/map", url=url)
             assert "memos key add" in page.inner_text(".wrong")

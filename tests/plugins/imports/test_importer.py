@@ -27,7 +27,7 @@ from tests.plugins.imports import samples
 def imported(path: Path, vault: Path, **options: object) -> tuple[ImportReport, list[MemCube]]:
     with MemOS(vault=vault) as kernel:
         report = bring_in(kernel, path, **options)  # type: ignore[arg-type]
-        return report, kernel.cubes(user=options.get("user"))  # type: ignore[arg-type]
+        return report, kernel.within(options.get("user")).cubes()  # type: ignore[arg-type]
 
 
 def read(path: Path, format: str) -> list[ForeignEntry | Unmapped]:

@@ -16,6 +16,7 @@ import yaml
 from memos import Config, MemOS
 from memos.cube import MemCube, State
 from memos.errors import BadPack, Conflict, IdClash, InputError, NotFound, RegistryError, UntrustedKey
+from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.mem_store import MemStore
 from memos.plugins.packs.mip import RegistryIndex, canonical
 
@@ -51,7 +52,7 @@ def words(cube: MemCube) -> str:
 
 def published(ada: MemOS, place: str, version: str = "1.0.0", pack: str = "ada/life", **how: Any) -> str:
     """The key of a pack of what Ada has in force."""
-    entry, _ = ada.publish(place, pack, version, licence=LICENCE, **how)
+    entry, _ = PackCalls.of(ada).publish(place, pack, version, licence=LICENCE, **how)
     return entry.key
 
 
@@ -67,13 +68,15 @@ def test_a_pack_is_published_found_and_installed(ada: MemOS, bob: MemOS, place: 
     key = published(ada, place, description="What Mira said")
     store = MemStore(place)
     assert [e.said.release.pack for e in store.search(["MIRA"])] == ["ada/life"] and store.search(["cooking"]) == []
-    [kept] = bob.install(place, "ada/life", trust=key)
+    [kept] = PackCalls.of(bob).install(place, "ada/life", trust=key)
     assert texts(bob) == texts(ada) and kept.loaded and len(kept.loaded.added) == 2
     cube = bob.memories()[0]
     assert (cube.rights.owner, cube.header.origin) == ("bob", "pack:ada/life 1.0.0")
-    [origin] = bob.origins(cube.id)
+    [origin] = PackCalls.of(bob).origins(cube.id)
     assert (origin.pack, origin.owner) == ("ada/life 1.0.0", "ada")
-    assert [p.pack for p in bob.installed()] == ["ada/life"] and bob.installed(user="eve") == []
+    assert [p.pack for p in PackCalls.of(bob).installed()] == ["ada/life"] and PackCalls.of(
+        bob.within("eve")
+    ).installed() == []
     assert "Lisbon" in bob.ask("Where does Mira live?").text
 
 
@@ -81,7 +84,7 @@ def test_a_pack_is_published_found_and_installed(ada: MemOS, bob: MemOS, place: 
 def test_any_place_that_fsspec_knows_will_do(ada: MemOS, bob: MemOS, tmp_path: Path, address: str) -> None:
     place = address.format(tmp_path)
     said(ada, "I live in Lisbon.")
-    bob.install(place, "ada/life", trust=published(ada, place))
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place))
     assert texts(bob) == texts(ada)
 
 
@@ -93,7 +96,7 @@ def test_a_registry_is_read_from_a_web_server(ada: MemOS, bob: MemOS, place: str
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         web = f"http://127.0.0.1:{server.server_address[1]}"
-        bob.install(web, "ada/life", trust=key)
+        PackCalls.of(bob).install(web, "ada/life", trust=key)
         with pytest.raises(RegistryError):
             published(ada, web, "2.0.0")
         server.shutdown()
@@ -166,25 +169,27 @@ def test_an_unknown_key_is_asked_about_and_then_known(ada: MemOS, bob: MemOS, pl
     said(ada, "I live in Lisbon.")
     key = published(ada, place)
     with pytest.raises(UntrustedKey, match=f"the key {key} of publisher ada is not known here.*--trust {key}"):
-        bob.install(place, "ada/life")
-    assert bob.cubes() == [] and bob.installed() == [] and bob.trusted()[0] == {}
-    bob.install(place, "ada/life", trust=key)
+        PackCalls.of(bob).install(place, "ada/life")
+    assert bob.cubes() == [] and PackCalls.of(bob).installed() == [] and PackCalls.of(bob).trusted()[0] == {}
+    PackCalls.of(bob).install(place, "ada/life", trust=key)
     published(ada, place, "1.1.0")
-    assert bob.install(place, "ada/life")[0].version == "1.1.0" and bob.trusted()[0] == {"ada": key}
+    assert PackCalls.of(bob).install(place, "ada/life")[0].version == "1.1.0" and PackCalls.of(bob).trusted()[0] == {
+        "ada": key
+    }
 
 
 def test_a_changed_key_is_refused_with_the_way_out(ada: MemOS, bob: MemOS, place: str, tmp_path: Path) -> None:
     ids = said(ada, "I live in Lisbon.")
-    bob.install(place, "ada/life", trust=published(ada, place), subscribe=True)
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place), subscribe=True)
     elsewhere = str(tmp_path / "elsewhere")
     ada.update(ids[0], "Mira: I live in Rome.")
     other = published(ada, elsewhere, "1.1.0", key=tmp_path / "other.pem")
     for given in (None, other):  # vouching for it is not enough
         with pytest.raises(UntrustedKey, match="has changed from .* `memos store untrust ada`"):
-            bob.install(elsewhere, "ada/life", trust=given)
+            PackCalls.of(bob).install(elsewhere, "ada/life", trust=given)
     assert texts(bob) == ["I live in Lisbon."]
-    bob.untrust("ada")
-    bob.install(elsewhere, "ada/life", trust=other)
+    PackCalls.of(bob).untrust("ada")
+    PackCalls.of(bob).install(elsewhere, "ada/life", trust=other)
     assert texts(bob) == ["I live in Rome."]
 
 
@@ -199,10 +204,10 @@ def test_every_changed_bit_of_a_registry_is_found(ada: MemOS, bob: MemOS, place:
             content[bit // 8] ^= 1 << bit % 8
             file.write_bytes(content)
             with pytest.raises((BadPack, RegistryError, UntrustedKey)):
-                bob.install(place, "ada/life", trust=key)
+                PackCalls.of(bob).install(place, "ada/life", trust=key)
         file.write_bytes(whole[:-1])
         with pytest.raises((BadPack, RegistryError)):
-            bob.install(place, "ada/life", trust=key)
+            PackCalls.of(bob).install(place, "ada/life", trust=key)
         file.write_bytes(whole)
     assert bob.cubes() == [] and bob.vault.check() == []
 
@@ -217,7 +222,7 @@ def test_an_entry_cannot_be_given_to_another_pack(ada: MemOS, bob: MemOS, place:
     mixed = one.model_copy(update={"said": one.said.model_copy(update={"sha256": other.said.sha256})})
     (Path(place) / "index.json").write_bytes(canonical(RegistryIndex(mip="1", entries=(mixed, other))))
     with pytest.raises(BadPack, match="does not match its signature"):
-        bob.install(place, "ada/life", trust=key)
+        PackCalls.of(bob).install(place, "ada/life", trust=key)
 
 
 # what is not there
@@ -225,28 +230,28 @@ def test_an_entry_cannot_be_given_to_another_pack(ada: MemOS, bob: MemOS, place:
 
 def test_what_is_not_there_is_named(ada: MemOS, bob: MemOS, place: str) -> None:
     with pytest.raises(RegistryError, match="is no registry that can be used so"):
-        bob.install(place, "ada/life")
+        PackCalls.of(bob).install(place, "ada/life")
     with pytest.raises(RegistryError, match="is no place of a registry"):
-        bob.install("nowhere://x", "ada/life")
+        PackCalls.of(bob).install("nowhere://x", "ada/life")
     said(ada, "I live in Lisbon.")
     key = published(ada, place)
     with pytest.raises(RegistryError, match="there is no pack 'ada/none' in .*; it has ada/life"):
-        bob.install(place, "ada/none")
+        PackCalls.of(bob).install(place, "ada/none")
     with pytest.raises(RegistryError, match="no version of ada/life fits '>=2.0.0' in .*; it has 1.0.0"):
-        bob.install(place, "ada/life", versions=">=2.0.0")
+        PackCalls.of(bob).install(place, "ada/life", versions=">=2.0.0")
     with pytest.raises(InputError, match="is no version"):
-        bob.install(place, "ada/life", versions=">=two")
+        PackCalls.of(bob).install(place, "ada/life", versions=">=two")
     for attempt in (bob.remove_pack, bob.subscribe, bob.update_packs):
         with pytest.raises(NotFound, match="has not installed 'ada/life'"):
             attempt("ada/life")
     with pytest.raises(RegistryError, match="no version '9.9.9'"):
-        ada.withdraw(place, "ada/life", "9.9.9", "wrong")
+        PackCalls.of(ada).withdraw(place, "ada/life", "9.9.9", "wrong")
     with pytest.raises(RegistryError, match="withdraw it with that key"):
-        bob.withdraw(place, "ada/life", "1.0.0", "wrong")
+        PackCalls.of(bob).withdraw(place, "ada/life", "1.0.0", "wrong")
     (Path(place) / "packs/ada/life/1.0.0.mip").unlink()
     with pytest.raises(RegistryError):
-        bob.install(place, "ada/life", trust=key)
-    assert bob.cubes() == [] and bob.installed() == []
+        PackCalls.of(bob).install(place, "ada/life", trust=key)
+    assert bob.cubes() == [] and PackCalls.of(bob).installed() == []
 
 
 def test_packs_come_with_what_they_build_on(ada: MemOS, bob: MemOS, place: str) -> None:
@@ -257,11 +262,11 @@ def test_packs_come_with_what_they_build_on(ada: MemOS, bob: MemOS, place: str) 
     with pytest.raises(RegistryError, match="there is no pack 'ada/none'"):
         published(ada, place, requires=["ada/none"], ids=[job])
     published(ada, place, requires=["ada/base<2.0.0"], ids=[job])
-    done = bob.install(place, "ada/life", trust=key)
+    done = PackCalls.of(bob).install(place, "ada/life", trust=key)
     assert [(kept.pack, kept.version) for kept in done] == [("ada/base", "1.0.0"), ("ada/life", "1.0.0")]
     with pytest.raises(Conflict, match="ada/life builds on ada/base; remove that first"):
-        bob.remove_pack("ada/base")
-    assert bob.remove_pack("ada/life") == [job] and bob.remove_pack("ada/base") == [home]
+        PackCalls.of(bob).remove_pack("ada/base")
+    assert PackCalls.of(bob).remove_pack("ada/life") == [job] and PackCalls.of(bob).remove_pack("ada/base") == [home]
 
 
 def test_a_circle_and_a_missing_pack_are_named(ada: MemOS, bob: MemOS, place: str) -> None:
@@ -270,11 +275,11 @@ def test_a_circle_and_a_missing_pack_are_named(ada: MemOS, bob: MemOS, place: st
     published(ada, place, pack="ada/b", requires=["ada/a"])
     published(ada, place, "2.0.0", pack="ada/a", requires=["ada/b"])
     with pytest.raises(RegistryError, match="in a circle: ada/b -> ada/a -> ada/b"):
-        bob.install(place, "ada/b", trust=key)
-    ada.withdraw(place, "ada/a", "1.0.0", "wrong")
-    ada.withdraw(place, "ada/a", "2.0.0", "wrong")
+        PackCalls.of(bob).install(place, "ada/b", trust=key)
+    PackCalls.of(ada).withdraw(place, "ada/a", "1.0.0", "wrong")
+    PackCalls.of(ada).withdraw(place, "ada/a", "2.0.0", "wrong")
     with pytest.raises(RegistryError, match="ada/b builds on ada/a, which is missing: no version of ada/a fits"):
-        bob.install(place, "ada/b", trust=key)
+        PackCalls.of(bob).install(place, "ada/b", trust=key)
     assert bob.cubes() == []
 
 
@@ -283,37 +288,37 @@ def test_a_circle_and_a_missing_pack_are_named(ada: MemOS, bob: MemOS, place: st
 
 def test_a_subscriber_gets_updates_and_withdrawals(ada: MemOS, bob: MemOS, place: str) -> None:
     home, job, cat = said(ada, "I live in Lisbon.", "I work as a nurse.", "I have a cat.")
-    bob.install(place, "ada/life", trust=published(ada, place), subscribe=True)
-    assert bob.update_packs()[0].loaded is None  # nothing is new
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place), subscribe=True)
+    assert PackCalls.of(bob).update_packs()[0].loaded is None  # nothing is new
     ada.update(home, "Mira: I live in Porto.")
     ada.delete(job)
     ada.archive(cat)
     [new] = said(ada, "My favourite drink is tea.")
     published(ada, place, "1.1.0", withdrawn={job: "she never said so"})
-    [kept] = bob.update_packs()
+    [kept] = PackCalls.of(bob).update_packs()
     assert (kept.was, kept.version) == ("1.0.0", "1.1.0") and kept.loaded
     assert (kept.loaded.updated, kept.loaded.added) == ([home], [new])
     assert kept.withdrawn == {job: "she never said so", cat: "no longer in ada/life 1.1.0"}
     assert [words(c) for c in bob.vault.versions(home)] == ["I live in Lisbon.", "I live in Porto."]
     assert bob.get(job).state is State.ARCHIVED and bob.history(job)[-1]["why"] == "she never said so"
-    ada.withdraw(place, "ada/life", "1.1.0", "all of it is wrong")
-    ada.withdraw(place, "ada/life", "1.0.0", "all of it is wrong")
-    [last] = bob.update_packs()
+    PackCalls.of(ada).withdraw(place, "ada/life", "1.1.0", "all of it is wrong")
+    PackCalls.of(ada).withdraw(place, "ada/life", "1.0.0", "all of it is wrong")
+    [last] = PackCalls.of(bob).update_packs()
     assert set(last.withdrawn) == {home, new} and texts(bob) == []
     assert "ada/life 1.1.0 was withdrawn: all of it is wrong" in last.withdrawn[home]
-    assert bob.update_packs()[0].withdrawn == {} and bob.vault.check() == []
+    assert PackCalls.of(bob).update_packs()[0].withdrawn == {} and bob.vault.check() == []
 
 
 def test_a_pack_that_is_not_subscribed_to_stays_as_it_is(ada: MemOS, bob: MemOS, place: str) -> None:
     [home] = said(ada, "I live in Lisbon.")
-    bob.install(place, "ada/life", trust=published(ada, place))
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place))
     ada.update(home, "Mira: I live in Porto.")
     published(ada, place, "1.1.0")
-    assert bob.update_packs() == [] and texts(bob) == ["I live in Lisbon."]
-    bob.subscribe("ada/life")
-    assert bob.update_packs()[0].version == "1.1.0" and texts(bob) == ["I live in Porto."]
-    bob.subscribe("ada/life", on=False)
-    assert bob.update_packs() == []
+    assert PackCalls.of(bob).update_packs() == [] and texts(bob) == ["I live in Lisbon."]
+    PackCalls.of(bob).subscribe("ada/life")
+    assert PackCalls.of(bob).update_packs()[0].version == "1.1.0" and texts(bob) == ["I live in Porto."]
+    PackCalls.of(bob).subscribe("ada/life", on=False)
+    assert PackCalls.of(bob).update_packs() == []
 
 
 def test_what_fails_to_update_is_told_and_the_others_go_on(ada: MemOS, bob: MemOS, place: str, tmp_path: Path) -> None:
@@ -321,24 +326,24 @@ def test_what_fails_to_update_is_told_and_the_others_go_on(ada: MemOS, bob: MemO
     key = published(ada, place, pack="ada/a")
     gone = tmp_path / "gone"
     published(ada, str(gone), pack="ada/b")
-    bob.install(place, "ada/a", trust=key, subscribe=True)
-    bob.install(str(gone), "ada/b", subscribe=True, clash="rename")
+    PackCalls.of(bob).install(place, "ada/a", trust=key, subscribe=True)
+    PackCalls.of(bob).install(str(gone), "ada/b", subscribe=True, clash="rename")
     (gone / "index.json").unlink()
     ada.update(home, "Mira: I live in Porto.")
     published(ada, place, "1.1.0", pack="ada/a")
-    a, b = bob.update_packs()
+    a, b = PackCalls.of(bob).update_packs()
     assert a.version == "1.1.0" and not a.failed and "is no registry that can be used" in b.failed
     with pytest.raises(RegistryError):
-        bob.update_packs("ada/b")
+        PackCalls.of(bob).update_packs("ada/b")
 
 
 def test_what_the_installer_has_locked_stays(ada: MemOS, bob: MemOS, place: str) -> None:
     [home] = said(ada, "I live in Lisbon.")
-    bob.install(place, "ada/life", trust=published(ada, place), subscribe=True)
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place), subscribe=True)
     bob.freeze(home)
     ada.update(home, "Mira: I live in Porto.")
     published(ada, place, "1.1.0")
-    [kept] = bob.update_packs()
+    [kept] = PackCalls.of(bob).update_packs()
     assert kept.loaded and "frozen and cannot be edited" in kept.loaded.left[home]
     assert texts(bob) == ["I live in Lisbon."]
 
@@ -349,29 +354,29 @@ def test_what_the_installer_has_locked_stays(ada: MemOS, bob: MemOS, place: str)
 def test_removing_a_pack_takes_its_memories_and_nothing_else(ada: MemOS, bob: MemOS, place: str) -> None:
     mine = said(bob, "I like jazz.", "I have a dog.")
     ids = said(ada, "I live in Lisbon.", "I work as a nurse.")
-    bob.install(place, "ada/life", trust=published(ada, place))
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place))
     kv = bob.promote(ids, "activation")
     own = bob.promote(mine, "activation")
     one = bob.fuse([mine[0], ids[0]])
     with pytest.raises(Conflict, match=f"memory {one.id} was made of one of ada/life"):
-        bob.remove_pack("ada/life")
-    assert len(bob.memories()) == 3 and len(bob.installed()) == 1
+        PackCalls.of(bob).remove_pack("ada/life")
+    assert len(bob.memories()) == 3 and len(PackCalls.of(bob).installed()) == 1
     bob.split(one.id)
     bob.delete(one.id)
-    gone = bob.remove_pack("ada/life")
+    gone = PackCalls.of(bob).remove_pack("ada/life")
     assert {*ids, kv.id} <= set(gone) and not {*mine, own.id} & set(gone)
-    assert texts(bob) == ["I like jazz.", "I have a dog."] and bob.installed() == []
+    assert texts(bob) == ["I like jazz.", "I have a dog."] and PackCalls.of(bob).installed() == []
     assert bob.vault.check() == []
-    bob.install(place, "ada/life")  # its publisher is known still
+    PackCalls.of(bob).install(place, "ada/life")  # its publisher is known still
     assert len(texts(bob)) == 4
 
 
 def test_a_publisher_keeps_its_own_when_it_removes_its_pack(ada: MemOS, place: str) -> None:
     [home] = said(ada, "I live in Lisbon.")
     published(ada, place)
-    [kept] = ada.install(place, "ada/life")  # its own key needs no trust
+    [kept] = PackCalls.of(ada).install(place, "ada/life")  # its own key needs no trust
     assert kept.loaded and kept.loaded.there == [home] and len(texts(ada)) == 1
-    assert ada.remove_pack("ada/life") == [] and len(texts(ada)) == 1
+    assert PackCalls.of(ada).remove_pack("ada/life") == [] and len(texts(ada)) == 1
 
 
 def test_a_pack_cannot_take_the_place_of_anothers_memory(ada: MemOS, place: str) -> None:
@@ -379,24 +384,24 @@ def test_a_pack_cannot_take_the_place_of_anothers_memory(ada: MemOS, place: str)
     [home] = said(ada, "I live in Lisbon.")
     published(ada, place)
     with pytest.raises(IdClash, match="--clash rename"):
-        ada.install(place, "ada/life", user="carl")
-    assert ada.installed(user="carl") == []
-    [kept] = ada.install(place, "ada/life", user="carl", clash="rename")
+        PackCalls.of(ada.within("carl")).install(place, "ada/life")
+    assert PackCalls.of(ada.within("carl")).installed() == []
+    [kept] = PackCalls.of(ada.within("carl")).install(place, "ada/life", clash="rename")
     assert (
         kept.loaded
         and list(kept.loaded.renamed) == [home]
-        and [c.rights.owner for c in ada.memories(user="carl")] == ["carl"]
+        and [c.rights.owner for c in ada.within("carl").memories()] == ["carl"]
     )
     assert ada.get(home).rights.owner == "ada"
-    ada.remove_pack("ada/life", user="carl")
-    assert texts(ada) == ["I live in Lisbon."] and ada.memories(user="carl") == []
+    PackCalls.of(ada.within("carl")).remove_pack("ada/life")
+    assert texts(ada) == ["I live in Lisbon."] and ada.within("carl").memories() == []
 
 
 def test_a_publisher_cannot_put_itself_into_every_request(ada: MemOS, bob: MemOS, place: str) -> None:
     [home] = said(ada, "I live in Lisbon.")
     ada.tag(home, ["always", "home"])
     ada.freeze(home)
-    bob.install(place, "ada/life", trust=published(ada, place))
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place))
     cube = bob.get(home)
     assert (cube.header.tags, cube.state) == (("home",), State.ACTIVATED)
 
@@ -405,7 +410,7 @@ def test_only_memories_in_force_are_published(ada: MemOS, place: str, bob: MemOS
     home, _ = said(ada, "I live in Lisbon.", "I work as a nurse.")
     ada.archive(home)
     ada.ask("Where does Mira work?", session="private")
-    bob.install(place, "ada/life", trust=published(ada, place))
+    PackCalls.of(bob).install(place, "ada/life", trust=published(ada, place))
     assert [words(c) for c in bob.cubes()] == ["I work as a nurse."]
     entries = json.loads((Path(place) / "index.json").read_text())["entries"]
     assert [entry["said"]["records"] for entry in entries] == [1]

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from memos.config import Config
-from memos.interface.doors.api.memory import Answer, Memory
+from memos.interface.doors.api.memory import Memory
+from memos.interface.doors.api.values import Answer
 
 Message = dict[str, Any]
 

@@ -22,8 +22,10 @@ from pydantic import BaseModel
 
 import memos
 from memos.errors import InputError, MemosError
-from memos.interface.doors.api.arguments import checked, form_of
+from memos.interface.doors.api.arguments import checked
+from memos.interface.doors.api.calling import arguments
 from memos.interface.doors.api.memory import Memory
+from memos.kernel.calls import Effect, agent_tools
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
@@ -36,23 +38,7 @@ class MakeCall(Protocol):
     def __call__(self, name: str, call: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-READS, ADDS, CHANGES = "reads", "adds", "changes"  # what a tool does to memories
-TOOLS = {
-    **dict.fromkeys(("search", "get", "get_all", "history", "explain", "provenance", "log", "overview"), READS),
-    **dict.fromkeys(("snapshots", "jobs", "grants", "groups"), READS),
-    **dict.fromkeys(("add", "snapshot", "feedback", "promote", "fuse", "split", "consolidate"), ADDS),
-    **dict.fromkeys(("chat", "update", "delete", "tag", "rollback", "restore", "reinstate", "demote"), CHANGES),
-    **dict.fromkeys(("freeze", "thaw", "archive", "unarchive", "undo"), CHANGES),
-}
-# an agent acts on what it reads, and a memory may tell it to
-LEFT_OUT = {
-    **dict.fromkeys(("delete_all", "forget", "delete_snapshot"), "much is lost by one call, for good"),
-    **dict.fromkeys(("grant", "revoke", "join", "leave"), "who else may read is for a person to decide"),
-    **dict.fromkeys(("trust", "release"), "an agent that a memory has misled would judge that memory"),
-    "quarantined": "its memories look like instructions to a model, and a model would read them here",
-    **dict.fromkeys(("hold", "holds", "end_hold"), "a legal matter"),
-    **dict.fromkeys(("tick", "cancel"), "the scheduler's work goes on by itself, and may be somebody else's"),
-}
+TOOLS, LEFT_OUT = agent_tools()  # what a tool does to memories; why there is none
 _IDENTITY = ("user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
 _LISTED_MEMORIES = 50  # among the resources
 _OVERVIEW, _CUBE, _JSON = "memos://overview", "memos://cube/", "application/json"
@@ -75,8 +61,8 @@ class McpHandlers:
 
     async def call_tool(self, context: Context, request: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            arguments = _checked(request.name, request.arguments or {})
-            call = partial(getattr(self._memory_of(context), request.name), **arguments)
+            given = _checked(request.name, request.arguments or {})
+            call = partial(getattr(self._memory_of(context), request.name), **given)
             reply = await self._make(request.name, call)
         except MemosError as error:
             return types.CallToolResult(content=[_text(str(error))], is_error=True)
@@ -185,7 +171,7 @@ def _tool(name: str) -> types.Tool:
         description=inspect.getdoc(getattr(Memory, name)),
         input_schema=_arguments(name).model_json_schema(),
         annotations=types.ToolAnnotations(
-            read_only_hint=does == READS, destructive_hint=does == CHANGES, open_world_hint=False
+            read_only_hint=does is Effect.READS, destructive_hint=does is Effect.CHANGES, open_world_hint=False
         ),
     )
 
@@ -193,7 +179,7 @@ def _tool(name: str) -> types.Tool:
 @cache
 def _arguments(name: str) -> type[BaseModel]:
     """The arguments of a call, but for who calls."""
-    return form_of(getattr(Memory, name), without=_IDENTITY)
+    return arguments(getattr(Memory, name), frozenset(_IDENTITY))
 
 
 def _checked(name: str, arguments: dict[str, object]) -> dict[str, object]:

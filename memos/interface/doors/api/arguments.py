@@ -3,9 +3,8 @@ signatures; must not know how arguments come in."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, islice, takewhile
 from typing import Any
 
@@ -23,14 +22,10 @@ _TYPE = re.compile(r"str|int|float|bool|\w+\[.*\]")  # in the place of an error:
 _SHOWN = 10  # errors of one call
 
 
-def form_of(call: Callable[..., Any], without: Collection[str] = ()) -> type[BaseModel]:
-    """What a method takes, but for some arguments, as a form that knows no other names."""
-    fields: dict[str, Any] = {
-        p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
-        for p in inspect.signature(call).parameters.values()
-        if p.name not in ("self", *without)
-    }
-    return create_model(f"{call.__name__}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+def form_of(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[BaseModel]:
+    """What a call takes, by (type, default) of each argument, as a form that knows no other names."""
+    known: dict[str, Any] = dict(fields)
+    return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **known)
 
 
 def checked(form: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,11 +193,11 @@ def chat(
         if rewind is not None:
             if session is None:
                 raise InputError("--rewind takes a session back; name it with --session")
-            print(f"{kernel.rewind(session, rewind, user=user)} turns of {session} taken back")
-        model, count = kernel.config.model.path, len(kernel.memories(user=user))
+            print(f"{kernel.within(user).rewind(session, rewind)} turns of {session} taken back")
+        model, count = kernel.config.model.path, len(kernel.within(user).memories())
         print(f"{model}, {count} memories in {kernel.vault.path}. ctrl-D ends.")
         if session is not None:
-            print(f"session {session}: {len(kernel.turns(session, user=user))} turns so far")
+            print(f"session {session}: {len(kernel.within(user).turns(session))} turns so far")
         turns: list[dict[str, str]] = []
         while (message := _read_line()) is not None:
             if message.strip():
@@ -216,8 +216,8 @@ def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str
     """One message and its answer. A person sees an error and the talk goes on; a script ends with it."""
     earlier = turns if session is None else ()
     try:
-        reply = kernel.chat(
-            message, turns=earlier, session=session, user=user, on_text=lambda piece: print(piece, end="", flush=True)
+        reply = kernel.within(user).chat(
+            message, turns=earlier, session=session, on_text=lambda piece: print(piece, end="", flush=True)
         )
     except MemosError as error:
         if not sys.stdin.isatty():

@@ -39,7 +39,7 @@ def promote(
 ) -> Output:
     """Make KV or an adapter of memories. Interrupted, the same command goes on from where it was."""
     with progress_bars() as show:
-        cube = kernel.promote(ids, to, user=user, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
+        cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
     made = f"{cube.id} {cube.form} of {len(cube.sources)} memories, {built:.1f} s"
@@ -51,14 +51,14 @@ def demote(
     kernel: MemOS, id: Annotated[str, typer.Argument(help="an activation or parametric cube")], user: User = None
 ) -> Output:
     """Give up KV or an adapter; the memories that it was made from answer as text again."""
-    again = kernel.demote(id, user=user)
+    again = kernel.within(user).demote(id)
     return Output(again, (f"{cube.id} {cube.text}" for cube in again))
 
 
 @vault_command(forms)
 def jobs(kernel: MemOS, user: User = None) -> Output:
     """Work that is going on, that can be taken up again, or that waits."""
-    found = kernel.jobs(user=user)
+    found = kernel.within(user).jobs()
     lines = (
         f"{job.id} {job.state} {job.kind} {' '.join(job.payload.get('sources', []))} {job.note}".rstrip()
         for job in found
@@ -83,7 +83,7 @@ def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
     try:
         while True:
             with progress_bars() as show:
-                done = kernel.tick(user=user, progress=lambda step, of, loss: show("train", step, of))
+                done = kernel.within(user).tick(progress=lambda step, of, loss: show("train", step, of))
             yield from done
             if every is None:
                 return
@@ -110,7 +110,7 @@ def gate(
 ) -> Output:
     """Judge adapters, several of them together, by what they should know and by what they must not change."""
     with open_vault(adapters) as kernel:
-        scores, short = kernel.gate([named(a) for a in adapters], on=on or (), user=user)
+        scores, short = kernel.within(user).gate([named(a) for a in adapters], on=on or ())
     refused = GateRejected(f"the gate is not passed: {', '.join(short)}", scores) if short else None
     lines = [scores_line(scores), *([] if short else ["the gate is passed"])]
     return Output({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
@@ -125,7 +125,7 @@ def externalize(
 ) -> Output:
     """What an adapter says with it on against off, each statement with its support; of a KV cache, its text."""
     with open_vault([what]) as kernel:
-        found = kernel.externalize(named(what), about=about or (), user=user)
+        found = kernel.within(user).externalize(named(what), about=about or ())
     none = "it answers as the base model does on everything asked; name subjects with --about"
     return Output([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
 
@@ -139,16 +139,16 @@ def export_adapter(
 ) -> Output:
     """One adapter folder that is all of these together, for peft, vLLM and other servers."""
     with open_vault(adapters) as kernel:
-        made = kernel.export_adapter([named(a) for a in adapters], out, user=user)
+        made = kernel.within(user).export_adapter([named(a) for a in adapters], out)
     return Output({"path": made}, str(made))
 
 
 @command(forms)
 def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> Output:
     """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
-    from memos.kernel.mem_os import MemOS
+    from memos.kernel.services.forming import Forming
 
-    card = MemOS.provenance(folder)
+    card = Forming.provenance(folder)
     return Output(card, f"given by {card.by} at {card.at}, signed with {card.key}")
 
 

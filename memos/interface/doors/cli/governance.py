@@ -34,12 +34,12 @@ def verify(
 ) -> Output:
     """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
     if file is not None and key is not None:
-        from memos.kernel.mem_os import MemOS
+        from memos.kernel.services.governing import Governing
 
-        verdict = MemOS.verify_audit_file(file, key)  # no vault is needed
+        verdict = Governing.verify_audit_file(file, key)  # no vault is needed
     else:
         with open_vault(()) as kernel:
-            verdict = kernel.audit_verify(file, key)
+            verdict = kernel.services.governing.audit_verify(file, key)
     state, keys = "not sound" if verdict.problems else "sound", ", ".join(verdict.keys) or "nobody"
     lines = [
         *verdict.problems,
@@ -57,12 +57,12 @@ def proof(
 ) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
     if key is not None:
-        from memos.kernel.mem_os import MemOS
+        from memos.kernel.services.governing import Governing
 
-        problems = MemOS.verify_proof_file(file, key)  # no vault is needed
+        problems = Governing.verify_proof_file(file, key)  # no vault is needed
     else:
         with open_vault(()) as kernel:
-            problems = kernel.verify_proof(file)
+            problems = kernel.services.governing.verify_proof(file)
     lines = [*problems, "it does not hold" if problems else "it holds"]
     return Output({"problems": problems}, lines, failed=bool(problems))
 
@@ -79,7 +79,7 @@ def query(
     limit: Annotated[int | None, typer.Option(min=1, help="the last so many")] = None,
 ) -> Output:
     """List decisions, oldest first."""
-    rows = kernel.audit_query(
+    rows = kernel.vault.audit_log.query(
         caller=caller, action=action, target=target, since=since, until=until, allowed=allowed, limit=limit
     )
     lines = (
@@ -95,14 +95,14 @@ def export_(
     file: Annotated[Path, typer.Argument(help="JSON lines; verify it with `memos audit verify FILE --key PUB`")],
 ) -> Output:
     """Write the log with its checkpoints to a file that can be verified by itself."""
-    rows, by = kernel.audit_export(file), kernel.audit_key()
+    rows, by = kernel.vault.audit_log.export(file), kernel.vault.audit_log.public_key()
     return Output({"path": file, "rows": rows, "key": by}, f"{rows} rows in {file}, signed by {by}")
 
 
 @vault_command(audit, "key")
 def key_(kernel: MemOS) -> Output:
     """Print the public key by which the log can be verified."""
-    return Output({"key": kernel.audit_key()}, kernel.audit_key())
+    return Output({"key": kernel.vault.audit_log.public_key()}, kernel.vault.audit_log.public_key())
 
 
 @vault_command(quarantine, "list")
@@ -119,7 +119,7 @@ def list_(kernel: MemOS, user: User = None) -> Output:
 @vault_command(quarantine)
 def release(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Let a memory answer again."""
-    cube = kernel.release(id, user=user)
+    cube = kernel.within(user).release(id)
     return Output([cube], f"{cube.id} is {cube.state}")
 
 
@@ -131,7 +131,7 @@ def trust(
     user: User = None,
 ) -> Output:
     """Say how far a memory is believed; adapters are made only of what is trusted."""
-    cube = kernel.trust(id, how, user=user)
+    cube = kernel.within(user).trust(id, how)
     return Output([cube], f"{cube.id} is of trust {cube.header.trust}")
 
 
@@ -143,14 +143,14 @@ def hold(
     user: User = None,
 ) -> Output:
     """Lay a legal hold on a memory: it is frozen, and nothing deletes, expires or forgets it."""
-    cube = kernel.hold(id, why, user=user)
+    cube = kernel.within(user).hold(id, why)
     return Output([cube], f"{cube.id} is {cube.state}, held: {why}")
 
 
 @vault_command(governance, "end-hold")
 def end_hold(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Take a legal hold off a memory."""
-    cube = kernel.end_hold(id, user=user)
+    cube = kernel.within(user).end_hold(id)
     return Output([cube], f"{cube.id} is {cube.state}")
 
 
@@ -170,10 +170,10 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> Output:
     """Remove all of a user's memories, and what was made of them, for good; exit 1 if a byte of them is found after."""
-    gone = len(kernel.forgetting.concerned(user))
+    gone = len(kernel.services.governing.concerned(user))
     if not yes and not typer.confirm(f"forget {user}: {gone} cubes in every form, for good?"):
         raise InputError("nothing was forgotten; answer y, or give --yes")
-    done, error = kernel.forget_user(user), None
+    done, error = kernel.within(user).forget_user(), None
     try:
         if proof is not None:
             done.write(proof)

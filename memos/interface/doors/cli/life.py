@@ -29,11 +29,11 @@ def history(
     diff: Annotated[bool, typer.Option("--diff", help="how each version differs from the one before")] = False,
 ) -> Output:
     """What became of a memory: its versions and its moves, with their reasons."""
-    from memos.interface.doors.api.memory import changes
+    from memos.interface.doors.api.values import changes
 
-    events = kernel.history(id, diffs=diff, user=user)
+    events = kernel.within(user).history(id, diffs=diff)
     lines = (line for event in events for line in (event_line(event), *(f"    {d}" for d in event.get("diff", ()))))
-    return Output(changes(kernel.get(id, user=user).id, events), lines)
+    return Output(changes(kernel.within(user).get(id).id, events), lines)
 
 
 @vault_command(life)
@@ -44,45 +44,45 @@ def rollback(
     user: User = None,
 ) -> Output:
     """Bring back what an old version said, as a new version."""
-    cube = kernel.rollback(id, version, user=user)
+    cube = kernel.within(user).rollback(id, version)
     return Output([cube], f"{cube.id} version {cube.version}: {cube.text}")
 
 
 @vault_command(life)
 def freeze(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Lock a memory: it answers, and nobody edits or deletes it."""
-    return _state(kernel.freeze(id, user=user, **_reason(why)))
+    return _state(kernel.within(user).freeze(id, **_reason(why)))
 
 
 @vault_command(life)
 def thaw(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Unlock a frozen memory."""
-    return _state(kernel.thaw(id, user=user, **_reason(why)))
+    return _state(kernel.within(user).thaw(id, **_reason(why)))
 
 
 @vault_command(life)
 def archive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Put a memory out of use, with all that is derived from it; `memos unarchive` brings it back."""
-    return _state(kernel.archive(id, user=user, **_reason(why)))
+    return _state(kernel.within(user).archive(id, **_reason(why)))
 
 
 @vault_command(life)
 def unarchive(kernel: MemOS, id: Id, user: User = None, why: Why = None) -> Output:
     """Bring an archived memory back into use."""
-    return _state(kernel.unarchive(id, user=user, **_reason(why)))
+    return _state(kernel.within(user).unarchive(id, **_reason(why)))
 
 
 @vault_command(life)
 def snapshot(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Write down how all memories of a user are now, to go back to with `memos restore`."""
-    taken = kernel.snapshot(name, user=user)
+    taken = kernel.within(user).snapshot(name)
     return Output([taken], f"{taken.name}: {taken.cubes} memories")
 
 
 @vault_command(life)
 def snapshots(kernel: MemOS, user: User = None) -> Output:
     """List the snapshots of a user."""
-    taken = kernel.snapshots(user=user)
+    taken = kernel.within(user).snapshots()
     lines = (
         f"{one.at:%Y-%m-%d %H:%M:%S}  {one.name}: {one.cubes} memories"
         + (f", {one.missing} of them deleted since" if one.missing else "")
@@ -94,7 +94,7 @@ def snapshots(kernel: MemOS, user: User = None) -> Output:
 @vault_command(life)
 def restore(kernel: MemOS, name: SnapshotName, user: User = None) -> Output:
     """Take all memories of a user back to a snapshot. Their history stays, and the command says how to undo it."""
-    done = kernel.restore(name, user=user)
+    done = kernel.within(user).restore(name)
     outcomes = (
         (done.changed, "as they were"),
         (done.archived, "archived, as they were not there or not in use then"),
@@ -147,9 +147,9 @@ def _state(cube: MemCube) -> Output:
 @vault_command(life, "audit-memory")
 def audit_memory(kernel: MemOS, user: User = None) -> Output:
     """Which memories are told twice, overtaken by later ones, or not supported by what they were made of."""
-    found = kernel.audit_memory(user=user)
+    found = kernel.within(user).audit_memory()
     faults = {"duplicate": found.duplicates, "stale": found.stale, "unsupported": found.unsupported}
-    texts = {cube.id: cube.text for cube in kernel.memories(user=user)}
+    texts = {cube.id: cube.text for cube in kernel.within(user).memories()}
     lines = list[str]()
     for fault, ids in faults.items():
         lines.append(f"{fault}: {len(ids)} of {found.memories} memories, {found.share(ids):.1%}")
@@ -162,7 +162,7 @@ def audit_memory(kernel: MemOS, user: User = None) -> Output:
 def conflicts(kernel: MemOS, user: User = None) -> Output:
     """Pairs of memories of which only one can be true."""
     found, lines = list[dict[str, object]](), list[str]()
-    for pair in kernel.conflicts(user=user):
+    for pair in kernel.within(user).conflicts():
         fact = pair.facts[0]
         found.append({"one": pair.one, "other": pair.other, "subject": fact.subject, "relation": fact.relation})
         lines += [line_of(pair.one), line_of(pair.other)]
@@ -178,7 +178,7 @@ def fuse(
     user: User = None,
 ) -> Output:
     """Make one memory of several; `memos split` undoes it."""
-    return _changed([kernel.fuse(ids, text, user=user)])
+    return _changed([kernel.within(user).fuse(ids, text)])
 
 
 @vault_command(life)
@@ -189,13 +189,13 @@ def split(
     user: User = None,
 ) -> Output:
     """Cut a memory into its sentences, or these parts; one that was made of others goes back to them."""
-    return _changed(kernel.split(id, part or (), user=user))
+    return _changed(kernel.within(user).split(id, part or ()))
 
 
 @vault_command(life)
 def consolidate(kernel: MemOS, user: User = None) -> Output:
     """Make one of each group of memories that say the same."""
-    made = kernel.consolidate(user=user)
+    made = kernel.within(user).consolidate()
     lines = (f"{line_of(cube)}  [of {len(cube.sources)} memories]" for cube in made)
     return Output(made, lines, empty="no two memories say the same")
 
@@ -203,7 +203,7 @@ def consolidate(kernel: MemOS, user: User = None) -> Output:
 @vault_command(life)
 def reinstate(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Bring back a memory that another has replaced."""
-    return _changed([kernel.reinstate(id, user=user)])
+    return _changed([kernel.within(user).reinstate(id)])
 
 
 @vault_command(life)
@@ -216,7 +216,7 @@ def tag(
     user: User = None,
 ) -> Output:
     """Give a memory these tags: `always` is seen by every request, of those `apart:NAME` one at a time."""
-    cube = kernel.tag(id, tags or (), user=user)
+    cube = kernel.within(user).tag(id, tags or ())
     return Output([cube], f"{line_of(cube)}  [{', '.join(cube.header.tags) or 'no tags'}]")
 
 

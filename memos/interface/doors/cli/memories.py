@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memos.cube import MemCube
-    from memos.interface.doors.api.memory import Overviewed, Traced, Why
+    from memos.interface.doors.api.values import LineageValue, OverviewValue, Why
     from memos.kernel.mem_os import MemOS
-    from memos.kernel.wiring import Hit
+    from memos.kernel.services.finding import Hit
 
 memories = typer.Typer()
 
@@ -38,10 +38,12 @@ def add(
     tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
 ) -> Output:
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
-    from memos.interface.doors.api.memory import added
+    from memos.interface.doors.api.values import added
 
     began = kernel.vault.now()
-    added_by = ((one, kernel.add(Path(one) if _is_path(Path(one)) else one, tags=tag or (), user=user)) for one in what)
+    added_by = (
+        (one, kernel.within(user).add(Path(one) if _is_path(Path(one)) else one, tags=tag or ())) for one in what
+    )
     nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
     return Output(
         (result for _, cubes in added_by for result in added(cubes, began)),
@@ -60,7 +62,7 @@ def update(
     user: User = None,
 ) -> Output:
     """A new version of a memory: what it says, its metadata, or both; KV and adapters made of it are out of use."""
-    cube = kernel.update(id, text, metadata=None if metadata is None else _object(metadata), user=user)
+    cube = kernel.within(user).update(id, text, metadata=None if metadata is None else _object(metadata))
     return Output([cube], f"{cube.id} version {cube.version}: {cube.text}")
 
 
@@ -72,14 +74,14 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> Output:
     """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
-    from memos.interface.doors.api.memory import deleted
+    from memos.interface.doors.api.values import deleted
 
-    cubes = [kernel.get(id, user=user) for id in ids]
+    cubes = [kernel.within(user).get(id) for id in ids]
     if not yes and not typer.confirm("\n".join(cube.text for cube in cubes) + "\ndelete for good?"):
         raise InputError("nothing was deleted; answer y, or give --yes")
     gone = list[str]()
     for cube in cubes:
-        gone += [] if cube.id in gone else kernel.delete(cube.id, user=user)
+        gone += [] if cube.id in gone else kernel.within(user).delete(cube.id)
     value = {"message": "Memories deleted successfully!", "results": deleted(gone)}
     return Output(value, (f"{id} is deleted" for id in gone))
 
@@ -87,7 +89,7 @@ def delete(
 @vault_command(memories, "ls")
 def list_cubes(kernel: MemOS, user: User = None) -> Output:
     """List the memories of a vault."""
-    cubes = kernel.cubes(user=user)
+    cubes = kernel.within(user).cubes()
     return Output(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
 
 
@@ -111,10 +113,10 @@ def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
 @vault_command(memories)
 def show(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Show one memory: what it says or holds, where it comes from, and its life."""
-    from memos.interface.doors.api.memory import changes, item
+    from memos.interface.doors.api.values import changes, item
 
-    cube = kernel.get(id, user=user)
-    events = kernel.history(id, user=user)
+    cube = kernel.within(user).get(id)
+    events = kernel.within(user).history(id)
     return Output(
         {**item(cube), "history": changes(cube.id, events)}, [cube.model_dump_json(indent=1), *map(event_line, events)]
     )
@@ -133,9 +135,9 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
 ) -> Output:
     """Find memories, the best first."""
-    from memos.interface.doors.api.memory import scored
+    from memos.interface.doors.api.values import scored
 
-    hits = kernel.search(query, top_k=top_k, kinds=kind, since=since, until=until, user=user, policy=policy)
+    hits = kernel.within(user).search(query, top_k=top_k, kinds=kind, since=since, until=until, policy=policy)
     vault = kernel.vault.path
     none = f"nothing in {vault} is found by that; `memos ls --vault {vault}` lists what there is"
     return Output([scored(hit, explain) for hit in hits], _hits(hits, explain), none)
@@ -189,11 +191,11 @@ def feedback(
 @vault_command(memories)
 def lineage(kernel: MemOS, id: Id, user: User = None) -> Output:
     """What a memory was made of, what is made of it, and which packs brought it."""
-    trace = api(kernel).provenance(kernel.get(id, user=user).id, user_id=user)
+    trace = api(kernel).provenance(kernel.within(user).get(id).id, user_id=user)
     return Output(trace, _lineage(trace))
 
 
-def _lineage(trace: Traced) -> Iterator[str]:
+def _lineage(trace: LineageValue) -> Iterator[str]:
     for role, cubes in (("", [trace["memory"]]), ("made of ", trace["sources"]), ("made of it: ", trace["derived"])):
         for cube in cubes:
             yield f"{role}{cube['id']} {cube['form']} {cube['state']}  {cube['memory']}"
@@ -208,7 +210,7 @@ def overview(kernel: MemOS, user: User = None) -> Output:
     return Output(reply, _overview(reply))
 
 
-def _overview(reply: Overviewed) -> Iterator[str]:
+def _overview(reply: OverviewValue) -> Iterator[str]:
     for name, count in sorted(reply["cubes"].items()):
         yield f"{count} {name}"
     for topic in reply["topics"]:

@@ -38,7 +38,7 @@ def grant(
     until: Until = None,
 ) -> Output:
     """Give somebody a right to a memory, or to all memories of a namespace."""
-    given = kernel.grant(on, to, relation, purpose=purpose, until=until, user=user)
+    given = kernel.within(user).grant(on, to, relation, purpose=purpose, until=until)
     return Output([given], _line(given))
 
 
@@ -52,7 +52,7 @@ def revoke(
     purpose: Purpose = None,
 ) -> Output:
     """Take rights back; what is made of the memory is out of reach at once."""
-    message = f"{kernel.revoke(on, to, relation, purpose=purpose, user=user)} grants taken back."
+    message = f"{kernel.within(user).revoke(on, to, relation, purpose=purpose)} grants taken back."
     return Output({"message": message, "results": []}, message)
 
 
@@ -63,7 +63,7 @@ def grants(
     user: User = None,
 ) -> Output:
     """What is granted on the user's memories, and to the user."""
-    found = kernel.grants(on, user=user)
+    found = kernel.within(user).grants(on)
     return Output(found, map(_line, found), empty="nothing is granted")
 
 
@@ -84,7 +84,7 @@ def leave(kernel: MemOS, name: Name, member: To, user: User = None) -> Output:
 @vault_command(group, "list")
 def groups(kernel: MemOS, user: User = None) -> Output:
     """The user's groups with their members, and those that the user belongs to."""
-    found = kernel.groups(user=user)
+    found = kernel.within(user).groups()
     lines = (
         f"{one}: {', '.join(map(name_of, members)) or 'of which the user is a member'}"
         for one, members in found.items()
@@ -101,9 +101,9 @@ def add_key(
     until: Until = None,
 ) -> Output:
     """Make a key. It is shown this once: what is kept cannot tell it."""
-    from memos.interface.doors.api.memory import plain
+    from memos.interface.doors.api.values import plain
 
-    secret, made = kernel.add_key(to, purposes=purpose or (), until=until)
+    secret, made = kernel.services.sharing.add_key(to, purposes=purpose or (), until=until)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
     return Output({"key": secret, **plain(made)}, secret)
 
@@ -111,7 +111,7 @@ def add_key(
 @vault_command(key, "list")
 def list_keys(kernel: MemOS) -> Output:
     """The keys that there are, without their secrets."""
-    found = kernel.keys()
+    found = kernel.services.sharing.keys()
     none = "there is no key; make one with `memos key add USER`"
     return Output(found, map(_key_line, found), none)
 
@@ -119,7 +119,7 @@ def list_keys(kernel: MemOS) -> Output:
 @vault_command(key, "revoke")
 def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
     """End a key; it opens nothing from the next call on."""
-    kernel.revoke_key(id)
+    kernel.services.sharing.revoke_key(id)
     return Output({"id": id}, f"key {id} is revoked")
 
 

@@ -98,7 +98,8 @@ def _printing(function: Command) -> Callable[..., None]:
 
 def _print_json(call: Callable[[], Output]) -> MemosError | bool | None:
     """Returns whether it has failed, as `Output` has it."""
-    from memos.interface.doors.api.memory import costing, plain
+    from memos.interface.doors.api.calling import costing
+    from memos.interface.doors.api.values import plain
 
     with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
         output = call()

@@ -103,7 +103,7 @@ class StepRunner:
         segments, config = self._kernel.segments(), self._kernel.config.scheduler
         if promotion.rule == "hot":
             enough = config.parametric_heat if promotion.to is Form.PARAMETRIC else config.activate_heat
-            segments = [segment for segment in segments if self._kernel.heat(segment) >= enough]
+            segments = [segment for segment in segments if self._kernel.services.planning.heat(segment) >= enough]
         return [[cube.id for cube in segment.cubes] for segment in segments]
 
     def _promoted(self, ids: list[str], to: Form, what: str) -> PromotionReport:

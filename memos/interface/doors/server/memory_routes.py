@@ -10,17 +10,19 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from memos.interface.doors.api.memory import API, Memory, arguments
+from memos.interface.doors.api.calling import arguments, result
+from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.server.body import KEY, JsonRoute
 from memos.interface.doors.server.calls import CallRunner, as_json
 from memos.interface.doors.server.edge import failures
+from memos.kernel.calls import api_names
 
 
 def memory_router(calls: CallRunner) -> APIRouter:
     router = APIRouter(
         prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
     )
-    for name in API:
+    for name in api_names():
         router.add_api_route(
             f"/{name}",
             _endpoint(name, calls),
@@ -28,13 +30,13 @@ def memory_router(calls: CallRunner) -> APIRouter:
             operation_id=name,
             summary=name,
             description=inspect.getdoc(getattr(Memory, name)),
-            response_model=inspect.signature(getattr(Memory, name)).return_annotation,
+            response_model=result(getattr(Memory, name)),
         )
     return router
 
 
 def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]]:
-    form = arguments(name)
+    form = arguments(getattr(Memory, name))
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
     async def endpoint(request: Request, body: BaseModel) -> Response:

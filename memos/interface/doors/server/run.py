@@ -34,8 +34,8 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         with claim as tell, listening(config.host, config.port) as listener:
             at = f"{host}:{listener.getsockname()[1]}"
             tell(f"process {os.getpid()} at {at}")
-            memory.kernel.host, memory.kernel.operator  # noqa: B018  loaded before the first request
-            memory.kernel.operator.refresh_soon()
+            memory.kernel.host, memory.kernel.parts.operator()
+            memory.kernel.parts.operator().refresh_soon()
             server = _Server(
                 uvicorn.Config(
                     create_app(memory, config, loopback=loopback),
@@ -66,7 +66,7 @@ class _Server(uvicorn.Server):
 
 def _require_key(memory: Memory, host: str, loopback: bool) -> None:
     kernel = memory.kernel
-    now, made = kernel.vault.now(), kernel.keys()
+    now, made = kernel.vault.now(), kernel.services.sharing.keys()
     if not loopback and all(key.revoked or (key.until and key.until <= now) for key in made):
         raise Denied(
             f"{host} can be reached from other machines, and there is no key that callers could show; make one with "

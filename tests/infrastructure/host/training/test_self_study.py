@@ -69,12 +69,12 @@ def test_memories_that_the_rules_do_not_read_are_studied(student: Host, tmp_path
     """Also where it is not set, as this model has a chat template, so it may follow instructions."""
 
     def transitions(kernel: MemOS) -> Transitions:
-        given: Sequence[Any] = (kernel.vault, kernel.lifecycle, kernel.reader, student, lambda _: None)
+        given: Sequence[Any] = (kernel.vault, kernel.parts.lifecycle, kernel.parts.reader, student, lambda _: None)
         return Transitions(*given, DistilConfig(self_study=count), ActivationConfig())
 
     with MemOS(Config(), vault=tmp_path, model=student.model, tokenizer=student.tokenizer) as kernel:
         [cube] = kernel.add("Mira -> lives in Lisbon")
-        assert not kernel.reader.facts(cube.text)
+        assert not kernel.parts.reader.facts(cube.text)
         if count != 0:
             task = transitions(kernel).task([cube])
             assert task.lessons and all(lesson.memories == (cube.text,) for lesson in task.lessons)

@@ -14,8 +14,8 @@ from typing_extensions import get_type_hints
 
 from memos import AsyncMemory, Memory
 from memos.errors import BadTransition, ConfigError, Denied, InputError, MemosError, NotFound
-from memos.interface.doors.api.memory import API
-from memos.kernel.identity import CALLS
+from memos.kernel.calls import Calls, api_names
+from memos.plugins.packs.calls import PackCalls
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_every_message_is_kept_as_it_is_or_none(memory: Memory, ada: str) -> Non
         with pytest.raises(InputError, match="is empty, and each is to be kept as it is"):
             memory.add([text, empty], user_id=ada, infer=False)
     with pytest.raises(InputError, match="notes.md is a file"):
-        memory.kernel.add(Path("notes.md"), infer=False, user=ada)
+        memory.kernel.within(ada).add(Path("notes.md"), infer=False)
     assert memory.get_all(user_id=ada)["results"] == []
     kept = memory.add([text, {"role": "assistant", "content": parts}], user_id=ada, infer=False, tags=["raw"])
     assert [told["memory"] for told in kept["results"]] == ["Plain.", "assistant: In a part."]
@@ -174,7 +174,7 @@ def test_feedback_moves_what_is_found_first(memory: Memory, ada: str) -> None:
 
 
 def test_a_key_acts_for_its_holder_and_no_other(memory: Memory, ada: str, bob: str) -> None:
-    key, _ = memory.kernel.add_key(ada)
+    key, _ = memory.kernel.services.sharing.add_key(ada)
     own = memory.as_(key)
     own.add("I collect stamps.")
     assert ids(own.get_all()) == ids(memory.get_all(user_id=ada))
@@ -198,7 +198,7 @@ def test_the_hottest_are_told_first_whenever_they_were_said(memory: Memory, ada:
     cold = [ids(memory.add(f"{name} lives in Rome.", user_id=ada))[0] for name in ("Tom", "Uma", "Bo")]
     (hot,) = ids(memory.add("Mira plays the flute.", user_id=ada))
     [kv] = ids(memory.promote([hot], user_id=ada))
-    memory.kernel.ask("What does Mira play?", user=ada, via="activation")
+    memory.kernel.within(ada).ask("What does Mira play?", via="activation")
     told = memory.overview(hottest=2, user_id=ada)
     assert [one["id"] for one in told["hottest"]] == [hot, cold[0], kv]
     assert told["hottest"][0]["heat"] == told["hottest"][2]["heat"] > 0
@@ -241,7 +241,7 @@ def test_delete_all_removes_nothing_where_a_memory_is_locked(
 def test_a_key_of_an_agent_deletes_all_of_the_agent_alone(memory: Memory, ada: str) -> None:
     mine = ids(memory.add("I like figs.", user_id=ada))
     memory.add("I like plums.", user_id=ada, agent_id="planner")
-    key, _ = memory.kernel.add_key(f"agent:{ada}/planner")
+    key, _ = memory.kernel.services.sharing.add_key(f"agent:{ada}/planner")
     assert len(memory.as_(key).delete_all(agent_id="planner")["results"]) == 1
     assert ids(memory.get_all(user_id=ada)) == mine
 
@@ -299,14 +299,14 @@ def test_every_call_says_what_it_cost_and_that_it_does(memory: Memory, ada: str)
         with pytest.raises(MemosError):
             made(name, *values)
         replies[name] = None
-    assert set(replies) == set(API) and done["operations"]
+    assert set(replies) == set(api_names()) and done["operations"]
     for name, reply in replies.items():
         assert "cost" in get_type_hints(inspect.signature(getattr(Memory, name)).return_annotation), name
         assert reply is None or set(reply["cost"]) == {"model_calls", "tokens", "seconds"}, name
     assert replies["explain"]["cost"]["model_calls"] >= 2 and replies["promote"]["cost"]["tokens"] > 0
 
 
-@pytest.mark.parametrize("name", API)
+@pytest.mark.parametrize("name", list(api_names()))
 def test_a_call_names_each_argument_for_the_doors(name: str) -> None:
     signature = inspect.signature(getattr(Memory, name))
     assert {"user_id", "agent_id", "run_id"} <= set(signature.parameters)
@@ -322,8 +322,8 @@ def test_what_is_left_out_of_the_api_is_for_those_who_run_the_kernel() -> None:
         *("known_origins", "install", "subscribe", "update_packs", "remove_pack", "installed", "forget_user"),
         *("credit", "lineage"),
     }
-    assert CALLS - set(API) == files_and_models
-    assert set(API) - CALLS == other_names
+    assert {*Calls.table(), *PackCalls.table()} - set(api_names()) == files_and_models
+    assert set(api_names()) - {*Calls.table(), *PackCalls.table()} == other_names
 
 
 def test_a_call_of_a_tool_is_remembered_with_its_task(memory: Memory, ada: str) -> None:

@@ -116,7 +116,7 @@ def test_jobs_and_the_log_are_told_as_json(vault: Path, tmp_path: Path) -> None:
     exported = tell(vault, "audit", "export", tmp_path / "audit.jsonl")
     assert exported["rows"] > 0 and exported["key"] == tell(vault, "audit", "key")["key"]
     with MemOS(vault=vault) as kernel:
-        kernel.add("I like tea.", user="carla")
+        kernel.within("carla").add("I like tea.")
     [proof] = tell(vault, "forget", "--user", "carla", "--proof", tmp_path / "proof.json", say="y\n")["results"]
     assert proof == json.loads((tmp_path / "proof.json").read_text())
     assert tell(vault, "audit", "proof", tmp_path / "proof.json")["problems"] == []

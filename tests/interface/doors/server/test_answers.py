@@ -29,7 +29,7 @@ def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Itera
     parts = {"model": endless(tokenizer), "tokenizer": tokenizer}
     config = Config(decode=DecodeConfig(max_new_tokens=MOST))
     with MemOS(config, vault=tmp_path_factory.mktemp("talkative"), **parts) as kernel:
-        kernel.operator.refresh_soon()
+        kernel.parts.operator().refresh_soon()
         yield Memory(kernel=kernel)
 
 
@@ -95,9 +95,9 @@ def test_who_trains_keeps_nobody_waiting(
     memory: Memory, client: httpx.Client, key: str, monkeypatch: pytest.MonkeyPatch, mcp: bool
 ) -> None:
     [kim] = client.post("/v1/memory/add", json={"messages": "Kim lives in Rome."}).json()["results"]
-    begun, hold, promote = threading.Semaphore(0), threading.Event(), memory.kernel.transitions.promote
+    begun, hold, promote = threading.Semaphore(0), threading.Event(), memory.kernel.parts.transitions().promote
     monkeypatch.setattr(
-        memory.kernel.transitions, "promote", lambda *all: (begun.release(), hold.wait(60), promote(*all))[-1]
+        memory.kernel.parts.transitions(), "promote", lambda *all: (begun.release(), hold.wait(60), promote(*all))[-1]
     )
     asked = {"memory_ids": [kim["id"]]}
     tool = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "promote", "arguments": asked}}

@@ -29,10 +29,10 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
 
 def test_a_call_of_a_tool_is_found_by_its_task(kernel: MemOS, tmp_path: Path, ada: str) -> None:
     (tmp_path / "trace.jsonl").write_text(TRACE)
-    kernel.add("Mira has a table of oak.", user=ada)
-    kernel.add(tmp_path / "trace.jsonl", user=ada)
+    kernel.within(ada).add("Mira has a table of oak.")
+    kernel.within(ada).add(tmp_path / "trace.jsonl")
     for task, said in (("how will the weather in Oslo be", "3 mm"), ("reserve a restaurant for Friday", "is closed")):
-        best = kernel.search(task, kinds=["tool-trace"], user=ada)[0].cube
+        best = kernel.within(ada).search(task, kinds=["tool-trace"])[0].cube
         assert said in best.text and best.header.trust is Trust.TOOL
 
 
@@ -40,13 +40,13 @@ def test_a_document_is_kept_whole_or_not_at_all(kernel: MemOS, tmp_path: Path, a
     table = tmp_path / "cities.csv"
     table.write_text("city,people\nOslo,709000\nRome\n")
     with pytest.raises(InputError, match=r"cities.csv, line 3: a row of 1 cells"):
-        kernel.add(table, user=ada)
-    assert kernel.memories(user=ada) == []
+        kernel.within(ada).add(table)
+    assert kernel.within(ada).memories() == []
     table.write_text("city,people\nOslo,709000\nRome,2749000\n")
-    kept = kernel.add(table, user=ada)
+    kept = kernel.within(ada).add(table)
     assert [c.text for c in kept] == ["city = Oslo; people = 709000.", "city = Rome; people = 2749000."]
     assert {c.header.trust for c in kept} == {Trust.DOCUMENT}
-    assert kernel.search("How many live in Rome?", user=ada)[0].cube == kernel.get(kept[1].id, user=ada)
+    assert kernel.within(ada).search("How many live in Rome?")[0].cube == kernel.within(ada).get(kept[1].id)
 
 
 def test_the_command_takes_statements_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

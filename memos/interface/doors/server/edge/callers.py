@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memos.config import ServeConfig
+from memos.config import Config, ServeConfig
 from memos.errors import Busy, Denied, Unauthenticated
-from memos.interface.doors.api.memory import Memory, Who
+from memos.interface.doors.api.memory import Memory
+from memos.interface.doors.api.scope import Scope
+from memos.interface.doors.api.values import Who
 from memos.interface.doors.server.edge.lanes import Lane
 
 if TYPE_CHECKING:
-    from memos.kernel.identity import Bound
+    from memos.kernel.calls import Calls
+    from memos.kernel.mem_os import MemOS
 
 MAX_CACHED = 4096  # keys whose memory is at hand, and addresses that have shown a wrong one
 KEY_CHECK_S = 1.0  # after which it is asked again whether the vault has a key
@@ -31,7 +35,7 @@ class Seat:
     memory: Memory
 
     @property
-    def calls(self) -> Bound:
+    def calls(self) -> Calls:
         """The kernel's calls as that caller; each raises Unauthenticated once the key is none any more."""
         return self.memory.within()
 
@@ -40,10 +44,10 @@ class Seat:
         self.calls.caller  # noqa: B018
 
 
-class OwnMemory(Memory):
-    """The memories of the config's user alone: whoever calls without a key is no other, whatever the call says."""
+class OwnScope(Scope):
+    """Of the config's user alone: whoever calls without a key is no other, whatever the call says."""
 
-    def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Bound:
+    def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Calls:
         own = self.kernel.config.user_id
         if user_id not in (None, own):
             raise Denied(
@@ -52,8 +56,16 @@ class OwnMemory(Memory):
             )
         return super().within(own, agent_id, run_id)
 
-    def holding(self, memory_id: str, who: Who) -> Bound:
+    def around(self, memory_id: str, who: Who) -> Calls:
         return self.within(**who)
+
+
+class OwnMemory(Memory):
+    """The Memory API for the config's user alone."""
+
+    def __init__(self, config: Config | None = None, *, vault: Path | None = None, kernel: MemOS | None = None) -> None:
+        super().__init__(config, vault=vault, kernel=kernel)
+        self.scope = OwnScope(self.kernel)
 
 
 @dataclass
@@ -89,7 +101,7 @@ class Callers:
         """True while no key was ever made and whoever reaches this machine acts as its user."""
         now = time.monotonic()
         if now - self._checked >= KEY_CHECK_S:
-            self._open, self._checked = self._loopback and not self._memory.kernel.keys(), now
+            self._open, self._checked = self._loopback and not self._memory.kernel.services.sharing.keys(), now
         return self._open
 
     async def seat_of(self, authorization: str | None, address: str) -> Seat:

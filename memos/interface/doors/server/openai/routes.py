@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -151,7 +151,7 @@ def _answer(
     if asked.memory and asked.schema_of_answer is None:
         reply: Reply = seat.calls.chat(message, **conversation, on_text=tell, decode=decode)
     else:
-        via = "auto" if asked.memory else "none"
+        via: Literal["auto", "none"] = "auto" if asked.memory else "none"
         reply = seat.calls.ask(message, via=via, **conversation, on_text=tell, decode=decode)
     if not begun:  # it was done without the model
         on_text(reply.text)
@@ -160,4 +160,4 @@ def _answer(
 
 def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
     seat.require()
-    return kernel.embedder.embed(texts), kernel.embedder.tokens(texts)
+    return kernel.parts.embedder().embed(texts), kernel.parts.embedder().tokens(texts)

@@ -33,7 +33,7 @@ def test_what_was_said_is_remembered_by_itself(ai: openai.OpenAI, memory: Memory
     first = ai.chat.completions.create(
         model="memos-small", messages=[{"role": "user", "content": "Kim lives in Rome."}]
     )
-    assert first.model_extra["memos"]["remembered"] == [c.id for c in memory.kernel.memories(user=ada)]
+    assert first.model_extra["memos"]["remembered"] == [c.id for c in memory.kernel.within(ada).memories()]
     answer = ai.chat.completions.create(
         model="memos-small", messages=[{"role": "user", "content": "Where does Kim live?"}]
     )
@@ -73,7 +73,7 @@ def test_a_request_may_leave_memory_alone(ai: openai.OpenAI, memory: Memory, ada
     off = {"extra_body": {"memory": False}}
     assert said(ai, "Where does Kim live?", **off) != "Rome"
     said(ai, "Kim likes tea.", **off)
-    assert [cube.text for cube in memory.kernel.memories(user=ada)] == ["Kim lives in Rome."]
+    assert [cube.text for cube in memory.kernel.within(ada).memories()] == ["Kim lives in Rome."]
 
 
 def test_earlier_messages_and_instructions_are_read(ai: openai.OpenAI, memory: Memory, ada: str) -> None:
@@ -83,13 +83,13 @@ def test_earlier_messages_and_instructions_are_read(ai: openai.OpenAI, memory: M
     short = ai.chat.completions.create(model="memos-small", messages=[ask])
     long = ai.chat.completions.create(model="memos-small", messages=[*turns, rules, ask])
     assert long.usage.prompt_tokens > short.usage.prompt_tokens + 10
-    assert memory.kernel.memories(user=ada) == []  # what was said before was read then
+    assert memory.kernel.within(ada).memories() == []  # what was said before was read then
 
 
 def test_a_kept_conversation_goes_on_by_its_name(ai: openai.OpenAI, memory: Memory, ada: str) -> None:
     for question in ("Where does Kim live?", "And Tom?"):
         said(ai, question, extra_body={"session": "monday"})
-    assert len(memory.kernel.turns("monday", user=ada)) == 2
+    assert len(memory.kernel.within(ada).turns("monday")) == 2
 
 
 def test_an_answer_is_cut_where_the_request_says(ai: openai.OpenAI) -> None:
@@ -117,7 +117,7 @@ def test_each_prompt_of_a_list_has_a_choice_by_its_index(ai: openai.OpenAI, memo
     assert [choice.index for choice in done.choices] == [0, 1, 2]
     noted, answer, noted_too = (choice.text for choice in done.choices)
     assert "Rome" in noted and answer == "Rome" and "tea" in noted_too  # what was said before is remembered
-    kept = memory.kernel.memories(user=ada)
+    kept = memory.kernel.within(ada).memories()
     assert [cube.text for cube in kept] == ["Kim lives in Rome.", "Tom likes tea."]
     told = done.model_extra["memos"]
     assert (told["remembered"], told["used"]) == ([cube.id for cube in kept], [kept[0].id])
@@ -148,7 +148,7 @@ def test_embeddings_are_those_that_memories_are_found_by(ai: openai.OpenAI, memo
     texts = ["Kim lives in Rome.", "tea"]
     made = ai.embeddings.create(model="all-MiniLM-L6-v2", input=texts)  # asks for base64 by itself
     floats = ai.embeddings.create(model="all-MiniLM-L6-v2", input=texts, encoding_format="float")
-    expected = memory.kernel.embedder.embed(texts)
+    expected = memory.kernel.parts.embedder().embed(texts)
     for reply in (made, floats):
         np.testing.assert_allclose([row.embedding for row in reply.data], expected, atol=1e-6)
     assert made.usage.prompt_tokens == 7 + 3  # with their beginning and end
@@ -210,7 +210,7 @@ def test_an_answer_is_of_the_form_that_is_asked_for(ai: openai.OpenAI, memory: M
     assert any_.choices[0].message.content.startswith("{")
     note = {"type": "json_schema", "json_schema": {"name": "ok", "schema": {"enum": ["yes", "no"]}}}
     answer = said(ai, "Tom likes tea.", response_format=note)  # answered, not carried out
-    assert json.loads(answer) in ("yes", "no") and len(memory.kernel.memories(user=ada)) == 1
+    assert json.loads(answer) in ("yes", "no") and len(memory.kernel.within(ada).memories()) == 1
     pieces = ai.chat.completions.create(**ask, response_format=note, stream=True)
     assert json.loads("".join(piece.choices[0].delta.content or "" for piece in pieces)) in ("yes", "no")
     note["json_schema"]["schema"] = {"type": "nothing"}

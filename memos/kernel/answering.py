@@ -1,0 +1,444 @@
+"""The main path: a message -> what it asks for -> what may be seen of it -> what the model is given -> a reply.
+
+    message -> reader -> governance -> operator -> scheduler -> host -> reply
+                 (what)     (may)       (find)      (admit)    (answer)
+
+Read `chat` first, then `ask`, `_ask` and `_admit`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memos.config import DecodeConfig
+from memos.cube import Form, MemCube
+from memos.errors import (
+    ContextOverflow,
+    CorruptBlob,
+    FingerprintMismatch,
+    InputError,
+    NoRoom,
+    Unsupported,
+    UnsupportedLanguage,
+)
+from memos.infrastructure.vault.audit.records import Decision
+from memos.kernel.access import unique
+from memos.kernel.pipelines import Conversation, Pipelines
+from memos.kernel.self_report import SelfReport
+from memos.kernel.services.finding import Finding, Hit
+from memos.kernel.services.keeping import Keeping
+from memos.kernel.services.knowing import Knowing
+from memos.kernel.wiring import Parts
+from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
+from memos.operation.life.mem_lifecycle import ANSWERING
+from memos.ops import Asked, Forget, Get, Recall, Rewind
+from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.model.decode import ModelAnswer
+    from memos.operation.forms.insight import Explanation
+
+log = logging.getLogger("memos")
+_ALONE = frozenset(("forget", "recall", "talk"))  # there is nothing to undo
+# why KV or an adapter may turn out to be of no use to a request; its text still is
+UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
+Turns = Sequence[dict[str, str]]
+OnText = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, what it was answered from, and what it cost."""
+
+    text: str
+    admission: Admission = field(default_factory=Admission)
+    remembered: tuple[MemCube, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    prompt_tokens: int = 0
+    past_tokens: int = 0
+    answer_tokens: int = 0
+    ttft_ms: float = 0.0
+    seconds: float = 0.0
+    operations: tuple[Asked, ...] = ()  # what the message was understood to ask for
+    pipeline: str = ""  # the id by which `undo` takes back what was done
+
+
+@dataclass(frozen=True)
+class _Request:
+    """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`."""
+
+    via: Via = "auto"
+    turns: Turns = ()
+    session: Session | None = None
+    on_text: OnText | None = None
+    decode: DecodeConfig | None = None
+
+
+class Answering:
+    """chat, ask, undo, explain, credit, parity; turns and rewind of sessions."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        finding: Finding,
+        keeping: Keeping,
+        knowing: Knowing,
+        pipelines: Pipelines,
+        report: SelfReport,
+    ) -> None:
+        self._config, self._vault, self._governance = parts.config, parts.vault, parts.governance
+        self._access, self._reader, self._lifecycle = parts.access, parts.reader, parts.lifecycle
+        self._host, self._operator, self._serving, self._sessions = (
+            parts.host,
+            parts.operator,
+            parts.serving,
+            parts.sessions,
+        )
+        self._schedulers, self._foresight = parts.schedulers, parts.foresight
+        self._tokens, self._is_ours = parts.tokens, parts.is_ours
+        self._finding, self._keeping, self._knowing = finding, keeping, knowing
+        self._pipelines, self._report = pipelines, report
+
+    def chat(
+        self,
+        caller: Caller,
+        message: str,
+        *,
+        via: Via = "auto",
+        turns: Turns = (),
+        session: str | None = None,
+        on_text: OnText | None = None,
+        decode: DecodeConfig | None = None,
+    ) -> Reply:
+        """Do what a message asks for, all of it or nothing: remember, correct, forget, share, freeze, ..., or answer.
+
+        What was understood is told in the reply's `operations`. Nothing is done before all of it is permitted; where it
+        is not clear which memory is meant, that is asked, and the next message of the conversation may answer.
+
+        turns: the messages before it. session: instead, the name of a conversation that memos keeps: its turns, and
+        their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
+        piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
+        """
+        request = _Request(via, turns, self._session(caller, session), on_text, decode)
+        where = Conversation(caller, session, turns)
+        waiting = self._pipelines.answered(message, where)
+        asked, meant = waiting or (self._reader.asked(message, self._before(request), self._today()), {})
+        if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
+            return self._carried_out(asked, meant, where, request)
+        if asked[0].intent == "forget":
+            return replace(self._forget(caller, self._reader.forget(asked[0].what)), operations=asked)
+        beside = self._reader.read_turns([{"role": "user", "content": message}], "chat")  # what a question tells
+        remembered = unique(self._keeping.remember(caller, beside))
+        reply = self._ask(caller, message, request, remembered)
+        return replace(reply, remembered=tuple(remembered), operations=asked)
+
+    def ask(
+        self,
+        caller: Caller,
+        question: str,
+        *,
+        via: Via = "auto",
+        turns: Turns = (),
+        session: str | None = None,
+        on_text: OnText | None = None,
+        decode: DecodeConfig | None = None,
+    ) -> Reply:
+        """Answer a question with what the caller may see, in the form `via` (auto: the one that is fastest here).
+
+        The others: see `chat`. Raises EmptyMemory for a form that is asked for and not there,
+        UnsupportedLanguage, ContextOverflow, and, unless via is auto, CorruptBlob, FingerprintMismatch, Unsupported
+        and NoRoom; auto answers from text then.
+        """
+        return self._ask(caller, question, _Request(via, turns, self._session(caller, session), on_text, decode))
+
+    def _ask(self, caller: Caller, question: str, request: _Request, beside: Sequence[MemCube] = ()) -> Reply:
+        """beside: memories of what was said beside the question."""
+        op = self._reader.recall(question)
+        self._require_language(question)
+        decisions = [self._governance.permitted(caller, op)]
+        heard = _Heard(request.on_text)
+        adapters = request.via == "parametric" or request.session is None
+        admission = self._admitted(caller, op, request.via, decisions, adapters)
+        talk = self._talk(question, request, admission)
+        try:
+            admission, completion = self._answer(admission, talk, request.via, heard, request.decode)
+        except UNUSABLE as error:
+            # what has been said cannot be taken back
+            if request.via != "auto" or heard.any or not (admission.activations or admission.adapters or talk.earlier):
+                raise
+            log.warning("answering from text: %s", error)
+            admission = self.admit(caller, op, "plaintext")  # its use is counted already
+            talk = replace(self._talk(question, request, admission), again=True)
+            admission, completion = self._answer(admission, talk, "plaintext", heard, request.decode)
+        if talk.session:
+            self._sessions().keep(talk, completion.text, admission, beside, completion.kv)
+        self._serving().settle(admission, completion.ttft_s)
+        self._serving().prefetch(caller.user_id, partial(self._governance.visible, caller))
+        return Reply(
+            completion.text,
+            admission,
+            prompt_tokens=completion.prompt_tokens,
+            past_tokens=completion.past_tokens,
+            answer_tokens=len(completion.ids),
+            ttft_ms=completion.ttft_s * 1e3,
+            seconds=completion.seconds,
+        )
+
+    def _admitted(
+        self, caller: Caller, op: Recall, via: Via, decisions: list[Decision], adapters: bool = True
+    ) -> Admission:
+        """What the request will see; the decisions on it and its use are written down together, before the model runs,
+        also where nothing is admitted."""
+        admission = Admission()
+        try:
+            admission = self._admit(caller, op, via, decisions, adapters)
+        finally:
+            self._governance.record(decisions, lambda: self._record_use(admission, caller))
+        return admission
+
+    def _admit(
+        self, caller: Caller, op: Recall, via: Via, decisions: list[Decision], adapters: bool = True
+    ) -> Admission:
+        """What the request will see: permitted, then found, then chosen under the budgets."""
+        if via == "none":
+            return Admission()
+        found, narrowed = self._finding.find(caller, op)
+        decisions.append(narrowed)
+        return self.decide(caller, op, found, via, adapters)
+
+    def admit(self, caller: Caller, op: Recall, via: Via = "auto") -> Admission:
+        """What a request would see; that is written down, and counts as no use."""
+        decisions: list[Decision] = []
+        admission = self._admit(caller, op, via, decisions)
+        self._governance.record(decisions)
+        return admission
+
+    def decide(
+        self, caller: Caller, op: Recall, found: Sequence[Hit], via: Via = "auto", adapters: bool = True
+    ) -> Admission:
+        """What of the memories found the request sees, with their topic groups, and in which form."""
+        scheduler, shown = self._schedulers.of(caller), self._vault.guard.as_shown
+        always = self._governance.visible(caller, self._vault.tagged(ALWAYS, caller.user_id, ANSWERING))
+        always = [shown(c) for c in always]
+        hits = scheduler.compatible([(shown(hit.cube), hit.score) for hit in found], always)
+        match scheduler.policy.reads:
+            case "groups":
+                near = scheduler.looked_at(hits, self._vault.payloads_of(cube.id for cube, _ in hits))
+                texts = self._vault.at(self._operator().group_of(near, self._access.view(caller)))
+            case "found":
+                texts = [cube for cube, _ in hits]
+            case "all":
+                texts = self._access.texts(caller)
+        texts = [shown(c) for c in texts if c.state in ANSWERING]  # another may have archived one meanwhile
+        made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in texts), seen=texts)
+        return scheduler.admit(
+            hits,
+            op.about,
+            self._schedulers.main.segments(texts, self._tokens),
+            self._standing_in(made, via, adapters),
+            self._tokens,
+            via,
+            self._route(op.question),
+            always,
+        )
+
+    def _standing_in(self, derived: Sequence[MemCube], via: Via, adapters: bool) -> list[MemCube]:
+        """The KV and adapters that may stand in for their memories. One made on another model is of no use to this one,
+        and no fault, unless just that form is asked for."""
+        useful = [c for c in derived if c.header.kind != "turn" and (adapters or c.form is not Form.PARAMETRIC)]
+        ours = [c for c in useful if self._is_ours(c)]
+        return ours if via == "auto" else [*ours, *(c for c in useful if c not in ours)]
+
+    def _route(self, question: str) -> Route | None:
+        """How adapters are chosen between, if not by retrieval alone."""
+        if self._config.scheduler.routing == "retrieval":
+            return None
+        return partial(self._serving().route, [{"role": "user", "content": question}])
+
+    def _talk(self, question: str, request: _Request, admission: Admission) -> Talk:
+        """The question, with what was said before it."""
+        if request.session is None:
+            return Talk(question, tuple(request.turns))
+        if request.turns:
+            raise InputError("turns and session both say what came before; give one of them")
+        return self._sessions().resume(request.session, question, admission)
+
+    def _answer(
+        self, admission: Admission, talk: Talk, via: Via, on_text: OnText | None, decode: DecodeConfig | None = None
+    ) -> tuple[Admission, ModelAnswer]:
+        """The answer, and what of the admission it was given from."""
+        try:
+            if talk.earlier:
+                admission = replace(admission, activations=())  # its memories stand within the conversation
+                request = self._sessions().request(talk, admission)
+            else:
+                messages = (*talk.turns, {"role": "user", "content": talk.question})
+                exact = talk.session is not None
+                admission, request = self._serving().request(admission, messages, via, self._tokens, exact)
+            return admission, _drain(self._host().stream(request, decode or self._config.decode), on_text)
+        except UNUSABLE as error:
+            if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
+                self._sessions().damaged(talk.session)
+            elif talk.session:
+                self._sessions().let_go(talk.session)
+            self._serving().failed(admission, error)
+            raise
+
+    def _record_use(self, admission: Admission, caller: Caller) -> None:
+        """Of what was asked for: what every request sees is not used more than others for that."""
+        pinned = {cube.id for cube in admission.pinned}
+        seen = [c for c in (*admission.cubes, *admission.internal) if c.id not in pinned]
+        derived = [*admission.activations, *admission.adapters]
+        if not seen and not derived:
+            return
+        foresight, now = self._foresight(), self._vault.now()
+        self._lifecycle.used([c.id for c in (*seen, *derived)], now, caller.user_id)
+        for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
+            foresight.used(caller.user_id, group, now.timestamp())
+
+    # what a message asks for beside an answer
+
+    def _carried_out(
+        self, asked: Sequence[Asked], meant: dict[int, str], where: Conversation, request: _Request
+    ) -> Reply:
+        """All that a message asks for, done; and an answer, where it ends with a question."""
+        caller, last = where.caller, asked[-1]
+        done = self._pipelines.run(asked, where, meant)
+        if last.intent == "recall":
+            reply = self._ask(caller, last.what, request, done.remembered)
+        else:
+            reports = [self._report.answer(caller, one) for one in asked if one.intent == "about"]
+            reply = Reply("\n".join(part for part in (done.text, *reports) if part))
+        return replace(
+            reply,
+            operations=tuple(asked),
+            remembered=done.remembered,
+            forgotten=done.forgotten,
+            pipeline=done.id,
+        )
+
+    def _forget(self, caller: Caller, op: Forget) -> Reply:
+        """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
+        self._governance.permit(caller, op)
+        meant, near = self._finding.described(caller, op)
+        show = self._access.as_read(caller)
+        if len(meant) != 1:
+            which = " | ".join(f"{c.id} {c.text}" for c in map(show, meant or [hit.cube for hit in near]))
+            rule = "Nothing was deleted: one memory must be meant"
+            return Reply(
+                f"{rule}; these are near, delete one by its id or say it more closely: {which}"
+                if which
+                else f"{rule}, and none fits."
+            )
+        gone = [id for root in self._finding.roots(meant[0]) for id in self._keeping.delete(caller, root.id)]
+        return Reply(f"Forgotten: {show(meant[0]).text}", forgotten=tuple(gone))
+
+    def undo(self, caller: Caller, pipeline: str) -> list[str]:
+        """Take back what a message has done (`Reply.pipeline`), but for what it has deleted. Raises NotFound."""
+        return self._pipelines.undo(caller, pipeline)
+
+    # why it was answered so
+
+    def explain(self, caller: Caller, question: str, *, answer: str | None = None, via: Via = "auto") -> Explanation:
+        """Why a question is answered so, or how far `answer` rests on what is remembered; that counts as no use.
+
+        Raises what `ask` does.
+        """
+        from memos.operation.forms.insight import Explanation, reasons  # loads torch and transformers
+
+        op = self._reader.recall(question)
+        self._require_language(question)
+        decision = self._governance.permitted(caller, op)
+        found, narrowed = self._finding.find(caller, op)
+        self._governance.record([decision, narrowed])
+        talk, admission = Talk(question), self.decide(caller, op, found, via)
+        try:
+            admission, completion = self._answer(admission, talk, via, None)
+        except UNUSABLE:
+            if via != "auto" or not (admission.activations or admission.adapters):
+                raise
+            admission = self.decide(caller, op, found, "plaintext")
+            admission, completion = self._answer(admission, talk, "plaintext", None)
+        scores = {hit.cube.id: (hit.score, hit.why) for hit in found}
+        adapters = self._serving().adapters(admission)
+        explained = answer or completion.text
+        why, likelihood, closed = reasons(self._host(), question, explained, admission, adapters, scores)
+        cost = (completion.prompt_tokens, completion.past_tokens, completion.ttft_s * 1e3)
+        return Explanation(question, explained, why, likelihood, closed, *cost)
+
+    def credit(self, caller: Caller, question: str, answer: str) -> Explanation:
+        """White-box feedback: a good answer credits each memory with how much likelier it is with it than without."""
+        explanation = self.explain(caller, question, answer=answer)
+        for reason in explanation.reasons:
+            if self._governance.may(caller, "annotate", reason.cube):
+                self._knowing.feedback(caller, reason.cube.id, reason.useful)
+        return explanation
+
+    def parity(self, caller: Caller, question: str) -> tuple[float, float]:
+        """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
+        admission = self.admit(caller, self._reader.recall(question), "activation")
+        messages = [{"role": "user", "content": question}]
+        return self._host().parity(self._serving().request(admission, messages, "activation", self._tokens)[1])
+
+    # sessions
+
+    def turns(self, caller: Caller, session: str) -> list[MemCube]:
+        """The turns of a session in force, oldest first."""
+        named = Session(self._access.session(caller, session), caller)
+        self._governance.permit(caller, Get(id=session))
+        return self._sessions().turns(named)
+
+    def rewind(self, caller: Caller, session: str, turns: int) -> int:
+        """Take a session back to its first `turns` turns; returns how many were taken back. Raises InputError."""
+        named = Session(self._access.session(caller, session), caller)
+        self._governance.permit(caller, Rewind(session=session, turns=turns))
+        return self._sessions().rewind(named, turns)
+
+    def _session(self, caller: Caller, name: str | None) -> Session | None:
+        return None if name is None else Session(self._access.session(caller, name), caller)
+
+    def _before(self, request: _Request) -> Turns:
+        """The messages before the one that is read."""
+        return request.turns if request.session is None else self._sessions().messages(request.session)
+
+    def _today(self) -> date:
+        return self._vault.now().astimezone().date()
+
+    def _require_language(self, question: str) -> None:
+        language, reads = self._reader.language(question), self._host().languages
+        if reads and language not in reads:
+            raise UnsupportedLanguage(
+                f"the question is in {language!r}, and {self._config.model.path} reads {', '.join(reads)} only; ask in "
+                f"{reads[0]}, or set model.path to a model that reads {language!r}"
+            )
+
+
+class _Heard:
+    """Hands an answer on piece by piece, and knows whether any was."""
+
+    def __init__(self, on_text: OnText | None) -> None:
+        self._on_text, self.any = on_text, False
+
+    def __call__(self, piece: str) -> None:
+        self.any = True
+        if self._on_text:
+            self._on_text(piece)
+
+
+def _drain(pieces: Generator[str, None, ModelAnswer], on_text: OnText | None) -> ModelAnswer:
+    """Hand each piece of an answer on; the answer with its costs."""
+    with closing(pieces):  # whoever listens may fail: the model must not stay taken
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as done:
+                completion: ModelAnswer = done.value
+                return completion
+            if on_text:
+                on_text(piece)
