@@ -1,1 +1,1 @@
-"""What keeps, permits and computes: the vault, governance and the host of the local model."""
+"""What stores, permits and computes: the vault, governance and the host of the local model."""

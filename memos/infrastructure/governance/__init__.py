@@ -1,1 +1,1 @@
-"""Who may do what, and a log of it that cannot be changed unseen."""
+"""Decides who may do what."""

@@ -1,4 +1,4 @@
-"""Caller + action + cube -> yes or no, with a line in the audit log for each decision.
+"""Decides whether a caller may perform an operation on a cube, and logs each decision.
 
 Knows namespaces, relations and where a cube came from. Must not know models, ranking or what a cube says.
 """

@@ -1,1 +1,1 @@
-"""What a memory may bring in and give away: pure functions of values and of the config."""
+"""Decides what a memory may bring in and give away; pure functions of values and of the config."""

@@ -1,5 +1,6 @@
-"""What a memory may bring in and give away: identifiers, trust, and instructions that it hides. Pure functions of
-values and of the config; must not know stores, callers or models.
+"""Decides what a memory may bring in and give away: identifiers, trust, and hidden instructions.
+
+Pure functions of values and of the config; must not know stores, callers or models.
 
     told -> trust by origin, identifiers out -> kept, tagged -> shown: whole to its owner, masked to all others
 """

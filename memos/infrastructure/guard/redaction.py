@@ -1,4 +1,4 @@
-"""Identifiers in texts: where they stand, and texts without them. Knows kinds of identifiers; must not know cubes.
+"""Finds and masks identifiers in texts; knows kinds of identifiers, must not know cubes.
 
 A number is what it is by its own check (digits of an issuer and Luhn's check of a card, ISO 7064 of an IBAN, a
 numbering plan of a phone number), not by its length alone; and not where the words before it say that it is something

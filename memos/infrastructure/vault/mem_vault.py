@@ -1,5 +1,4 @@
-"""The only door to stored cubes: one SQLite file, and a folder of blobs beside it; or a PostgreSQL server, and a folder
-of copies.
+"""The only door to stored cubes: a SQLite file with a folder of blobs, or a database server with local copies.
 
 Knows how a cube is kept and forgotten, in all its places together. Must not know why a cube is wanted, who wants it,
 or which state may follow which.

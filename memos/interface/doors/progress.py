@@ -1,4 +1,4 @@
-"""Progress of long jobs on a terminal. Knows no jobs."""
+"""Shows the progress of long jobs on a terminal; knows no jobs."""
 
 from __future__ import annotations
 

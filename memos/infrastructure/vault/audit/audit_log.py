@@ -1,5 +1,6 @@
-"""A hash chain of decisions, signed at checkpoints. Knows whether its rows are as they were written; must not know how
-one is decided.
+"""Keeps the audit log: a hash chain of decisions, signed at checkpoints.
+
+Knows whether its rows are as they were written; must not know how one is decided.
 
     row -> row -> row -> row        each has the hash of the one before
      ^             ^

@@ -1,5 +1,6 @@
-"""A few lines of text that travel with a folder that leaves: who gave it, when, and of which bytes that is said. Must
-not know what is in its files.
+"""Signs a statement that travels with an exported folder: who gave it, when, and which bytes it covers.
+
+Must not know what is in its files.
 
     memos provenance 1
     by: ada

@@ -1,4 +1,4 @@
-"""The rows, checkpoints and forgettings of an audit log, and whether they are as they were written and signed.
+"""The rows, checkpoints and forgettings of an audit log, and the check that they are as written and signed.
 
 Of a log, or of a file with a whole one. Knows rows, hashes and signatures; must not know a database.
 """

@@ -1,4 +1,4 @@
-"""Ed25519 keys, in memory and in files, and signatures. Knows bytes; must not know what is signed."""
+"""Ed25519 keys, in memory and in files, and their signatures; must not know what is signed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads as files, each named by its sha256. Knows how a file lands whole; must not know what a cube is.
+"""Stores payloads as files named by their sha256, written whole; must not know what a cube is.
 
 blobs/ab/ab….safetensors   a file; blobs/ab/ab…/ is a folder (a PEFT adapter)
 tmp/                       payloads being written

@@ -1,4 +1,4 @@
-"""What an index was when it was last kept: named arrays in one file, so that opening a vault reads no memory again.
+"""Saves the search indexes as named arrays in one file, so that opening a vault need not read every memory.
 
 Knows arrays, files and which of them vault.db names. Must not know what an index makes of them.
 

@@ -1,1 +1,1 @@
-"""A vault as a whole: checked, backed up, restored, measured."""
+"""Looks after a vault as a whole: checks, backs up, restores, measures."""

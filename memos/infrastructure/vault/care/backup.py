@@ -1,4 +1,4 @@
-"""A vault as a folder that is not written to any more: made while others write, checked, brought back.
+"""Makes a backup of a vault while others write to it, verifies it, and restores it.
 
     backup.json                            what is in the folder, with a checksum of its own
     vault.db, vectors.db, index/, blobs/   as in a vault

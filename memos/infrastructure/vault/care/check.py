@@ -1,4 +1,4 @@
-"""Is a vault, or a backup of one, what was written? Reads every byte, and changes none.
+"""Checks that a vault, or a backup of one, is what was written; reads every byte and changes none.
 
     of a closed vault       every file against the sums that were kept when it was closed (file_sums.py)
     of one that is open,    the write-ahead log against its own checksums (wal_file.py)

@@ -1,4 +1,4 @@
-"""What the files of a closed vault are, byte for byte: finds damage where no row lies, or none that has a checksum.
+"""Checksums of all files of a closed vault, which find damage where no row with a checksum lies.
 
     sums.json   its own checksum, and then those of each MiB of each file; there only while nobody has the vault open
 

@@ -1,4 +1,4 @@
-"""The database of a vault as it is at one moment, for those who must not change a byte of it.
+"""Opens the database of a vault at one moment for readers that must not change a byte of it.
 
 Works beside others who write, after a crash, and on a copy without a lock. Must not know what the rows are for.
 """

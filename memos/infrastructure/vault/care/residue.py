@@ -1,5 +1,6 @@
-"""Whether bytes are anywhere in the files of some folders; of an encrypted vault, in what these say, too. Must not know
-what they mean.
+"""Searches the files of folders for bytes that must be gone, in the decrypted contents of an encrypted vault too.
+
+Must not know what the bytes mean.
 
 The first 8 bytes of each piece are looked up at all places of a file at once; where they stand, the piece is compared.
 """

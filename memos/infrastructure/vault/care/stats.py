@@ -1,4 +1,4 @@
-"""How much a vault holds, and how much it may. Knows rows and files; must not know what they are for."""
+"""Counts how much a vault holds, and checks how much it may; must not know what rows and files are for."""
 
 from __future__ import annotations
 

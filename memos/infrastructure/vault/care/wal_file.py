@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log, looked at from outside: is what was committed there whole?
+"""Reads SQLite's write-ahead log from outside, and checks that everything committed there is whole.
 
 SQLite itself takes a damaged frame for the end of the log, so that what was acknowledged after it would go without a
 word. Knows the format of the file (sqlite.org/fileformat2.html, 4; walformat.html, 2.1); must not know what is in a

@@ -1,4 +1,4 @@
-"""JSON in a file with a checksum of its own before it, which lands whole or not at all."""
+"""JSON in a file with a checksum of its own, which is written whole or not at all."""
 
 from __future__ import annotations
 

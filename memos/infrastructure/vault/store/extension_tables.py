@@ -1,4 +1,4 @@
-"""Tables that plug-ins keep in a vault: made when they are first used, and described in the vault itself.
+"""Tables that plug-ins keep in a vault: made on first use, and described in the vault itself.
 
     TABLES = (ExtensionTable("visits", ("CREATE TABLE visits (user_id TEXT NOT NULL, at TEXT NOT NULL, id TEXT NOT NULL
               REFERENCES heads (id) ON DELETE CASCADE)",), users=("user_id",), times=("at",)),)

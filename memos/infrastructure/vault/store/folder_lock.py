@@ -1,4 +1,4 @@
-"""Who has a folder open. Knows processes; must not know what the folder holds."""
+"""Tells which processes have a folder open; must not know what the folder holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One fsync for all who wait for one. Knows a file and numbers of commits; must not know what was committed."""
+"""Lets all writers that wait for an fsync share one; must not know what was committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on disk when a call returns: files that land whole, and names in folders. Must not know what they are for."""
+"""Writes files and names that are on disk, whole, when a call returns; must not know what they are for."""
 
 from __future__ import annotations
 

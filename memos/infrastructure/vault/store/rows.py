@@ -1,5 +1,7 @@
-"""A cube as rows: what each table says of it follows from its versions and transitions, so that the tables can be
-checked against these, and made anew. Knows cubes and columns; must not know a database."""
+"""Turns a cube into rows that follow from its versions and transitions, so that tables can be checked and rebuilt.
+
+Knows cubes and columns; must not know a database.
+"""
 
 from __future__ import annotations
 

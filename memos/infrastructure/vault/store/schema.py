@@ -1,4 +1,4 @@
-"""The tables of a vault, in SQLite's dialect, and the way from the schema before to this one.
+"""The tables of a vault, in SQLite's dialect, and the step from the previous schema to this one.
 
 vault.db holds TABLES, and vectors.db READINGS. Knows names and columns; must not know a connection.
 """

@@ -1,5 +1,6 @@
-"""What a vault asks of the database that holds its rows. One dialect of SQL, SQLite's: `database.py` runs it as it is,
-in a file of its own; `postgres.py` translates it, on a server that several machines share.
+"""What a vault asks of the database that holds its rows.
+
+There is one dialect of SQL, SQLite's: a file runs it as it is, and a server that several machines share translates it.
 
 Names no database, and must not know what the rows are for.
 """

@@ -1,4 +1,4 @@
-"""Whose turn it is to write. Knows threads and processes; must not know what is written.
+"""Gives threads and processes their turn to write, in order; must not know what is written.
 
 Between processes of one machine, two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that
 one who has just written queues behind those who wait. The system gives up the locks of a process that dies.

@@ -1,1 +1,1 @@
-"""One file for each table beside the cubes."""
+"""The tables beside the cubes, one file each."""

@@ -1,4 +1,4 @@
-"""Keys that stand for a caller. A key is told once; what is kept of it is a digest that it cannot be told from.
+"""Keys that stand for a caller; only a salted digest of each is stored.
 
 Knows keys; must not know what their holders may do.
 """

@@ -1,5 +1,6 @@
-"""Who and what was forgotten, as salted digests: enough to forget it again where an older copy is brought back, and no
-name. Must not know how anything is removed.
+"""Salted digests of who and what was forgotten, enough to forget it again when an older copy is restored.
+
+Holds no names; must not know how anything is removed.
 
 One who knows a name can test whether it stands here; nobody can read a name from it.
 """

@@ -1,4 +1,4 @@
-"""What is granted to whom, and who belongs to which group. Knows rows; must not know what a relation allows."""
+"""Stores what is granted to whom, and who belongs to which group; must not know what a relation allows."""
 
 from __future__ import annotations
 

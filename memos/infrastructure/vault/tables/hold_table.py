@@ -1,4 +1,4 @@
-"""Legal holds: which cubes must stay, who holds them and why. Must not know what a hold forbids."""
+"""Legal holds: which cubes must stay, who holds them and why; must not know what a hold forbids."""
 
 from __future__ import annotations
 

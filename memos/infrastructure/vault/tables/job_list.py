@@ -1,4 +1,4 @@
-"""Work that outlives a request, written down before it begins. Must not know how any of it is done.
+"""Jobs that outlive a request, written down before they begin; must not know how any is done.
 
 queued -> running -> done, undone            what nobody waits for; its process killed, it is queued again
           running -> interrupted -> running  what can be taken up where it was

@@ -1,5 +1,7 @@
-"""Which cubes are in quarantine and why, what of them was let out, and how many came from an origin lately. Must not
-know by which rule."""
+"""Which cubes are in quarantine and why, what was released, and how many came from an origin lately.
+
+Must not know by which rule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions and states the cubes of a namespace were in at some time: names for places in append-only histories.
+"""Snapshots: the version and state of each cube of a namespace at some time, as places in append-only histories.
 
 Copies no content, and keeps no trace of a cube that is deleted. Must not know how one is gone back to.
 """

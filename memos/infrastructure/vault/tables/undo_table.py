@@ -1,4 +1,4 @@
-"""How to take back what messages have done: of each pipeline the calls that undo it. Must not know what they mean."""
+"""For each pipeline, the calls that take it back; must not know what they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector for each current version of a text and each embedder, with what was around it.
+"""A vector for each current version of a text and each embedder, with the versions of its context.
 
 Must not know how vectors are made or compared.
 """

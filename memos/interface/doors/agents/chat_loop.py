@@ -1,4 +1,4 @@
-"""Memory for a chat loop of plain transformers: `with_memory` stands where `pipeline("text-generation", ...)` stood.
+"""Gives memory to a plain transformers chat loop: `with_memory` replaces `pipeline("text-generation", ...)`.
 
     pipe = with_memory(model, tokenizer)
     messages = []

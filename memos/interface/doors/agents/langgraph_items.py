@@ -1,4 +1,4 @@
-"""What an item of a LangGraph store says, as text. Knows the habits of those who fill one; knows no library.
+"""Reads the text of a LangGraph store's item, by the habits of programs that fill one; knows no library.
 
 LangMem's values (`{"kind": ..., "content": ...}`) and those of others: the store and the importer read them alike.
 """

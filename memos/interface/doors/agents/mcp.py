@@ -1,4 +1,4 @@
-"""The Memory API for agents, over the Model Context Protocol: tools, resources and a prompt, on the official SDK.
+"""Offers the Memory API to agents over the Model Context Protocol, as tools, resources and a prompt.
 
 A door: which calls are open to an agent is decided here, all else is the call's. Knows no transport but stdio.
 """

@@ -1,5 +1,7 @@
-"""What the calls of the Memory API are given: a form of each, and what is wrong, in the words of every door. Knows
-signatures; must not know how arguments come in."""
+"""Checks the arguments of the Memory API's calls, with one wording of what is wrong for every door.
+
+Knows signatures; must not know how arguments come in.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listing or a search is narrowed to: mem0's filters, read once, held against memories as plain values.
+"""Reads mem0's filters once, and matches memories as plain values against them.
 
 {"user_id": "ada", "category": {"in": ["food", "travel"]}, "OR": [{"page": {"gte": 3}}, {"NOT": [{"seen": True}]}]}
 

@@ -1,4 +1,4 @@
-"""`memos config`: which settings there are. A door; knows no part that is set."""
+"""`memos config`: lists the settings; knows no part that is set."""
 
 from __future__ import annotations
 

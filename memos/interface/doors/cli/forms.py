@@ -1,5 +1,4 @@
-"""`memos promote`, `demote`, `jobs`, `cancel`, `gate`, `externalize`, `export-adapter`,
-`provenance`: memories that change form."""
+"""`memos promote`, `demote`, `jobs`, `gate`, `externalize`, `export-adapter` and more: the forms of memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos history`, `rollback`, `freeze`, `restore`, `fuse`, `consolidate` and more: the life of memories, kept current.
+"""`memos history`, `rollback`, `freeze`, `restore`, `fuse`, `consolidate` and more: the life of memories.
 
 Doors; know no states and no rules.
 """

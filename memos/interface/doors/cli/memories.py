@@ -1,4 +1,4 @@
-"""What a vault holds: `memos add`, `update`, `delete`, `ls`, `show`, `search`, `explain`, `feedback` and so on.
+"""`memos add`, `update`, `delete`, `ls`, `show`, `search`, `explain`, `feedback` and more: single memories.
 
 Doors; know no ranking and no scores.
 """

@@ -1,5 +1,4 @@
-"""`memos grant`, `revoke`, `grants`, `group`, `key`: who may do what with memories, and who is who. Doors; know no
-rules."""
+"""`memos grant`, `revoke`, `grants`, `group`, `key`: who may do what, and who is who; knows no rules."""
 
 from __future__ import annotations
 

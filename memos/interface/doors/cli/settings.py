@@ -1,4 +1,4 @@
-"""The config's keys for people and editors: each with its type, default and description, and as JSON Schema.
+"""Describes the config's keys for people and editors: type, default and description, and as a JSON Schema.
 
 Knows the shape of the config; knows no values but the defaults.
 """

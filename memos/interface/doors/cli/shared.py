@@ -1,4 +1,4 @@
-"""What the commands share: a kernel over a vault, the options that many take, and how each prints what it has done."""
+"""What the commands share: opening a kernel, common options, and printing what was done as lines or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos vault check`, `backup`, `restore`, `stats`, `compact`: a vault as a whole. Doors; know no rows."""
+"""`memos vault check`, `backup`, `restore`, `stats`, `compact`: a vault as a whole; knows no rows."""
 
 from __future__ import annotations
 

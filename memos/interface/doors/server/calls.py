@@ -1,4 +1,4 @@
-"""A call of memos for one request: as whoever asks, in a lane, within a span, its cost counted."""
+"""Makes a call of memos for one request: as its caller, in a lane, within a span, with its cost counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that nothing needs, given back to the system.
+"""Returns freed memory to the system, on Linux with glibc.
 
 SQLite holds the pages that it has read or written, and glibc what is freed, for the next use. Where many threads work
 with tensors of many sizes, what is still used lies scattered between, and a server grows though nothing more is kept.

@@ -1,4 +1,4 @@
-"""The Memory API over HTTP: POST /v1/memory/NAME for each of its calls, made from their signatures."""
+"""Serves the Memory API over HTTP: POST /v1/memory/NAME for each of its calls."""
 
 from __future__ import annotations
 

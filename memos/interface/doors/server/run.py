@@ -1,4 +1,4 @@
-"""From settings to a server that listens, until it is told to stop."""
+"""Starts a server from the settings, and runs it until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls, by the credential alone, and how much each may ask. Must not know what is asked."""
+"""Identifies callers by their credential alone, and limits how much each may ask; must not know what is asked."""
 
 from __future__ import annotations
 

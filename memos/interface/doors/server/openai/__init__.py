@@ -1,1 +1,1 @@
-"""OpenAI's API over the memory of the caller."""
+"""Serves OpenAI's API over the memory of the caller."""

@@ -1,4 +1,4 @@
-"""OpenAI's API over the memory of whoever calls: what is said is remembered, and what is remembered answers."""
+"""The routes of OpenAI's API: statements are remembered, and questions answered from the caller's memory."""
 
 from __future__ import annotations
 
