@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Show = Callable[[str, int, int], None]  # (what, done, of how many)
-_LINE_S = 30.0  # between two lines, where there is no terminal to draw on
+LINE_INTERVAL_S = 30.0  # between two lines, where there is no terminal to draw on
 
 
 @contextmanager
@@ -21,12 +21,12 @@ def progress_bars() -> Iterator[Show]:
     console = Console(stderr=True)
     with Progress(*columns, console=console) as bars:
         current: dict[str, TaskID] = {}
-        told = time.monotonic()
+        printed = time.monotonic()
 
         def show(what: str, done: int, total: int) -> None:
-            nonlocal told
-            if not console.is_terminal and (now := time.monotonic()) - told >= _LINE_S:
-                told = now
+            nonlocal printed
+            if not console.is_terminal and (now := time.monotonic()) - printed >= LINE_INTERVAL_S:
+                printed = now
                 console.print(f"{what} {done}/{total}")
             name = what.split(",")[0].split(":")[0]
             if name not in current:

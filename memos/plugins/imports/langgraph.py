@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from memos.errors import InputError
-from memos.interface.doors.agents.langgraph_items import item_text
 from memos.plugins.imports import json_stream
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
 from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import records
 from memos.plugins.imports.source import ImportSource
+from memos.plugins.langgraph.items import item_text
 
 _KNOWN = ("namespace", "key", "value", "created_at", "updated_at", "score", "expires_at", "ttl_minutes")
 _COLUMNS = ("prefix", "key", "value", "created_at", "updated_at", "expires_at")

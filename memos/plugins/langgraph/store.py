@@ -35,15 +35,15 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from memos.cube import MemCube, State, new_id
 from memos.errors import InputError
-from memos.interface.doors.agents.langgraph_items import item_text
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.calls import Calls
 from memos.ops import Add
+from memos.plugins.langgraph.items import item_text
 
 Path = tuple[str, ...]
 _ROOT = "langgraph"  # before the namespace, in the name of the session
-_ORIGIN = "tool:langgraph"  # told by a program that the user runs
-_LOOKED_AT = 10  # times as many as are asked for are found, as filters leave some out
+_ORIGIN = "tool:langgraph"  # by a program that the user runs
+OVERSAMPLING = 10  # times as many as are asked for are searched, as filters leave some out
 
 
 def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
@@ -75,17 +75,17 @@ class MemosStore(BaseStore):
         for op in asked:
             validate_op_namespace(op)
         there = {(item.namespace, item.key): (item, cube) for item, cube in self._items()}
-        told: list[Result] = []
+        results: list[Result] = []
         for op in asked:
             match op:
                 case GetOp(namespace=namespace, key=key):
-                    told.append(there[namespace, key][0] if (namespace, key) in there else None)
+                    results.append(there[namespace, key][0] if (namespace, key) in there else None)
                 case SearchOp():
-                    told.append(self._search(op, [item for item, cube in there.values() if not _suspect(cube)]))
+                    results.append(self._search(op, [item for item, cube in there.values() if not _suspect(cube)]))
                 case ListNamespacesOp():
-                    told.append(_namespaces(op, {namespace for namespace, _ in there}))
+                    results.append(_namespaces(op, {namespace for namespace, _ in there}))
                 case PutOp():
-                    told.append(None)
+                    results.append(None)
         for (namespace, key), put in {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}.items():
             old = there.get((namespace, key))
             if put.value is None:
@@ -94,7 +94,7 @@ class MemosStore(BaseStore):
                 self._put(put, old[0] if old else None)
                 if old and not _suspect(old[1]):  # after the new one: whoever is cut short has the one or the other
                     self._calls(namespace).archive(old[1].id, why="put again")
-        return told
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return await asyncio.to_thread(self.batch, list(ops))
@@ -116,9 +116,9 @@ class MemosStore(BaseStore):
     def _put(self, op: PutOp, old: Item | None) -> None:
         assert op.value is not None
         created = None if old is None else old.created_at.isoformat()
-        kept = {"key": op.key, "value": dict(op.value), "created": created, "found": op.index is not False}
+        item = {"key": op.key, "value": dict(op.value), "created": created, "found": op.index is not False}
         try:
-            metadata = json.dumps({_ROOT: kept}, ensure_ascii=False, allow_nan=False)
+            metadata = json.dumps({_ROOT: item}, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"the value of {op.key!r:.80} in {op.namespace} is no JSON ({error}); put texts, numbers, lists "
@@ -126,8 +126,8 @@ class MemosStore(BaseStore):
             ) from None
         # with a thread of its own it is no other item that says the same
         text = _text(op.value, op.index or None) or op.key
-        told = Add(text=text, origin=_ORIGIN, thread=f"{_ROOT}:{new_id()}", segment=_session(op.namespace), kind="note")
-        self._calls(op.namespace).keep([told.model_copy(update={"metadata": metadata})])
+        add = Add(text=text, origin=_ORIGIN, thread=f"{_ROOT}:{new_id()}", segment=_session(op.namespace), kind="note")
+        self._calls(op.namespace).keep([add.model_copy(update={"metadata": metadata})])
 
     def _delete(self, namespace: Path, key: str) -> None:
         calls = self._calls(namespace)
@@ -145,7 +145,7 @@ class MemosStore(BaseStore):
         }
         scores = dict[tuple[Path, str], float | None]()
         if op.query and fit:
-            most = max(100, _LOOKED_AT * (op.offset + op.limit))
+            most = max(100, OVERSAMPLING * (op.offset + op.limit))
             for hit in self._calls().search(op.query, top_k=most):
                 found = _item(hit.cube)
                 if (
@@ -175,13 +175,13 @@ def _item(cube: MemCube) -> Item | None:
     root, *labels = cube.namespace.session_id.split("/")
     if root != _ROOT or not cube.header.metadata:
         return None
-    kept = json.loads(cube.header.metadata).get(_ROOT)
-    if kept is None:
+    stored = json.loads(cube.header.metadata).get(_ROOT)
+    if stored is None:
         return None
-    created = datetime.fromisoformat(kept["created"]) if kept["created"] else cube.header.created
+    created = datetime.fromisoformat(stored["created"]) if stored["created"] else cube.header.created
     return Item(
-        value=kept["value"],
-        key=kept["key"],
+        value=stored["value"],
+        key=stored["key"],
         namespace=tuple(map(unquote, labels)),
         created_at=created,
         updated_at=cube.header.created,

@@ -16,10 +16,8 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from memos.errors import MemosError
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.experiment.report import size
+from memos.plugins.top.texts import FORMS, Row, budgets, cells, counts, job_line, life, listed
 
-Row = dict[str, Any]
-FORMS = {"plaintext": ("text", "#78a6e6"), "activation": ("KV", "#e8ac58"), "parametric": ("adapter", "#c294e8")}
 COLUMNS = ("heat", "form", "tier", "state", "uses", "size", "topic", "memory")
 # what the rows are ordered by, in turn
 ORDERS: dict[str, Callable[[Row], Any]] = {
@@ -29,11 +27,12 @@ ORDERS: dict[str, Callable[[Row], Any]] = {
     "topic": lambda row: (row["topic"], -row["heat"]),
     "form": lambda row: (-list(FORMS).index(row["form"]), -row["heat"]),
 }
-_MOST = 1000  # memories of each form that are listed
-_BAR = 24  # columns of a budget's bar
+MAX_LISTED = 1000  # memories
 
 
 class Memories(DataTable[Text]):
+    """The table of memories."""
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "inspect")]
 
 
@@ -46,7 +45,7 @@ class Top(App[None]):
     #summary { height: auto; padding: 1 1 0 1; }
     #budgets, #counts { width: 1fr; height: auto; }
     #jobs { height: auto; max-height: 6; padding: 0 1; }
-    #said { height: 1; padding: 0 1; color: $text-muted; }
+    #message { height: 1; padding: 0 1; color: $text-muted; }
     #filter { display: none; height: 3; }
     #filter.open { display: block; }
     Memories { height: 1fr; scrollbar-size: 1 1; }
@@ -79,7 +78,7 @@ class Top(App[None]):
         yield Input(placeholder="show what holds these words; escape shows all", id="filter")
         yield Memories(cursor_type="row", zebra_stripes=True)
         yield Static(id="jobs")
-        yield Static(id="said")
+        yield Static(id="message")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -95,7 +94,7 @@ class Top(App[None]):
         """Ask for everything again."""
         api, who = self._memory, cast(Any, self._who)
         try:
-            overview = api.overview(hottest=_MOST, **who)  # one decision, and so one row of the audit log
+            overview = api.overview(hottest=MAX_LISTED, **who)  # one decision, and so one row of the audit log
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
             self.call_from_thread(self._say, str(error))
@@ -123,7 +122,7 @@ class Top(App[None]):
             table.move_cursor(row=table.get_row_index(chosen))
 
     def _say(self, words: str) -> None:
-        self.query_one("#said", Static).update(escape(words))
+        self.query_one("#message", Static).update(escape(words))
 
     @property
     def _table(self) -> Memories:
@@ -148,10 +147,10 @@ class Top(App[None]):
         self.call_from_thread(self._say, f"{words} ...")
         try:
             call(*given, **self._who)
-            told = f"{words}: done"
+            message = f"{words}: done"
         except MemosError as error:
-            told = f"{words}: {error}"
-        self.call_from_thread(self._say, told)
+            message = f"{words}: {error}"
+        self.call_from_thread(self._say, message)
         self.call_from_thread(self.action_look)
 
     def action_promote(self, to: str) -> None:
@@ -209,98 +208,10 @@ class Inspect(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "close")]
 
-    def __init__(self, told: Text) -> None:
+    def __init__(self, life: Text) -> None:
         super().__init__()
-        self._told = told
+        self._life = life
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self._told)
-
-
-# -- values as text --------------------------------------------------------------------------------------------
-
-
-def listed(overview: Any) -> list[Row]:
-    """The hottest memories, each with the tier of its payload where it is known, and words for what has no text."""
-    tiers = overview["tiers"] if overview["answering"] else {}
-
-    def one(row: Row) -> Row:
-        words = row["memory"] or f"{FORMS[row['form']][0]} of {len(row['sources'])} memories"
-        return row | {"tier": tiers.get(row["id"], ""), "words": words}
-
-    return list(map(one, overview["hottest"]))
-
-
-def cells(row: Row, hottest: float) -> tuple[Text, ...]:
-    name, colour = FORMS[row["form"]]
-    warm = round(8 * row["heat"] / hottest) if hottest else 0
-    return (
-        Text(f"{row['heat']:5.1f} ").append("▮" * warm, colour).append("▯" * (8 - warm), "dim"),
-        Text(name, colour),
-        Text(row["tier"]),
-        Text(row["state"], "" if row["state"] in ("generated", "activated") else "italic"),
-        Text(str(row["recalls"]), justify="right"),
-        Text(size(row["bytes"]) if row["bytes"] else "", justify="right"),
-        Text(row["topic"]),
-        Text(row["words"]),
-    )
-
-
-def budgets(overview: Any) -> Text:
-    """KV and adapters beside what there may be."""
-    out = Text()
-    for form, told in (("activation", size), ("parametric", lambda count: f"{count:g}")):
-        used, most = overview["used"][form], overview["budget"][form]
-        share = min(1.0, used / most) if most else 0.0
-        full = round(_BAR * share) or (1 if used else 0)
-        name, colour = FORMS[form]
-        out.append(f"{name:8}").append("█" * full, colour).append("░" * (_BAR - full), "dim")
-        out.append(f" {told(used)} of {told(most)}\n")
-    return out.append(f"model {overview['model']}, policy {overview['policy']}", "dim")
-
-
-def counts(overview: Any) -> Text:
-    """Forms, tiers, jobs and hit rates in numbers."""
-
-    def many(form: str) -> int:
-        return sum(n for name, n in overview["cubes"].items() if name.split()[0] == form)
-
-    out = Text()
-    for form, (name, colour) in FORMS.items():
-        out.append(f"{name} ").append(f"{many(form)}  ", f"bold {colour}")
-    uses = ", ".join(f"{name} {overview['uses'][form]}" for form, (name, _) in FORMS.items())
-    jobs = ", ".join(f"{state} {n}" for state, n in overview["jobs"].items()) or "none"
-    shown, every = len(overview["hottest"]), sum(overview["cubes"].values())
-    if shown < every:
-        out.append(f"below: the hottest {shown:,} of {every:,}")
-    return out.append(f"\nuses: {uses}\n{in_memory(overview)}\njobs: {jobs}")
-
-
-def in_memory(overview: Any) -> str:
-    """Tiers and prefetching: of the process that answers, which may be another one."""
-    if not overview["answering"]:
-        return "in memory: not known here; another process may answer"
-    tiers, ahead = list(overview["tiers"].values()), overview["prefetched"]
-    lying = ", ".join(f"{tier} {tiers.count(tier)}" for tier in ("device", "host", "disk"))
-    ready = f"{overview['prefetch_hits'] / ahead:.0%} of {ahead}" if ahead else "none yet"
-    return f"{lying}; prefetched and used: {ready}"
-
-
-def job_line(job: Row) -> str:
-    return f"{job['state']:12}{job['kind']}  {' '.join(job['payload'].get('sources', ()))}  {job['note']}".rstrip()
-
-
-def life(traced: Any, events: list[Row]) -> Text:
-    """What a memory says, where it comes from, and what happened to it."""
-    memory = traced["memory"]
-    out = Text(memory["memory"] or f"{FORMS[memory['form']][0]}, {size(memory['bytes'])}", "bold")
-    out.append(f"\n{memory['id']}  version {memory['version']}, {memory['form']}, {memory['state']}\n", "not bold dim")
-    for title, side in (("made from", traced["sources"]), ("made of it", traced["derived"])):
-        for cube in side:
-            out.append(f"\n{title:11}{cube['form']:11} {cube['id']} {cube['memory']}", "not bold")
-    for event in events:
-        told = f"version {event['version']}" if "version" in event else event.get("state", event["event"])
-        out.append(f"\n{event['at'][:19]}  {told}  {event.get('why', '')}", "not bold")
-        out.append("".join(f"\n                     {line}" for line in event.get("diff", ())), "not bold dim")
-    return out
+            yield Static(self._life)

@@ -9,7 +9,7 @@ from memos.interface.doors import progress
 def test_a_file_gets_lines_now_and_then(
     every: float, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "_LINE_S", every)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", every)
     with progress.progress_bars() as show:
         for done in (1, 2, 3):
             show("kill", done, 3)

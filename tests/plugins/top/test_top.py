@@ -72,7 +72,7 @@ def test_of_more_than_it_lists_the_hottest_are_shown_by_one_decision(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.add("Uma lives in Rome.")
-    monkeypatch.setattr(top, "_MOST", 1)
+    monkeypatch.setattr(top, "MAX_LISTED", 1)
     before = len(memory.log(limit=1000)["results"])
 
     async def steps(app: Top, pilot: Pilot[None]) -> None:
@@ -87,7 +87,7 @@ def test_a_key_makes_kv_and_another_gives_it_up(memory: Memory) -> None:
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("a")
         await settled(pilot)
-        assert words(app, "#said").endswith("done")
+        assert words(app, "#message").endswith("done")
         assert column(app, 1).count("KV") == 1 and "KV 1" in words(app, "#counts")
         made = column(app, 1).index("KV")
         assert column(app, 2)[made] in ("disk", "host")
@@ -140,7 +140,7 @@ def test_rows_are_filtered_and_sorted(memory: Memory) -> None:
         assert len(column(app, 7)) > 1 and app.query_one(Input).value == ""
         for name in [*ORDERS][1:]:
             await pilot.press("s")
-            assert words(app, "#said") == f"sorted by {name}"
+            assert words(app, "#message") == f"sorted by {name}"
 
     driven(memory, steps)
 
@@ -149,6 +149,6 @@ def test_what_cannot_be_done_is_said(memory: Memory) -> None:
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("d")  # a text has no form to give up
         await settled(pilot)
-        assert "is plaintext" in words(app, "#said")
+        assert "is plaintext" in words(app, "#message")
 
     driven(memory, steps)

@@ -1,7 +1,7 @@
 """Returns freed memory to the system, on Linux with glibc.
 
-SQLite holds the pages that it has read or written, and glibc what is freed, for the next use. Where many threads work
-with tensors of many sizes, what is still used lies scattered between, and a server grows though nothing more is kept.
+SQLite caches the pages that it has read or written, and glibc what is freed, for the next use. Where many threads work
+with tensors of many sizes, what is still used lies scattered between, and a server grows though it stores nothing more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-_EVERY_S = 10.0
+TRIM_INTERVAL_S = 10.0
 _M_ARENA_MAX = -8  # of malloc.h
 
 
@@ -33,7 +33,7 @@ async def given_back(free: Callable[[], None]) -> AsyncIterator[None]:
 
     async def give_back() -> None:
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(TRIM_INTERVAL_S)
             await asyncio.to_thread(once)
 
     task = asyncio.create_task(give_back())

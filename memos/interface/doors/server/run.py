@@ -20,7 +20,7 @@ from memos.kernel.care import claimed
 
 def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) -> None:
     """Serve a vault until SIGTERM or SIGINT: then no request is taken any more, those that go on end, and the vault is
-    closed. ready: is told the address, once it is listened at.
+    closed. ready: called with the address once the server listens.
 
     Raises Denied for an address beyond loopback while there is no key; InputError for one that cannot be listened at;
     VaultError where the vault has a server already; and what loading the model raises.
@@ -31,12 +31,12 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         _require_key(memory, config.host, loopback)
         host = f"[{config.host}]" if ":" in config.host else config.host
         claim = claimed(memory.kernel.vault.path, "server")
-        with claim as tell, listening(config.host, config.port) as listener:
-            at = f"{host}:{listener.getsockname()[1]}"
-            tell(f"process {os.getpid()} at {at}")
+        with claim as announce, listening(config.host, config.port) as listener:
+            address = f"{host}:{listener.getsockname()[1]}"
+            announce(f"process {os.getpid()} at {address}")
             memory.kernel.host, memory.kernel.parts.operator()
             memory.kernel.parts.operator().refresh_soon()
-            server = _Server(
+            server = NotifyingServer(
                 uvicorn.Config(
                     create_app(memory, config, loopback=loopback),
                     log_config=None,
@@ -46,7 +46,7 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
                     timeout_keep_alive=75,  # clients think between two calls
                     lifespan="on",
                 ),
-                lambda: ready(f"http://{at}"),
+                lambda: ready(f"http://{address}"),
             )
             # uvicorn raises the signal that it was stopped by again; by then all is done
             for name in (signal.SIGTERM, signal.SIGINT):
@@ -54,7 +54,9 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
             server.run([listener])
 
 
-class _Server(uvicorn.Server):
+class NotifyingServer(uvicorn.Server):
+    """Calls back once it listens."""
+
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
@@ -66,8 +68,8 @@ class _Server(uvicorn.Server):
 
 def _require_key(memory: Memory, host: str, loopback: bool) -> None:
     kernel = memory.kernel
-    now, made = kernel.vault.now(), kernel.services.sharing.keys()
-    if not loopback and all(key.revoked or (key.until and key.until <= now) for key in made):
+    now, keys = kernel.vault.now(), kernel.services.sharing.keys()
+    if not loopback and all(key.revoked or (key.until and key.until <= now) for key in keys):
         raise Denied(
             f"{host} can be reached from other machines, and there is no key that callers could show; make one with "
             f"`memos key add USER --vault {kernel.vault.path}`, or listen on 127.0.0.1"

@@ -36,7 +36,7 @@ def test_freed_memory_is_given_back_while_the_server_lives(monkeypatch: pytest.M
     for block in blocks:
         libc.free(block)
     before = resident()
-    monkeypatch.setattr(heap, "_EVERY_S", 0.01)
+    monkeypatch.setattr(heap, "TRIM_INTERVAL_S", 0.01)
 
     freed = list[int]()
 

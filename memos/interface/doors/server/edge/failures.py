@@ -60,8 +60,8 @@ class Failed(BaseModel):
 
 # for the OpenAPI: what any route under /v1 may answer
 RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"model": Failed, "description": told}
-    for status, told in {
+    status: {"model": Failed, "description": meaning}
+    for status, meaning in {
         400: "the request cannot be used",
         401: "no key, or none that is in force",
         403: "governance said no",
@@ -112,9 +112,9 @@ def install(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        told = response(InputError(_told(error, request)), error.status_code)
-        told.headers.update(error.headers or {})
-        return told
+        answer = response(InputError(_message(error, request)), error.status_code)
+        answer.headers.update(error.headers or {})
+        return answer
 
     async def unforeseen(_: Request, error: Exception) -> JSONResponse:
         return response(MemosError(f"{type(error).__name__} within the server, which is a bug; its log says where"))
@@ -125,7 +125,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unforeseen)
 
 
-def _told(error: HTTPException, request: Request) -> str:
+def _message(error: HTTPException, request: Request) -> str:
     match error.status_code:
         case 404:
             return f"there is nothing at {request.url.path:.200}; /openapi.json tells what there is"
