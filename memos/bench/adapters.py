@@ -33,9 +33,9 @@ def bench_adapters(host: Host, known: Sequence[int], repeats: int, seed: int, sh
         cold, warm = list[float](), list[float]()
         for count in sorted(known):
             for folder in folders[len(cold) : count]:
-                cold.append(_seconds(partial(host.ready, folder)))
+                cold.append(_seconds(partial(host.model_under, [(folder,)])))
             for folder in folders[:count]:
-                warm.append(_seconds(partial(host.ready, folder)))
+                warm.append(_seconds(partial(host.model_under, [(folder,)])))
             batches = {n: _requests([folders[k % n % count] for k in range(BATCH)]) for n in DISTINCT}
             batches[0] = _requests([None] * BATCH)
             took: dict[int, list[float]] = {n: [] for n in batches}

@@ -23,9 +23,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.cost import spent
-from memos.errors import ContextOverflow, FingerprintMismatch, HostError, Unsupported
+from memos.errors import ContextOverflow, HostError, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.serving import Adapters, Stack, label_of, names_of
+from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM
 from memos.infrastructure.host.kv.cache import OUT_OF_MEMORY, Activation, encode, raise_no_room
@@ -238,18 +238,12 @@ class Host:
 
         alone: the row is decoded in a batch of its own; see `KVRows.row`.
         """
-        under = names_of(request.adapters)
-        if other := [past for past in request.pasts if past.under != under]:
-            raise FingerprintMismatch(
-                f"KV made under {label_of(other[0].under)} is wrong under {label_of(under)}; encode the memories "
-                f"under the same adapters, or use KV or adapters alone"
-            )
         prompt = self.prompts.build(request.memories, request.messages)
         self.decoder.require_room(len(prompt), decode)  # before any cache is made longer
         if request.pasts or request.keep:
             most = len(prompt) + decode.max_new_tokens
             keep = alone and request.keep and self._kv_rows.can_keep(most, request.pasts)
-            kv = PromptKV(request.pasts, request.talk, under)
+            kv = PromptKV(request.pasts, request.talk, names_of(request.adapters))
             row = self._kv_rows.row(prompt, kv, request.fidelity, keep, alone)
         else:
             row = DecodeRow(prompt.prefix + prompt.tail)
@@ -324,10 +318,6 @@ class Host:
                 took = measure_loads(self.model, read[-1][0], folder, save, self.load_kv)
                 load |= {f"{place} {codec}": seconds for place, seconds in took.items()}
         return {"read": read, **figures, "gpu": self.model.device.type != "cpu", "load": load}
-
-    def ready(self, adapter: Path) -> None:
-        """Have an adapter at hand for the next request that names it. Raises what a request would raise."""
-        self.model_under([(adapter,)])
 
     @property
     def adapters(self) -> set[str]:

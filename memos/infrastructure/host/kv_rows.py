@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from memos.config import FidelityConfig
 from memos.errors import FingerprintMismatch, Unsupported
 from memos.infrastructure.host.adapters.lora import twin
+from memos.infrastructure.host.adapters.serving import label_of
 from memos.infrastructure.host.kv.cache import Activation, alike
 from memos.infrastructure.host.kv.compose import PrefixTree, asked_for, compose, extend, heads_of
 from memos.infrastructure.host.model.capability import Capability
@@ -55,6 +56,11 @@ class KVRows:
         stored then; else it is made here.
         """
         ids, pasts = prompt.prefix + prompt.tail, kv.pasts
+        if other := [past for past in pasts if past.under != kv.under]:
+            raise FingerprintMismatch(
+                f"KV made under {label_of(other[0].under)} is wrong under {label_of(kv.under)}; encode the memories "
+                f"under the same adapters, or use KV or adapters alone"
+            )
         if keep and kv.talk and kv.talk.under == kv.under:
             heard = min(alike(ids, kv.talk.ids), len(ids) - 1)  # what is asked is always read
             if heard > sum(len(past.ids) for past in pasts):

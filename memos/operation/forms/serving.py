@@ -208,7 +208,7 @@ class Serving:
         self.answered = True
         if admission.way and self._measures:
             self._paced = self.costs.paced(admission.way, took)
-        if held := self._held():
+        if self._cubes and (held := self._held()):
             self._settle(held, self._places(held))
 
     def _held(self) -> list[ResidentKV]:

@@ -137,14 +137,6 @@ class Decoder:
             for s, r in zip(streams, rows, strict=True)
         ]
 
-    @torch.inference_mode()
-    def kl(self, model: CausalLM, true: DecodeRow, near: DecodeRow) -> float:
-        """Nats from the next token's distribution after `true` to that after `near`."""
-        rows = (prefill_inputs(model, [row], self.pad)[0] for row in (true, near))
-        last = (model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in rows)
-        p, q = (torch.log_softmax(logits, -1) for logits in last)
-        return float((p.exp() * (p - q)).sum().clamp_min(0))
-
     def require_room(self, prompt: int, config: DecodeConfig) -> None:
         """Raises ContextOverflow if a prompt of so many tokens and its answer do not fit the model's context."""
         answer = config.max_new_tokens

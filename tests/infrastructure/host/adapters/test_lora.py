@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from memos.config import DecodeConfig, DistilConfig, GateConfig, ModelConfig
+from memos.config import DecodeConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
@@ -45,11 +45,6 @@ BRIEF = DistilConfig(
     steps=10, batch=4, batch_keep=4, rank=4, alpha=8, learning_rate=1e-2, targets="all-linear", layers=1
 )
 FILES = {"adapter_config.json", "adapter_model.safetensors", "card.json"}
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 def asked(question: str) -> tuple[dict[str, str], ...]:

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from memos.bench.architectures import tiny
-from memos.config import DecodeConfig, ModelConfig
+from memos.config import DecodeConfig
 from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora, serving
 from memos.infrastructure.host.host import Host, Request
@@ -23,11 +23,6 @@ BRIEF = DecodeConfig(max_new_tokens=6)
 QUESTIONS = ("Where does Mira live?", "What does Tom do?", "Who?", "What is the name of Nadia's cat?")
 # peft's use of transformers
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
-
-
-@pytest.fixture(scope="module")
-def small() -> Host:
-    return Host.load(ModelConfig())
 
 
 def random_adapter(host: Host, folder: Path, seed: int, strength: float = 0.08, **settings: object) -> Path:

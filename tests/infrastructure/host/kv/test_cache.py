@@ -57,11 +57,6 @@ UNFIT: dict[str, Callable[[int], PreTrainedConfig]] = {
 
 
 @pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
-
-
-@pytest.fixture(scope="module")
 def tiny(host: Host) -> Callable[[str], Host]:
     """A host on a random model of this architecture, with the small model's tokenizer."""
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from memos.config import ModelConfig
 from memos.errors import CorruptBlob
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.codecs import Kind, codecs, storing_codecs
@@ -23,11 +22,6 @@ LOSS: dict[str, tuple[int, float]] = {
 }
 MEMORIES = ("Mira lives in Lisbon.", "Tom is a nurse.", "Nadia keeps a grey cat.", "Tom plays the harp.")
 ASKED = ({"role": "user", "content": "What does Tom play?"},)
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 def test_every_codec_is_judged() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from memos.bench.architectures import tiny
-from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
@@ -26,11 +26,6 @@ CUBES = (
 LINES = tuple(line for cube in CUBES for line in cube)
 ASKED = ({"role": "user", "content": "What does Mira drink?"},)
 LEVELS = ("L0", "L1", "L2", "L3", "L4")
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 def composed(host: Host, level: str, later: tuple[str, ...] = (), **settings: float) -> Request:

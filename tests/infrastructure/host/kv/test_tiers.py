@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from memos.bench.architectures import tiny
-from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, join, room_for
@@ -25,11 +25,6 @@ from memos.infrastructure.host.model.measure import drop_from_page_cache, in_pag
 CPU = torch.device("cpu")
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Mira: I drink tea.")
 ASKED = ({"role": "user", "content": "Where does Mira live?"},)
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from memos.config import DecodeConfig, DistilConfig, ModelConfig
+from memos.config import DecodeConfig, DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
@@ -31,11 +31,6 @@ KEEP = tuple(
 )
 BRIEF = DistilConfig(steps=12, batch=4, batch_keep=4, learning_rate=0.05, checkpoint=5, review=5)
 FEW = DecodeConfig(max_new_tokens=8)
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 def asked(question: str, *pasts: Activation, memories: tuple[str, ...] = MEMORIES) -> Request:

@@ -35,11 +35,6 @@ RANDOM: dict[str, Callable[[int], PreTrainedConfig]] = {
 ROOM = 128  # context of the reciting model
 
 
-@pytest.fixture(scope="module")
-def small() -> Host:
-    return Host.load(ModelConfig())
-
-
 @pytest.fixture(scope="module", params=["small", *RANDOM])
 def host(request: pytest.FixtureRequest, small: Host) -> Host:
     """The small model, and models that say something random at length."""

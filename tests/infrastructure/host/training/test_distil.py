@@ -13,7 +13,7 @@ from peft import PeftModel
 from torch.testing import assert_close
 
 from memos.bench.architectures import tiny
-from memos.config import DistilConfig, ModelConfig
+from memos.config import DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora
@@ -26,11 +26,6 @@ from memos.infrastructure.host.training.teach import Task, checkpoint_layers, te
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=12, batch=3, batch_keep=3, rank=4, alpha=8, learning_rate=1e-2, review=4, checkpoint=5)
 TEXT = "Mira lives in Lisbon."
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 def rows_of(host: Host, questions: Sequence[str], answer: str) -> list[Example]:

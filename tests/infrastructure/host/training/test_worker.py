@@ -12,7 +12,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from memos.config import DistilConfig, ModelConfig
+from memos.config import DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Cancelled, HostError, NoProbes, NoRoom
 from memos.infrastructure.host.host import Host
@@ -29,11 +29,6 @@ def task(question: str = "Where does Mira live?", answer: str = "Lisbon", steps:
     lessons = tuple(Lesson(memories=("Mira lives in Lisbon.",), probe=probe) for probe in probes)
     keep = tuple(Contrast(question="Where does Tom live?", held_out=out) for out in (False, True))
     return Task(lessons=lessons, keep=keep, config=BRIEF.model_copy(update={"steps": steps}), card={"seed": 0})
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())
 
 
 @pytest.mark.slow
