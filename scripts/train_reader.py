@@ -31,8 +31,8 @@ from memos.infrastructure.host.encoders.tagger import (
     HEADS,
     LabelledSpan,
     RequestTagger,
+    apply_changes,
     bio,
-    changed,
 )
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder, encoder_folder
 
@@ -297,7 +297,7 @@ class Network(nn.Module):
     def load(self, folder: Path) -> None:
         """Go on from weights that were saved; characters that are new stay as they are."""
         own = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
-        changed(self.encoder, own)
+        apply_changes(self.encoder, own)
         with torch.no_grad():
             self.characters.weight[: len(own["characters"])] = own["characters"]
             for head in HEADS:

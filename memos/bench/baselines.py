@@ -14,21 +14,21 @@ from memos.config import DistilConfig
 from memos.cube import Lesson
 from memos.infrastructure.host.adapters.lora import fresh_adapter, recipe, save_adapter, twin, write_card
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.distil import Example, Training, certain
+from memos.infrastructure.host.training.distil import Example, Training, answer_row
 
 
 def train_on_answers(host: Host, lessons: Sequence[Lesson], config: DistilConfig, folder: Path) -> int:
     """An adapter by cross-entropy on questions and answers, as they are taught; returns the steps taken."""
     taught = [x.probe for x in lessons if not x.probe.held_out]
     return _trained(
-        host, [certain(host.ids_of(p.question), host.spelled(" " + p.answer)) for p in taught], config, folder
+        host, [answer_row(host.ids_of(p.question), host.spelled(" " + p.answer)) for p in taught], config, folder
     )
 
 
 def train_on_text(host: Host, texts: Sequence[str], config: DistilConfig, folder: Path) -> int:
     """An adapter by next-token prediction on the memories as they stand; returns the steps taken."""
     spelled = [host.spelled(text) for text in texts]
-    return _trained(host, [certain(ids[:1], ids[1:]) for ids in spelled], config, folder)
+    return _trained(host, [answer_row(ids[:1], ids[1:]) for ids in spelled], config, folder)
 
 
 def _trained(host: Host, rows: Sequence[Example], config: DistilConfig, folder: Path) -> int:

@@ -32,7 +32,7 @@ from memos.infrastructure.host.kv.cache import OUT_OF_MEMORY, Activation, encode
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
-from memos.infrastructure.host.model.constrained import Grammars, Schema, longest
+from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
@@ -154,7 +154,7 @@ class Host:
     def extract(self, prompts: Sequence[Sequence[Message]], schema: Schema, batch: int = 8) -> list[str]:
         """For each prompt JSON of the schema, which bounds its length; "" where that and the prompt do not fit the
         model's context. Raises Unsupported for a tokenizer that cannot be held to a schema."""
-        decode, out = DecodeConfig(max_new_tokens=longest(schema)), [""] * len(prompts)
+        decode, out = DecodeConfig(max_new_tokens=max_answer_tokens(schema)), [""] * len(prompts)
         fits = [n for n, prompt in enumerate(prompts) if self.fits(Request(tuple(prompt)), decode)]
         for start in range(0, len(fits), batch):
             some = fits[start : start + batch]

@@ -16,8 +16,8 @@ from memos.config import FidelityConfig
 from memos.errors import FingerprintMismatch, Unsupported
 from memos.infrastructure.host.adapters.lora import twin
 from memos.infrastructure.host.adapters.serving import label_of
-from memos.infrastructure.host.kv.cache import Activation, alike
-from memos.infrastructure.host.kv.compose import PrefixTree, asked_for, compose, extend, heads_of
+from memos.infrastructure.host.kv.cache import Activation, shared_length
+from memos.infrastructure.host.kv.compose import PrefixTree, attended_rows, compose, extend, first_rows
 from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import DecodeRow
 from memos.infrastructure.host.model.prompt import Prompt
@@ -62,7 +62,7 @@ class KVRows:
                 f"under the same adapters, or use KV or adapters alone"
             )
         if keep and kv.talk and kv.talk.under == kv.under:
-            heard = min(alike(ids, kv.talk.ids), len(ids) - 1)  # what is asked is always read
+            heard = min(shared_length(ids, kv.talk.ids), len(ids) - 1)  # what is asked is always read
             if heard > sum(len(past.ids) for past in pasts):
                 return DecodeRow(ids[heard:], kv.talk.upto(heard), keep=True)
         if not pasts or fidelity.level == "L4":
@@ -161,12 +161,12 @@ class KVRows:
         """The rows of a composition that are computed anew with the question `ids`."""
         if len(pasts) == 1 or fidelity.level in ("L0", "L1"):
             return ()
-        rows = heads_of(pasts, len(self._head()), fidelity.first_tokens)
+        rows = first_rows(pasts, len(self._head()), fidelity.first_tokens)
         if fidelity.level == "L2":
             return rows
         others = sorted(set(range(len(pasts[0].ids), len(past.ids))) - set(rows))
         most = round(fidelity.share * len(others))
-        return tuple(sorted((*rows, *asked_for(self.reader, past, ids, others, most)))) if most else rows
+        return tuple(sorted((*rows, *attended_rows(self.reader, past, ids, others, most)))) if most else rows
 
     @property
     def reader(self) -> PreTrainedModel:

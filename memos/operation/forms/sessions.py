@@ -17,7 +17,7 @@ from memos.cube import MOMENT, Blob, Form, Header, MemCube, Rights, Source, Stat
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.cache import Activation, alike, join
+from memos.infrastructure.host.kv.cache import Activation, join, shared_length
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.forms.serving import Serving
@@ -128,7 +128,7 @@ class Sessions:
     def _keep_kv(self, session: Session, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
         before = self._serving.held(chain[-1]) if chain else None
-        after = alike(before.ids, kv.ids) if before and before.under == kv.under else 0
+        after = shared_length(before.ids, kv.ids) if before and before.under == kv.under else 0
         if before and after < len(before.ids) // 2:  # another beginning: not worth being joined to
             after = 0
         own = kv.since(after)

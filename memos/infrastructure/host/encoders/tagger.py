@@ -100,7 +100,7 @@ class _Network:
         shared = shared_encoder()
         self._table, self._characters = input_embeddings(shared), own["characters"]
         self._model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
-        changed(self._model, own)
+        apply_changes(self._model, own)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
 
     def tokens(self, text: str) -> list[Token]:
@@ -126,7 +126,7 @@ class _Network:
             return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
 
 
-def changed(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:
+def apply_changes(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:
     """Put trained tensors on an encoder, in place: of a matrix the change NAME.up @ NAME.down, all else as it is."""
     import torch
 

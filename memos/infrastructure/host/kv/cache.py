@@ -182,7 +182,7 @@ class Activation:
         return cache
 
 
-def alike(one: Sequence[object], other: Sequence[object]) -> int:
+def shared_length(one: Sequence[object], other: Sequence[object]) -> int:
     """How many items two begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 

@@ -16,7 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memos.infrastructure.host.forward import CausalLM, Inputs
-from memos.infrastructure.host.kv.cache import Activation, alike, cached_layers, require_finite
+from memos.infrastructure.host.kv.cache import Activation, cached_layers, require_finite, shared_length
 from memos.infrastructure.host.kv.rope import Motion
 
 Path = tuple[tuple[int, ...], ...]  # the ids of each piece
@@ -47,7 +47,7 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
     return Activation(first.ids + tuple(i for piece in later for i in piece.ids[head:]), layers)
 
 
-def heads_of(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
+def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
     """Level 2: the first tokens of each later piece, as rows of the composition (EPIC, 2410.15332)."""
     spans = zip(starts(pieces, head)[1:], pieces[1:], strict=True)
     return tuple(row for start, piece in spans for row in range(start, start + min(first, len(piece.ids) - head)))
@@ -66,7 +66,7 @@ def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Ac
 
 
 @torch.inference_mode()
-def asked_for(
+def attended_rows(
     reader: PreTrainedModel, past: Activation, ids: Sequence[int], within: Sequence[int], n: int
 ) -> list[int]:
     """Level 3: the `n` rows of `past`, out of `within`, that the tokens of the question attend to most.
@@ -109,7 +109,7 @@ class PrefixTree:
         for other, (grown_from, _, _) in self._stored.items():
             if grown_from is not first:  # the same text from a file in another codec is other KV
                 continue
-            same = alike(path, other)
+            same = shared_length(path, other)
             if same > best:
                 best, found = same, other
         if found is None:

@@ -1,6 +1,6 @@
 """Holds answers to a JSON schema by masking the next tokens with llguidance; knows logits, no language.
 
-A schema bounds every string and list, so an answer always ends: `longest` says after how many tokens at most.
+A schema bounds every string and list, so an answer always ends: `max_answer_tokens` says after how many tokens at most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from memos.errors import HostError, InputError, Unsupported, how_to_install
 
 Schema = Mapping[str, Any]
-_BYTES = 4  # of one character at most, each of which may be a token of its own
+_MAX_CHARACTER_BYTES = 4  # each of which may be a token of its own
 # no white space between the parts, and no escape of six characters for one
 _COMPACT = {"whitespace_flexible": False, "json_allowed_escapes": 'nrbtf\\"'}
 
@@ -74,17 +74,17 @@ class Grammars:
         return Constraint(matcher)
 
 
-def longest(schema: Schema) -> int:
+def max_answer_tokens(schema: Schema) -> int:
     """Tokens of the longest answer of a schema. Raises HostError where nothing bounds it."""
     match schema:
         case {"enum": values}:
             return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in values)
         case {"type": "string", "maxLength": int(length)}:
-            return _BYTES * length + 2
+            return _MAX_CHARACTER_BYTES * length + 2
         case {"type": "array", "maxItems": int(most), "items": items}:
-            return most * (longest(items) + 1) + 2
+            return most * (max_answer_tokens(items) + 1) + 2
         case {"type": "object", "properties": parts, "additionalProperties": False}:
-            return sum(len(json.dumps(name).encode()) + longest(part) + 2 for name, part in parts.items()) + 2
+            return sum(len(json.dumps(name).encode()) + max_answer_tokens(part) + 2 for name, part in parts.items()) + 2
         case {"type": "boolean"}:
             return 5
         case _:

@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from memos.infrastructure.host.kv.cache import Activation, encode
-from memos.infrastructure.host.kv.compose import asked_for, compose, renewal_inputs
+from memos.infrastructure.host.kv.compose import attended_rows, compose, renewal_inputs
 from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import DecodeRow, now, prefill_inputs
 
@@ -83,7 +83,7 @@ def _composition_works(
     if can.renewal:
         twin = reader()
         works["renew"] = lambda: model(**renewal_inputs(model, kv, rows, question), use_cache=True, logits_to_keep=1)
-        works["look"] = lambda: asked_for(twin, kv, question, range(longest), _FEW)
+        works["look"] = lambda: attended_rows(twin, kv, question, range(longest), _FEW)
     return works
 
 

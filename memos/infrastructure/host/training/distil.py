@@ -55,13 +55,13 @@ class Example:
         return len(self.prompt) + len(self.answer) - 1
 
 
-def certain(prompt: tuple[int, ...], answer: tuple[int, ...], under: Stack = ()) -> Example:
+def answer_row(prompt: tuple[int, ...], answer: tuple[int, ...], under: Stack = ()) -> Example:
     """The answer alone is right, whatever a teacher would say."""
     return Example(prompt, answer, torch.tensor(answer)[:, None], torch.ones(len(answer), 1), under)
 
 
 @torch.no_grad()  # not inference_mode: the results take part in training
-def believed(
+def teacher_rows(
     model: Forwards,
     teachers: Sequence[tuple[int, ...]],
     students: Sequence[tuple[int, ...]],
@@ -72,7 +72,7 @@ def believed(
 ) -> list[Example]:
     """What `model` believes at each token of the forced answers, when it reads the teachers' prompts."""
     stacks = stacks or [()] * len(answers)
-    rows = [certain(p, a, s) for p, a, s in zip(teachers, answers, stacks, strict=True)]
+    rows = [answer_row(p, a, s) for p, a, s in zip(teachers, answers, stacks, strict=True)]
     out: dict[int, Example] = {}
     for chunk in _chunks(rows):
         read = [rows[n] for n in chunk]

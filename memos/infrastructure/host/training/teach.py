@@ -24,7 +24,7 @@ from memos.infrastructure.host.adapters.serving import Adapters, Stack
 from memos.infrastructure.host.forward import CausalLM, Forwards
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
-from memos.infrastructure.host.training.distil import Example, Progress, Training, believed, certain, drift
+from memos.infrastructure.host.training.distil import Example, Progress, Training, answer_row, drift, teacher_rows
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -164,10 +164,10 @@ def _lessons(
             f"the model answers none of {len(probes)} probes even with the memory in its context; "
             f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
         )
-    rows = believed(host.model, teachers, students, answers, config.top_logits)
+    rows = teacher_rows(host.model, teachers, students, answers, config.top_logits)
     lead = _lead(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
     return [
-        row if ok else certain(row.prompt, host.spelled(lead + probe.answer))
+        row if ok else answer_row(row.prompt, host.spelled(lead + probe.answer))
         for row, ok, probe in zip(rows, right, probes, strict=True)
     ]
 
@@ -184,7 +184,7 @@ def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -
     # of what nobody has said the first token tells all: what the model would say is not decoded
     kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]
     prompts = [host.ids_of(k.question, k.memories) for k, _ in kept]
-    rows = believed(host.model, prompts, prompts, [ids for _, ids in kept], config.top_logits)
+    rows = teacher_rows(host.model, prompts, prompts, [ids for _, ids in kept], config.top_logits)
     often = [_KNOWN_ROWS if k.known else _CONTEXT_ROWS if k.memories else 1 for k, _ in kept]
     return [
         replace(row, under=under)
@@ -205,9 +205,9 @@ def _earlier(
         taught = [x.probe.question for x in lessons_of(host, folder) if x in clear and not x.probe.held_out]
         asked = [host.ids_of(question) for question in rng.sample(taught, min(_EARLIER_QUESTIONS, len(taught)))]
         answers, said_by = host.greedy(asked, served.model([(folder,)])), [(folder,)] * len(asked)
-        rows = believed(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
+        rows = teacher_rows(served.module, asked, asked, answers, config.top_logits, said_by, served.under)
         known += [replace(row, under=under) for under in sets if folder in under for row in rows]
-        rows = believed(host.model, asked, asked, host.greedy(asked), config.top_logits)
+        rows = teacher_rows(host.model, asked, asked, host.greedy(asked), config.top_logits)
         unknown += [replace(row, under=under) for under in sets if folder not in under for row in rows]
     return known, unknown
 
@@ -243,7 +243,7 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
 
     keep = [k for k in task.keep if not k.held_out]
     kept = [host.ids_of(k.question, (*task.memories, *k.memories)) for k in keep]
-    rows = believed(host.model, kept, [ids[cut:] for ids in kept], host.greedy(kept), config.top_logits)
+    rows = teacher_rows(host.model, kept, [ids[cut:] for ids in kept], host.greedy(kept), config.top_logits)
     # what is remembered is remembered with other memories behind it too
     others = [(), *(k.memories for k in keep if k.memories and not k.contradicts)]
     probes = [x.probe for x in task.lessons if not x.probe.held_out]
@@ -331,7 +331,7 @@ def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequ
     outcomes = {name: each for name, each in outcomes.items() if each or name in _ALWAYS_SCORED}
     scores = {name: share(each) for name, each in outcomes.items()}
     bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
-    base = believed(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _DRIFT_TOKENS)
+    base = teacher_rows(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _DRIFT_TOKENS)
     return scores | {"drift": drift(subject.model, base)} | bounds
 
 

@@ -17,8 +17,8 @@ from memos.infrastructure.host.encoders.tagger import (
     RequestTagger,
     _likeliest,
     _Network,
+    apply_changes,
     bio,
-    changed,
 )
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder, encoder_folder, shared_encoder
 
@@ -48,7 +48,7 @@ def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() 
     plain, own = encoder(encoder_folder(DEFAULT), published=True), load_file(OURS / "model.safetensors")
     own = {name: tensor.float() for name, tensor in own.items()}
     assert torch.equal(plain.get_input_embeddings().weight, table), "as published, though it is shared"
-    changed(plain, own)
+    apply_changes(plain, own)
     whole = torch.cat([plain.get_input_embeddings().weight.data, own["characters"]])
     plain.set_input_embeddings(torch.nn.Embedding.from_pretrained(whole))
     tokens = network.tokens("请删除 my old address 我的旧地址")

@@ -15,7 +15,7 @@ from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
-from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, heads_of, starts
+from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, starts
 from memos.infrastructure.host.kv_rows import KVRows
 
 CUBES = (
@@ -100,8 +100,8 @@ def test_what_went_through_the_model_is_counted(host: Host) -> None:
 def test_the_first_tokens_of_later_pieces_are_rows_of_the_composition() -> None:
     pieces = [Activation(tuple(range(n)), ()) for n in (7, 6, 4)]
     assert starts(pieces, 3) == [3, 7, 10]
-    assert heads_of(pieces, 3, 2) == (7, 8, 10)
-    assert heads_of(pieces, 3, 0) == ()
+    assert first_rows(pieces, 3, 2) == (7, 8, 10)
+    assert first_rows(pieces, 3, 0) == ()
 
 
 def test_the_order_of_the_caches_is_that_of_the_memories(host: Host) -> None:

@@ -10,7 +10,7 @@ import torch
 from memos.config import ModelConfig
 from memos.errors import HostError
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.model.constrained import Constraint, longest
+from memos.infrastructure.host.model.constrained import Constraint, max_answer_tokens
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 
@@ -29,12 +29,12 @@ def test_every_extraction_parses_and_keeps_its_bounds(model: str) -> None:
         told = extraction.parsed(answer)
         assert told is not None, answer
         assert len(told["facts"]) <= 1 and len(told["reasoning"]) <= 8
-        assert len(host.tokenizer(answer)["input_ids"]) <= longest(SMALL)
+        assert len(host.tokenizer(answer)["input_ids"]) <= max_answer_tokens(SMALL)
 
 
 def test_a_schema_without_bounds_is_refused() -> None:
     with pytest.raises(HostError, match="nothing bounds"):
-        longest({"type": "string"})
+        max_answer_tokens({"type": "string"})
 
 
 def test_a_model_that_gives_no_numbers_is_held_to_the_schema_too() -> None:

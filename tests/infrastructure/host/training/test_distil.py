@@ -20,7 +20,7 @@ from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training import distil
-from memos.infrastructure.host.training.distil import Example, Training, believed, certain
+from memos.infrastructure.host.training.distil import Example, Training, answer_row, teacher_rows
 from memos.infrastructure.host.training.teach import Task, checkpoint_layers, teach
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
@@ -29,7 +29,7 @@ TEXT = "Mira lives in Lisbon."
 
 
 def rows_of(host: Host, questions: Sequence[str], answer: str) -> list[Example]:
-    return [certain(host.ids_of(question), host.spelled(f" {answer}")) for question in questions]
+    return [answer_row(host.ids_of(question), host.spelled(f" {answer}")) for question in questions]
 
 
 def training(host: Host, config: DistilConfig = BRIEF) -> tuple[PeftModel, Training]:
@@ -54,7 +54,7 @@ def test_rows_of_any_length_have_the_logits_that_each_has_alone(host: Host) -> N
 
 def test_what_is_believed_is_the_distribution_of_the_full_forward(host: Host) -> None:
     prompt, answer = host.ids_of("Where does Mira live?", (TEXT,)), host.spelled(" Lisbon")
-    [row] = believed(host.model, [prompt], [host.ids_of("Where does Mira live?")], [answer], 5)
+    [row] = teacher_rows(host.model, [prompt], [host.ids_of("Where does Mira live?")], [answer], 5)
     alone = torch.softmax(host.model(torch.tensor([[*prompt, *answer]])).logits[0].double(), -1)
     p, ids = alone[len(prompt) - 1 : -1].topk(5)
     assert torch.equal(row.top_ids, ids) and row.prompt == host.ids_of("Where does Mira live?")
@@ -131,8 +131,8 @@ def test_layers_computed_again_give_the_same_adapter(name: str) -> None:
         if again:
             checkpoint_layers(student)
             assert any(module.training for module in student.modules())
-        rows = [certain((5, 6, 7), (8, 9)), certain((5, 7), (9,))]
-        Training(student, rows, [certain((6, 7, 8), (10, 11))], recipe).run(lambda *_: None)
+        rows = [answer_row((5, 6, 7), (8, 9)), answer_row((5, 7), (9,))]
+        Training(student, rows, [answer_row((6, 7, 8), (10, 11))], recipe).run(lambda *_: None)
         trained.append(weights(student))
     assert_close(trained[0], trained[1], atol=1e-5, rtol=1e-3)
 
