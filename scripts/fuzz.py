@@ -524,12 +524,12 @@ def run_vault(data: bytes, folder: Path) -> None:
                 vault.versions(cube.id)
                 vault.transitions(cube.id)
         with suppress(MemosError):
-            vault.audit_rows()
-            vault.verify_audit()
+            vault.audit_log.rows()
+            vault.audit_log.verify().problems
         with suppress(MemosError):
-            vault.jobs("running")
+            vault.jobs.all("running")
         with suppress(MemosError):
-            vault.accesses()
+            vault.usage.accesses()
             vault.users()
 
 

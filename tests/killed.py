@@ -29,7 +29,7 @@ def promote(told: Connection, vault: Path, phase: str, isolation: str) -> None:
     distil = BRIEF.model_copy(update={"steps": 8, "checkpoint": 2, "isolation": isolation})
     with MemOS(Config(distil=distil), vault=vault) as memos:
         memos.parts.reader = BriefReader()
-        note = memos.vault.note_job
+        note = memos.vault.jobs.note
 
         def tell(job: str, said: str) -> bool:
             told.send(said.split()[0])
@@ -37,6 +37,6 @@ def promote(told: Connection, vault: Path, phase: str, isolation: str) -> None:
                 told.recv()
             return note(job, said)
 
-        memos.vault.note_job = tell  # type: ignore[method-assign]
+        memos.vault.jobs.note = tell  # type: ignore[method-assign]
         memos.promote([c.id for c in memos.memories()], "parametric")
         told.send("done")

@@ -17,7 +17,7 @@ def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str,
     A card that an interrupt cuts off is not kept; the old one stays.
     """
     card = bench_compose(kernel.host, questions, seed, show, COUNTS)
-    kernel.vault.keep_card(kernel.host.digest, card)
+    kernel.vault.cards.put(kernel.host.digest, card)
     costs = kernel.parts.serving().measure()
     chosen = kernel.parts.serving().levels()
     return card | {"costs": costs.model_dump(), "chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}

@@ -87,26 +87,26 @@ def _read(vault: MemVault, cubes: int) -> list[float]:
 
 
 def _stored(vault: MemVault, mib: int) -> Blob:
-    with vault.staging() as staged:
+    with vault.blobs.staging() as staged:
         staged.write_bytes(os.urandom(mib << 20))
-        sha256, size = vault.store(staged)
+        sha256, size = vault.blobs.store(staged)
     return Blob(sha256=sha256, bytes=size, fingerprint="none")
 
 
 def _store(vault: MemVault, mib: int) -> list[float]:
-    with vault.staging() as staged:
+    with vault.blobs.staging() as staged:
         staged.write_bytes(os.urandom(mib << 20))
         began = time.perf_counter()
-        sha256, _ = vault.store(staged)
+        sha256, _ = vault.blobs.store(staged)
         took = time.perf_counter() - began
-    vault.discard(sha256)
+    vault.blobs.discard(sha256)
     return [took]
 
 
 def _load(vault: MemVault, blob: Blob) -> list[float]:
     """As KV is loaded, whose reader checks it; from the page cache."""
-    took = _timed([lambda: vault.blob_path(blob, verified=False).read_bytes()])
-    vault.forget_lent(blob)
+    took = _timed([lambda: vault.blobs.path(blob, verified=False).read_bytes()])
+    vault.blobs.forget_lent(blob)
     return took
 
 

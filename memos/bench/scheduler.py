@@ -70,9 +70,9 @@ def _fill(kernel: MemOS, size: int, rng: np.random.Generator, show: Show) -> lis
     embedder = Embedder(EmbedderConfig())
     none = np.zeros((0, embedder.dim), np.int8)
     ids, group = list[str](), 0
-    with kernel.vault.staging() as staged:
+    with kernel.vault.blobs.staging() as staged:
         staged.write_text("a payload that no request reads here")
-        payload = kernel.vault.store(staged)
+        payload = kernel.vault.blobs.store(staged)
         while len(ids) < size:
             with kernel.vault.transaction():
                 begun = len(ids)
@@ -90,7 +90,7 @@ def _fill(kernel: MemOS, size: int, rng: np.random.Generator, show: Show) -> lis
                     group += 1
                 drawn = rng.normal(size=(len(ids) - begun, embedder.dim)).astype(np.float32)
                 rows = zip(ids[begun:], drawn, strict=True)
-                kernel.vault.put_vectors(embedder.name, (VectorRow(id, 1, "", vector, none) for id, vector in rows))
+                kernel.vault.vectors.put(embedder.name, (VectorRow(id, 1, "", vector, none) for id, vector in rows))
             show(f"keep {size:,}", len(ids), size)
     return ids
 

@@ -135,7 +135,7 @@ def _rows(vault: MemVault, size: int, queries: int, seed: int, show: Show) -> li
         for user, share in SHARES.items():
             for n in range(round(share * _USERS)):
                 over, to = Namespace(user_id=f"user{n}"), Namespace(user_id=user)
-                vault.grant(Grant(on=over, to=to, relation="reader"), "bench")
+                vault.grants.put(Grant(on=over, to=to, relation="reader"), "bench")
     operator = MemOperator(vault, drawn, ANSWERING)
     began = time.perf_counter()
     operator.refresh()

@@ -82,12 +82,12 @@ def fill(folder: Path, cubes: int, blobs: int, blob_bytes: int) -> None:
                 vectors = chance.random((len(batch), _WIDTH), np.float32)
                 tokens = chance.integers(-127, 127, (len(batch), _TOKENS, _WIDTH), np.int8)
                 rows = (VectorRow(id, 1, "", v, t) for id, v, t in zip(batch, vectors, tokens, strict=True))
-                vault.put_vectors("bench", rows)
+                vault.vectors.put("bench", rows)
         for _ in range(blobs if last else 0):
             assert last
-            with vault.staging() as path:
+            with vault.blobs.staging() as path:
                 path.write_bytes(chance.bytes(blob_bytes))
-                sha256, size = vault.store(path)
+                sha256, size = vault.blobs.store(path)
             source = (Source(id=last.id, version=1),)
             blob = Blob(sha256=sha256, bytes=size, fingerprint="bench")
             change = {"id": new_id(), "form": Form.ACTIVATION, "payload": blob, "sources": source}

@@ -224,7 +224,7 @@ class Answering:
     ) -> Admission:
         """What of the memories found the request sees, with their topic groups, and in which form."""
         scheduler, shown = self._schedulers.of(caller), self._vault.guard.as_shown
-        always = self._governance.visible(caller, self._vault.tagged(ALWAYS, caller.user_id, ANSWERING))
+        always = self._governance.visible(caller, self._vault.statements.tagged(ALWAYS, caller.user_id, ANSWERING))
         always = [shown(c) for c in always]
         hits = scheduler.compatible([(shown(hit.cube), hit.score) for hit in found], always)
         match scheduler.policy.reads:

@@ -81,7 +81,7 @@ def stats(
 ) -> dict[str, Any]:
     """How much a vault holds. Raises VaultError."""
     with _opened(folder, quota, key, scratch, url) as vault:
-        return vault.stats()
+        return vault.stats.all()
 
 
 def compact(

@@ -45,20 +45,20 @@ class Identity:
 
     def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
         """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""
-        found = self._vault.match_key(key)
+        found = self._vault.credentials.match(key)
         if found is None:
-            self._vault.audit("unknown", "authenticate", "a key", False, "no key that is in force")
+            self._vault.audit_log.append("unknown", "authenticate", "a key", False, "no key that is in force")
             raise Unauthenticated(
                 "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
             )
         if purpose and purpose not in found.purposes:
-            self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
+            self._vault.audit_log.append(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
             raise Denied(
                 f"key {found.id} is not for the purpose {purpose!r:.80}; "
                 + (f"it is for {', '.join(found.purposes)}" if found.purposes else "it is for none; leave it out")
             )
         if audited:
-            self._vault.audit(str(found.namespace), "authenticate", f"key {found.id}", True, "authenticate")
+            self._vault.audit_log.append(str(found.namespace), "authenticate", f"key {found.id}", True, "authenticate")
         return Caller(found.namespace, purpose)
 
 

@@ -341,9 +341,9 @@ class Pipelines:
 
     def _remember(self, caller: Caller, add: Add, log: _Log) -> None:
         with self._vault.transaction():  # what others replace meanwhile is none of this
-            before = self._vault.last_superseding()
+            before = self._vault.superseded.last()
             memories = self._knowledge.remember([add], caller.namespace)
-            replaced = self._vault.superseded_after(before)
+            replaced = self._vault.superseded.after(before)
         self._freshness.changed(memories)
         log.remembered += memories
         log.undo += [("reinstate", (id,), {}) for id in replaced]  # undone when what replaced them is gone

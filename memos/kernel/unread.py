@@ -79,7 +79,7 @@ class Unread:
         The model is loaded here, the first time: large libraries that two threads import at once meet each other's
         half-made modules. Where there is none, the turns wait.
         """
-        if not (self._queue(self._batches(caller, timedelta.max)) or self._vault.jobs("queued", READ_TURNS)):
+        if not (self._queue(self._batches(caller, timedelta.max)) or self._vault.jobs.all("queued", READ_TURNS)):
             return
         try:
             self._host()
@@ -101,7 +101,7 @@ class Unread:
     def _batches(self, caller: Caller, quiet: timedelta) -> list[list[MemCube]]:
         """The caller's turns that no job is about, conversation by conversation: as many as are read together, or
         fewer where the last was kept that long ago."""
-        taken = {id for state in OPEN for job in self._vault.jobs(state, READ_TURNS) for id in sources_of(job)}
+        taken = {id for state in OPEN for job in self._vault.jobs.all(state, READ_TURNS) for id in sources_of(job)}
         talks: dict[object, list[MemCube]] = defaultdict(list)
         for cube in self._vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, segment=UNREAD):
             own = caller.covers(cube.namespace) and cube.rights.owner == caller.user_id
@@ -116,11 +116,11 @@ class Unread:
         return found
 
     def _queue(self, batches: Iterable[Sequence[MemCube]]) -> list[str]:
-        ended = self._vault.jobs("undone", READ_TURNS)
+        ended = self._vault.jobs.all("undone", READ_TURNS)
         refused = self._failed | {_key(job) for job in ended if job.note in _GIVEN_UP}
         pinned = [[f"{cube.id}@{cube.version}" for cube in batch] for batch in batches]
         return [
-            self._vault.queue_job(READ_TURNS, {"sources": sources, "why": f"{len(sources)} turns that no rule reads"})
+            self._vault.jobs.queue(READ_TURNS, {"sources": sources, "why": f"{len(sources)} turns that no rule reads"})
             for sources in pinned
             if tuple(sources) not in refused
         ]

@@ -139,7 +139,7 @@ class Parts:
     def make_foresight(self) -> Foresight:
         """What was learnt from the uses that the vault has recorded."""
         learnt = Foresight()
-        for when, user, group in self.vault.accesses():
+        for when, user, group in self.vault.usage.accesses():
             learnt.used(user, group, when.timestamp())
         return learnt
 
@@ -221,7 +221,7 @@ class FormBudgets:
     def of(self, caller: Caller) -> Budgets:
         """Bytes of KV, and adapters, by form."""
         stored = {
-            Form.ACTIVATION: {user: float(size) for user, (_, size) in self._vault.held(Form.ACTIVATION).items()},
-            Form.PARAMETRIC: {user: float(count) for user, (count, _) in self._vault.held(Form.PARAMETRIC).items()},
+            Form.ACTIVATION: {user: float(size) for user, (_, size) in self._vault.stats.held(Form.ACTIVATION).items()},
+            Form.PARAMETRIC: {user: float(count) for user, (count, _) in self._vault.stats.held(Form.PARAMETRIC).items()},
         }
         return self._scheduler.budgets(caller.user_id, stored, self._config.limits.of(caller.user_id))

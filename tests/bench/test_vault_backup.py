@@ -26,6 +26,6 @@ def test_rows_hold_each_rate_against_the_raw_copy(tmp_path: Path) -> None:
 def test_what_is_measured_is_a_sound_vault_of_so_many_cubes(tmp_path: Path) -> None:
     fill(tmp_path, 30, 2, 10_000)
     with MemVault(tmp_path) as vault:
-        told = vault.stats()
+        told = vault.stats.all()
     assert told["cubes"] == {"plaintext": {"generated": 30}, "activation": {"generated": 2}}
     assert told["quotas"]["blob_bytes"]["used"] == 20_000 and vault_check.problems(tmp_path) == []

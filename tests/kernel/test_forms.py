@@ -95,7 +95,7 @@ def jobs(vault: MemVault | MemOS) -> list[tuple[str, str, str]]:
 
 def blob_file(memos: MemOS, cube: MemCube) -> Path:
     assert cube.blob
-    return memos.vault.blob_path(cube.blob)
+    return memos.vault.blobs.path(cube.blob)
 
 
 def flip(path: Path) -> None:

@@ -265,7 +265,7 @@ def test_no_adapter_is_made_of_what_is_untrusted_until_its_owner_says_so(opened:
     )
     with pytest.raises(Untrusted, match=f"cube {cube.id} .from web:x. is untrusted.*memos trust {cube.id} user"):
         memos.promote(cube.id, "parametric")
-    assert memos.vault.jobs("undone") == memos.jobs() == []
+    assert memos.vault.jobs.all("undone") == memos.jobs() == []
     assert memos.trust(cube.id, "user").header.trust is Trust.USER
     memos._require_trust(Form.PARAMETRIC, [memos.get(cube.id)])
     with pytest.raises(InputError, match="give one of user, tool"):
@@ -480,7 +480,7 @@ def needles(memos: MemOS, user: str) -> tuple[list[bytes], list[bytes]]:
     raw: list[bytes] = [data for id, *both in memos.vault._db.rows(sql) if id in ids for data in both]
     for cube in cubes:
         if cube.blob:
-            path = memos.vault.blob_path(cube.blob)
+            path = memos.vault.blobs.path(cube.blob)
             files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
             raw += [p.read_bytes() for p in files]
     return texts, [piece for data in raw for piece in pieces_of(data)]
@@ -490,10 +490,10 @@ def an_adapter(memos: MemOS, source: str) -> str:
     """A parametric cube of random weights: what it answers is not what is tested here."""
     cube = memos.vault.get(source)
     weights = np.random.default_rng(0).normal(size=(64, 320)).astype(np.float32)
-    with memos.vault.staging() as staged:
+    with memos.vault.blobs.staging() as staged:
         staged.mkdir()
         save_file({"lora_A": weights}, staged / "adapter_model.safetensors")
-        sha256, size = memos.vault.store(staged)
+        sha256, size = memos.vault.blobs.store(staged)
         made = MemCube(
             id=new_id(),
             form=Form.PARAMETRIC,
@@ -527,7 +527,7 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
     theirs = memos.vault.get(bobs[0].id)
     rights = theirs.rights.model_copy(update={"readers": ("ada", "eve")})
     memos.vault.put(theirs.model_copy(update={"version": 2, "rights": rights}))
-    memos.vault.queue_job("promote to activation", {"sources": [f"{ada[1].id}@2"]})
+    memos.vault.jobs.queue("promote to activation", {"sources": [f"{ada[1].id}@2"]})
     texts, raw = needles(memos, "ada")
     folder = tmp_path / "vault"
     assert len(raw) > 50 and {f for f, _ in search(folder, raw).found} & {"vectors.db", "vectors.db-wal"}
@@ -587,7 +587,7 @@ def test_why_a_job_was_refused_quotes_no_memory_that_is_deleted(opened: Opener, 
     [one] = memos.add("Mira lives in Lisbon.")
     [two] = memos.keep([memos.parts.reader.statement("Mira lives in Oslo.").model_copy(update={"origin": "notes.md"})])
     memos.reinstate(one.id)
-    memos.vault.queue_job("promote to parametric", {"sources": [f"{c.id}@{c.version}" for c in (one, two)]})
+    memos.vault.jobs.queue("promote to parametric", {"sources": [f"{c.id}@{c.version}" for c in (one, two)]})
     [failed] = [move for move in memos.services.planning.upkeep.work() if "failed" in move]
     assert "Lisbon" in failed["failed"]
     memos.delete(one.id)
@@ -642,14 +642,14 @@ def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path
     memos = opened()
     memos.within("ada").delete(gone.id)  # before the forgetting, so that its id is in no ledger
     memos.forget_user("ada")
-    ledger = memos.vault.forgotten()
+    ledger = memos.vault.forgetting.ledger()
     [new] = memos.within("ada").add("Ada came back.")
     with MemVault(tmp_path / "copy") as copy:
-        assert copy.apply_forgotten(ledger) == [gone.id]
-        assert copy.users() == ["bob"] and {e.digest for e in copy.forgotten()} >= {e.digest for e in ledger}
-        assert copy.apply_forgotten(ledger) == []
+        assert copy.forgetting.apply(ledger) == [gone.id]
+        assert copy.users() == ["bob"] and {e.digest for e in copy.forgetting.ledger()} >= {e.digest for e in ledger}
+        assert copy.forgetting.apply(ledger) == []
     assert on_disk(tmp_path / "copy", "Quillfeather") == []
-    assert memos.vault.apply_forgotten(ledger) == [] and memos.within("ada").get(new.id)
+    assert memos.vault.forgetting.apply(ledger) == [] and memos.within("ada").get(new.id)
 
 
 # what comes in packs
@@ -788,7 +788,7 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: O
         with MemVault(tmp_path / name) as vault:
             assert vault.users() == (["ada", "bob"] if there else ["bob"]) and vault.check() == []
             assert [c.id for c in vault.at([gone.id])] == ([gone.id] if there else [])
-            assert vault.verify_audit() == []
+            assert vault.audit_log.verify().problems == []
     with pytest.raises(VaultError, match="holds no vault"):
         vault_backup.restore(tmp_path / "backup", tmp_path / "other", forgotten=tmp_path / "nowhere")
 

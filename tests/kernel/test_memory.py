@@ -308,7 +308,7 @@ def test_each_call_leaves_a_line_in_the_audit(memos: MemOS, ada: str, bob: str) 
     [cube] = memos.within(ada).add("Ada lives in Oslo.")
     with pytest.raises(NotFound):
         memos.within(bob).delete(cube.id)
-    [wrote, denied] = memos.vault.audit_rows(2)
+    [wrote, denied] = memos.vault.audit_log.rows(2)
     assert (wrote.caller, wrote.action, wrote.allowed) == (ada, "write", True)
     assert (denied.caller, denied.action, denied.target, denied.allowed) == (bob, "delete", cube.id, False)
 
@@ -355,7 +355,7 @@ def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
     assert memos.vault.check() == []
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube
-        assert reopened.jobs("running") == []
+        assert reopened.jobs.all("running") == []
 
 
 def test_a_fact_leads_to_the_next(tmp_path: Path) -> None:

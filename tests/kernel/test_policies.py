@@ -55,7 +55,7 @@ EVERYBODY = [*PEOPLE]
 def test_each_policy_answers_from_what_it_admits(tmp_path: Path, model: MemOS, name: str) -> None:
     with opened(tmp_path / "vault", model, policy=name, memoryos=MemoryOSConfig(top_pages=2)) as kernel:
         cubes = told(kernel)
-        kernel.vault.record_use([cube.id for cube in cubes[2:10]], cubes[-1].header.created)
+        kernel.vault.usage.record([cube.id for cube in cubes[2:10]], cubes[-1].header.created)
         reply = kernel.ask(ASKED, via="plaintext")
         seen = texts(reply.admission.cubes)
         shown = {
@@ -110,7 +110,7 @@ def test_a_line_of_yaml_selects_and_another_for_a_namespace(tmp_path: Path, mode
         for user in ("ann", "bob", "cid", "default"):
             told(kernel, user=user)
         first = kernel.within("cid").memories()[0]
-        kernel.vault.record_use([first.id], kernel.within("default").memories()[-1].header.created)
+        kernel.vault.usage.record([first.id], kernel.within("default").memories()[-1].header.created)
         seen = {user: texts(kernel.within(user).ask(ASKED, via="plaintext").admission.cubes) for user in ("ann", "cid")}
         assert seen == {"ann": of(*EVERYBODY), "cid": of("Mira", "Jana")}
         assert texts(kernel.ask(ASKED, via="plaintext").admission.cubes) == of("Ivo", "Jana")

@@ -450,7 +450,7 @@ class World:
         """Now and then nothing is shared, so that all is not seen by all."""
         if self.random.random() < 0.1:
             for key in sorted(self.oracle.grants, key=repr):
-                self.vault.revoke(key[0] if isinstance(key[0], str) else space(key[0]), named(key[1]), key[2])
+                self.vault.grants.remove(key[0] if isinstance(key[0], str) else space(key[0]), named(key[1]), key[2])
             self.oracle.grants.clear()
 
     def do_grants(self, who: Who) -> None:
@@ -522,9 +522,9 @@ class World:
         def promote() -> MemCube:
             with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
                 sources = kernel._sources(Promote(ids=(asked,), to=form), None)
-            with kernel.vault.staging() as path:
+            with kernel.vault.blobs.staging() as path:
                 path.write_bytes(asked.encode())
-                sha256, size = kernel.vault.store(path)
+                sha256, size = kernel.vault.blobs.store(path)
             owner = sources[0].rights.owner
             return kernel.parts.lifecycle.publish(
                 MemCube(
@@ -574,10 +574,10 @@ class World:
         id = self.random.choice(sorted(self.oracle.things) or [""])
         if id and self.random.random() < 0.5:
             source = f"{id}@{self.oracle.things[id].version}"
-            self.vault.queue_job("promote to activation", {"sources": [source], "why": "hot"})
+            self.vault.jobs.queue("promote to activation", {"sources": [source], "why": "hot"})
         for job in self.ask(who, lambda: self.calls(who).jobs()):
             self.ask(who, lambda job=job: self.calls(who).cancel(job.id))
-        for job in self.vault.jobs("queued"):
+        for job in self.vault.jobs.all("queued"):
             result = self.ask(who, lambda job=job: self.calls(who).cancel(job.id))
             about = job.payload["sources"][0].split("@")[0]
             assert isinstance(result, MemosError) != self.may(who, "manage", about)

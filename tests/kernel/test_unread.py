@@ -82,10 +82,10 @@ def rest_on_their_turns(memos: MemOS) -> bool:
 def test_as_many_turns_as_are_read_together_are_read_beside_the_request(tmp_path: Path) -> None:
     with opened(tmp_path, every_turns=4) as memos:
         assert memos.add(told(TURNS[:3])) == []
-        assert memos.vault.jobs("queued") == [] and len(raw(memos, UNREAD)) == 3  # too few yet
+        assert memos.vault.jobs.all("queued") == [] and len(raw(memos, UNREAD)) == 3  # too few yet
         assert memos.add(told(TURNS[3:4])) == []
-        wait_for(lambda: memos.vault.jobs("done", READ_TURNS))
-        assert len(memos.vault.jobs("done", READ_TURNS)) == 1 and not memos.jobs()
+        wait_for(lambda: memos.vault.jobs.all("done", READ_TURNS))
+        assert len(memos.vault.jobs.all("done", READ_TURNS)) == 1 and not memos.jobs()
         assert len(raw(memos, READ)) == 4 and not raw(memos, UNREAD) and rest_on_their_turns(memos)
 
 
@@ -127,7 +127,7 @@ def test_a_deletion_leaves_no_byte_of_the_turn_and_the_turns_other_memories_stay
         assert lies_in(tmp_path, "guess what, adopted")
         found, other = sorted(memos.memories(), key=lambda cube: cube.id)
         assert len(memos.delete(found.id)) == 2
-        assert not memos.vault.unerased(10)
+        assert not memos.vault.erasing.wait(10)
         assert not lies_in(tmp_path, "scruffy") and not lies_in(tmp_path, "guess what, adopted")
         assert [c.id for c in memos.memories()] == [other.id] and len(raw(memos, READ)) == 3
 
@@ -170,7 +170,7 @@ def test_turns_whose_reader_died_are_read_again_and_learnt_once(tmp_path: Path, 
     with opened(tmp_path) as memos:
         memos.add(told(TURNS[:4]))
         memos.plan()
-        assert memos.vault.take_job()  # and is not heard of again
+        assert memos.vault.jobs.take()  # and is not heard of again
     with opened(tmp_path) as memos:
         assert [job.state for job in memos.jobs()] == ["queued"]
         [done] = memos.tick()
@@ -235,7 +235,7 @@ def test_a_file_of_turns_is_read_too_and_conversations_apart(tmp_path: Path, say
     with opened(tmp_path / "vault", every_turns=4, after_s=9999.0) as memos:
         memos.add(told(TURNS[4:7]))
         memos.add(file)
-        wait_for(lambda: memos.vault.jobs("done", READ_TURNS))
+        wait_for(lambda: memos.vault.jobs.all("done", READ_TURNS))
         assert [c.text for c in memos.memories()] == [FOUND] and len(raw(memos, UNREAD)) == 3
         assert memos.tick() == []  # of the other conversation there are too few
 

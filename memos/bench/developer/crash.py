@@ -100,7 +100,7 @@ def _judge(vault: MemVault, expected: Effects, begun: list[Effects]) -> tuple[in
     found: Effects = {}
     for cube in vault.owned(_OWNER):
         if cube.blob:
-            vault.blob_path(cube.blob)
+            vault.blobs.path(cube.blob)
         whole = len(vault.versions(cube.id)) == cube.version
         found[cube.id] = (cube.version, cube.blob.sha256 if cube.blob else cube.text) if whole else (0, "")
     partial = 0
@@ -187,9 +187,9 @@ class _Writer:
 
     def _derive(self) -> None:
         source = self._rng.choice(self._texts)
-        with self._vault.staging() as path:
+        with self._vault.blobs.staging() as path:
             path.write_bytes(self._rng.randbytes(_BLOB))
-            sha256, size = self._vault.store(path)
+            sha256, size = self._vault.blobs.store(path)
             payload = Blob(sha256=sha256, bytes=size, fingerprint="none")
             made = {
                 "form": Form.ACTIVATION,

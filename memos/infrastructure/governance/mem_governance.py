@@ -101,7 +101,7 @@ class MemGovernance:
     def _granted(self, caller: Caller) -> Standing:
         namespaces: dict[tuple[str, str, str], frozenset[Action]] = {}
         cubes: dict[str, frozenset[Action]] = {}
-        for grant in self._vault.granted(caller.namespace, caller.purpose):
+        for grant in self._vault.grants.of(caller.namespace, caller.purpose):
             if isinstance(grant.on, Namespace):
                 over = (grant.on.user_id, grant.on.agent_id, grant.on.session_id)
                 namespaces[over] = namespaces.get(over, frozenset()) | ACTIONS[grant.relation]
@@ -110,7 +110,7 @@ class MemGovernance:
         return Standing(namespaces, cubes)
 
     def _standing(self, caller: Caller) -> Standing:
-        return self._standings(caller, self._vault.rights_state())
+        return self._standings(caller, self._vault.grants.state())
 
     # -- the door ------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class MemGovernance:
     def sight(self, caller: Caller) -> Sight:
         """What the caller may read by the rights of now; not audited. All of it rests on what the key is made of: a
         right that changes meanwhile is for the next one."""
-        state = self._vault.rights_state()
+        state = self._vault.grants.state()
         standing = self._standings(caller, state)
         key = caller.namespace, caller.purpose, standing.key, state.moved
         asked = _Asked(caller, lambda: standing, self._vault.at)

@@ -168,11 +168,11 @@ class Forming:
         cube = self._access.cube(caller, Get(id=what), what)
         if cube.blob is None or str(cube.form) not in (forms or ("parametric",)):
             raise InputError(f"cube {cube.id} is {cube.form}; name one that is {' or '.join(forms or ('parametric',))}")
-        return self._vault.blob_path(cube.blob)
+        return self._vault.blobs.path(cube.blob)
 
     def _require_share(self, form: Form, caller: Caller) -> None:
         """Raises NoRoom where the caller has as much of KV or adapters already as may be its own."""
-        mine = self._vault.held(form).get(caller.user_id, (0, 0))[form is Form.ACTIVATION]
+        mine = self._vault.stats.held(form).get(caller.user_id, (0, 0))[form is Form.ACTIVATION]
         most = self._budgets.of(caller)[form]
         if mine >= most:
             what = f"{mine:,} bytes of KV" if form is Form.ACTIVATION else f"{mine} adapters"

@@ -94,7 +94,7 @@ class Keeping:
     def known_origins(self, caller: Caller) -> set[str]:
         """Where the caller's own memories, of every state, come from, and where they were told again."""
         self._governance.permit(caller, Get(id="origins"))
-        return self._vault.known_origins(caller.namespace)
+        return self._vault.usage.known_origins(caller.namespace)
 
     def remember(self, caller: Caller, ops: Sequence[Add | Correct], fold: bool = True) -> list[MemCube]:
         """Carry out what the reader has made of statements."""

@@ -73,12 +73,12 @@ class Life:
     def snapshot(self, caller: Caller, name: str) -> Snapshot:
         """Write down the version and state of each memory of the user, to go back to. Raises InputError."""
         self._governance.permit(caller, TakeSnapshot(name=name))
-        return self._vault.take_snapshot(caller.namespace, name)
+        return self._vault.snapshots.take(caller.namespace, name)
 
     def snapshots(self, caller: Caller) -> list[Snapshot]:
         """The user's snapshots, oldest first."""
         self._governance.permit(caller, ListSnapshots())
-        return self._vault.snapshots(caller.namespace)
+        return self._vault.snapshots.all(caller.namespace)
 
     def restore(self, caller: Caller, name: str) -> Restored:
         """Take all memories of the user back to a snapshot, by new versions and moves; see `TimeMachine.restore`.
@@ -98,4 +98,4 @@ class Life:
     def delete_snapshot(self, caller: Caller, name: str) -> None:
         """Forget a snapshot; the memories stay. Raises NotFound."""
         self._governance.permit(caller, DeleteSnapshot(name=name))
-        self._vault.delete_snapshot(caller.namespace, name)
+        self._vault.snapshots.delete(caller.namespace, name)

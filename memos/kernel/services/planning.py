@@ -44,7 +44,7 @@ class Planning:
     def jobs(self, caller: Caller) -> list[Job]:
         """Work on memories that the user may see: going on, cut off and to be taken up again, or waiting; each oldest
         first."""
-        found = [*self._vault.jobs("running"), *self._vault.jobs("interrupted"), *self._vault.jobs("queued")]
+        found = [*self._vault.jobs.all("running"), *self._vault.jobs.all("interrupted"), *self._vault.jobs.all("queued")]
         return [job for job in found if self._sees(caller, job)]
 
     def cancel(self, caller: Caller, job: str) -> None:
@@ -54,7 +54,7 @@ class Planning:
             raise no_job(job)
         for cube in self._vault.at(sources_of(there)):
             self._governance.permit(caller, Promote(ids=(cube.id,), to=Form.ACTIVATION), cube)
-        self._vault.cancel_job(job)
+        self._vault.jobs.cancel(job)
 
     def _sees(self, caller: Caller, job: Job) -> bool:
         ids = set(sources_of(job))
@@ -108,7 +108,7 @@ class Planning:
     def _queue(self, move: Move) -> str:
         cubes = move.segment.cubes if move.segment else (move.cube,) if move.cube else ()
         kind = JobKind.promote(move.to) if move.to else JobKind.DEMOTE
-        return self._vault.queue_job(kind, {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why})
+        return self._vault.jobs.queue(kind, {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why})
 
     def segments(self, caller: Caller) -> list[Segment]:
         """The topic groups that move together."""

@@ -45,7 +45,7 @@ class Seeing:
         now, heat = self._vault.now(), self._schedulers.of(caller).policy.heat
         topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
         made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
-        used = {str(form): self._vault.held(form).get(caller.user_id, (0, 0)) for form in _DERIVED}
+        used = {str(form): self._vault.stats.held(form).get(caller.user_id, (0, 0)) for form in _DERIVED}
         serving = self._serving.if_made
         recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
         return Overview(

@@ -34,15 +34,15 @@ class Sharing:
         subject = subject_of(to, "")
         if isinstance(subject, Group):
             raise InputError(f"{subject} is a group, and a key stands for one user, agent or namespace; name one")
-        return self._vault.add_key(subject, [word(one, "purpose") for one in purposes], self._coming(until))
+        return self._vault.credentials.add(subject, [word(one, "purpose") for one in purposes], self._coming(until))
 
     def keys(self) -> list[Credential]:
         """The keys that there are, without what would let anybody in."""
-        return self._vault.keys()
+        return self._vault.credentials.all()
 
     def revoke_key(self, id: str) -> None:
         """From the next call on, a key opens nothing. Raises NotFound."""
-        self._vault.revoke_key(id)
+        self._vault.credentials.revoke(id)
 
     # grants
 
@@ -69,7 +69,7 @@ class Sharing:
             purpose="" if purpose is None else word(purpose, "purpose"),
             until=self._coming(until),
         )
-        self._vault.grant(made, str(caller))
+        self._vault.grants.put(made, str(caller))
         return self._freshness.changed(made)
 
     def revoke(
@@ -86,7 +86,7 @@ class Sharing:
         shared = self._shared(caller, TakeRight(on=object_of(on)))
         subject = subject_of(to, caller.user_id)
         granted = None if relation is None else relation_of(relation)
-        return self._freshness.changed(self._vault.revoke(shared, subject, granted, purpose))
+        return self._freshness.changed(self._vault.grants.remove(shared, subject, granted, purpose))
 
     def _shared(self, caller: Caller, op: GiveRight | TakeRight) -> str | Namespace:
         """The id or the namespace that is to be shared, if the caller may. Raises NotFound, Denied."""
@@ -100,8 +100,8 @@ class Sharing:
         all."""
         self._governance.permit(caller, ListRights())
         what = None if on is None else object_of(on)
-        reaching = {*self._vault.groups_with(caller.namespace)}
-        found = [grant for grant in self._vault.grants() if what is None or _is_on(grant, what)]
+        reaching = {*self._vault.grants.groups_with(caller.namespace)}
+        found = [grant for grant in self._vault.grants.all() if what is None or _is_on(grant, what)]
         cubes = {cube.id: cube for cube in self._vault.at({g.on for g in found if isinstance(g.on, str)})}
         seen = self._governance.visible_ids(caller, cubes.values())
         return [
@@ -125,13 +125,13 @@ class Sharing:
         """Put somebody, or another group, into a group of the caller's, which is made if there is none. Raises
         InputError."""
         own, subject = self._own_group(caller, group, member)
-        self._vault.join(own, subject)
+        self._vault.grants.join(own, subject)
         return self._freshness.changed(own)
 
     def leave(self, caller: Caller, group: str, member: str | Subject) -> Group:
         """Take somebody out of a group of the caller's. Raises NotFound."""
         own, subject = self._own_group(caller, group, member)
-        if not self._vault.leave(own, subject):
+        if not self._vault.grants.leave(own, subject):
             raise NotFound(f"{name_of(subject)} is no member of {own}; `memos group list` tells who is")
         return self._freshness.changed(own)
 
@@ -141,7 +141,7 @@ class Sharing:
         user = Namespace(user_id=caller.user_id)
         self._governance.permit(caller, Join(group=own.name), over=user)
         if caller.namespace != user:  # whom all is granted to: others have granted to the group
-            self._vault.audit(str(caller), "manage", f"namespace {user}", False, "join: groups are the user's")
+            self._vault.audit_log.append(str(caller), "manage", f"namespace {user}", False, "join: groups are the user's")
             raise Denied(f"{caller} keeps no groups, whatever is granted to it; ask {user} to change {own}")
         return own, subject_of(member, caller.user_id)
 
@@ -149,8 +149,8 @@ class Sharing:
         """The caller's groups with their members, and those of others that the caller belongs to, with none."""
         self._governance.permit(caller, ListGroups())
         whole = caller.namespace == Namespace(user_id=caller.user_id)
-        own = self._vault.members(caller.user_id) if whole else {}
-        return {group: [] for group in self._vault.groups_with(caller.namespace) if group not in own} | own
+        own = self._vault.grants.members(caller.user_id) if whole else {}
+        return {group: [] for group in self._vault.grants.groups_with(caller.namespace) if group not in own} | own
 
     def _coming(self, until: datetime | None) -> datetime | None:
         """Raises InputError for a time that has passed."""

@@ -93,7 +93,7 @@ class Replay:
         """Replay what is new. False, and nothing is done, where some of it came before what was replayed last."""
         read = (self._as_read(c, view) for c in self._vault.at(id for id in now if id not in kept.versions))
         new = {c.id: c for c in read if isinstance(c.payload, Text)}
-        uses = self._vault.uses(kept.uses)
+        uses = self._vault.usage.uses(kept.uses)
         events: list[tuple[Came, list[str]]] = [((c.header.created, 0, c.id), [c.id]) for c in new.values()]
         events += [((at, 1, ""), [id for _, id, _ in of]) for at, of in groupby(uses, key=lambda use: use[2])]
         events.sort()

@@ -63,7 +63,7 @@ class Upkeep:
         """Carry out all that is queued, oldest first. What fails is reported, and the others go on. reported: of which
         jobs to report. kind: of this kind alone."""
         done, tried = list[Done](), list[str]()
-        while not self._closing.is_set() and (job := self._vault.take_job(tried, kind)) is not None:
+        while not self._closing.is_set() and (job := self._vault.jobs.take(tried, kind)) is not None:
             tried.append(job.id)
             is_reported = reported(job)  # before its memories are gone
             outcome = self._do(job, progress or (lambda *_: None))
@@ -87,8 +87,8 @@ class Upkeep:
 
     def _end(self, job: Job, how: Any, note: str) -> None:
         """Unless the job has been ended by what carried it out."""
-        if any(job.id == going.id for going in self._vault.jobs("running")):
-            self._vault.end_job(job.id, how, note)
+        if any(job.id == going.id for going in self._vault.jobs.all("running")):
+            self._vault.jobs.end(job.id, how, note)
 
     def start(self, every_s: float) -> None:
         """Plan and work in a thread of its own every so many seconds, until `stop`."""

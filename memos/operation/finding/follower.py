@@ -71,7 +71,7 @@ class Follower:
         self._unstored = 0  # changes since what is in here was stored, or tried to
 
     def _tokens(self, ids: Iterable[str]) -> dict[str, Coarse]:
-        return self._vault.token_vectors(self._embedder.name, ids)
+        return self._vault.vectors.tokens(self._embedder.name, ids)
 
     # -- in the background -----------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Follower:
         self._quietly(self._close)
 
     def _close(self) -> None:
-        behind = self._vault.index_behind(self._layout, self._embedder.name) if self.read else 0
+        behind = self._vault.index.behind(self._layout, self._embedder.name) if self.read else 0
         if behind and behind >= self._least(WORTH_STORING):
             self._store()
 
@@ -139,7 +139,7 @@ class Follower:
         """Read what the vault changed since the last time, and embed what has no vector that holds."""
         with self.lock:
             news = self._vault.news(self.indexes.uses, self._at)
-            lapsed = self._vault.lapsed(self._at, news.at) if news.lapsed else []
+            lapsed = self._vault.ageing.lapsed(self._at, news.at) if news.lapsed else []
             if news.change == self.read and not lapsed:
                 if news.used:
                     self._read_uses()
@@ -175,7 +175,7 @@ class Follower:
 
     def _read_uses(self) -> None:
         indexes = self.indexes
-        for n, id, when in self._vault.uses(indexes.uses):
+        for n, id, when in self._vault.usage.uses(indexes.uses):
             indexes.uses = n
             if id in indexes.catalog:
                 indexes.used.all[indexes.catalog.row(id)] = when.timestamp()
@@ -190,7 +190,7 @@ class Follower:
         if not indexes.unread:
             return
         contexts = {row: indexes.context(row, self._guard.masked_by) for row in sorted(indexes.unread)}
-        stored = self._vault.vectors(self._embedder.name, [catalog.ids[row] for row in contexts])
+        stored = self._vault.vectors.of(self._embedder.name, [catalog.ids[row] for row in contexts])
         missing = []
         for row, context in contexts.items():
             version, around, vector = stored.get(id := catalog.ids[row], (0, "", None))
@@ -213,7 +213,7 @@ class Follower:
             self.indexes.place(row, vector)
             id = catalog.ids[row]
             made.append(VectorRow(id, catalog.version(id), context.around, vector, tokens))
-        self._vault.put_vectors(self._embedder.name, made)
+        self._vault.vectors.put(self._embedder.name, made)
         self.indexes.unread.difference_update(row for row, _ in batch)
 
     # -- what is stored ----------------------------------------------------------------------------------------
@@ -228,13 +228,13 @@ class Follower:
             self.refresh()  # what was deleted meanwhile must not be stored
             parts, change, self._unstored = self.indexes.packed(), self.read, 0
         try:
-            self._vault.keep_index(self._layout, self._embedder.name, change, parts)
+            self._vault.index.save(self._layout, self._embedder.name, change, parts)
         except VaultError as error:
             log.warning("%s", error)
 
     def _restore(self) -> None:
         try:
-            stored = self._vault.index(self._layout, self._embedder.name)
+            stored = self._vault.index.load(self._layout, self._embedder.name)
         except VaultError as error:
             log.warning("%s; the indexes are built from the memories", error)
             return

@@ -130,7 +130,7 @@ class Serving:
 
     def levels(self) -> list[FidelityConfig]:
         """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
-        return self._scheduler.levels(self._config.fidelity, self._vault.card(self._host.digest))
+        return self._scheduler.levels(self._config.fidelity, self._vault.cards.of(self._host.digest))
 
     @property
     def costs(self) -> Costs:
@@ -141,7 +141,7 @@ class Serving:
         """Where nothing can be measured, KV is used wherever there is any."""
         try:
             if self._measures and self._host.capability.exact:
-                known = self._vault.card(self._key) or _measured.get(self._key)
+                known = self._vault.cards.of(self._key) or _measured.get(self._key)
                 if known is None or f"disk {self._config.activation.stored}" not in known["load"]:
                     return self.measure()
                 _measured[self._key] = known
@@ -163,12 +163,12 @@ class Serving:
 
     def measure(self) -> Costs:
         """Measure this machine, and keep that."""
-        with self._vault.staging() as folder:
+        with self._vault.blobs.staging() as folder:
             folder.mkdir()
             figures = self._host.measure(folder, (self._config.activation.stored,))
-        known = self._vault.card(self._key) or {"load": {}}
+        known = self._vault.cards.of(self._key) or {"load": {}}
         _measured[self._key] = figures | {"load": known["load"] | figures["load"]}
-        self._vault.keep_card(self._key, _measured[self._key])
+        self._vault.cards.put(self._key, _measured[self._key])
         return Costs.model_validate(_measured[self._key])
 
     @property
@@ -179,14 +179,14 @@ class Serving:
         assert cube.blob
         place: str = self._tiers.tier(cube.blob.sha256)
         if place == "disk":
-            place = "cache" if in_page_cache(self._vault.blob_file(cube.blob)) else "disk"
+            place = "cache" if in_page_cache(self._vault.blobs.stored(cube.blob)) else "disk"
         own = cube.blob.tokens - (0 if first else len(self._host.head))
         return Lying(own, place, cube.blob.stored)
 
     def _kv(self, cube: MemCube) -> Activation:
         assert cube.blob
         # its checksums are read with it: to compare the digest first would read it twice
-        path = self._vault.blob_path(cube.blob, verified=False)
+        path = self._vault.blobs.path(cube.blob, verified=False)
         return self.bring(cube, lambda: self._host.load_kv(path))
 
     def bring(self, cube: MemCube, load: Callable[[], Activation]) -> Activation:
@@ -290,7 +290,7 @@ class Serving:
     def release(self) -> None:
         """Let go of what is no longer in use, and of all that was made of it in memory."""
         names = {*list(self._cubes), *self._host.adapters}
-        if gone := names - self._vault.in_use(names):
+        if gone := names - self._vault.stats.in_use(names):
             self.let_go(gone)
 
     def failed(self, admission: Admission, error: Exception) -> None:
@@ -313,7 +313,7 @@ class Serving:
     def require_disk(self, more: int) -> None:
         """Raises NoRoom if KV files may not take so many bytes more."""
         most = self._config.scheduler.disk_kv_bytes
-        held = sum(size for _, size in self._vault.held(Form.ACTIVATION).values())
+        held = sum(size for _, size in self._vault.stats.held(Form.ACTIVATION).values())
         if held + more > most:
             raise NoRoom(
                 f"a KV cache of {more:,} bytes does not fit beside the others in {most:,} bytes; "
@@ -322,7 +322,7 @@ class Serving:
 
     def _blob_path(self, cube: MemCube) -> Path:
         assert cube.blob
-        return self._vault.blob_path(cube.blob)
+        return self._vault.blobs.path(cube.blob)
 
 
 def _name(cube: MemCube) -> str:

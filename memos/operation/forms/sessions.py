@@ -91,7 +91,7 @@ class Sessions:
                     pieces.append(last.upto(len(last.ids) - over))
                 over -= len(last.ids)
             before = tuple(i for piece in pieces for i in piece.ids)
-            pieces.append(self._host.load_kv(self._vault.blob_path(cube.blob, verified=False), before))
+            pieces.append(self._host.load_kv(self._vault.blobs.path(cube.blob, verified=False), before))
         return join(pieces)
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -132,20 +132,20 @@ class Sessions:
         if before and after < len(before.ids) // 2:  # another beginning: not worth being joined to
             after = 0
         own = kv.since(after)
-        with self._vault.staging() as staged:
+        with self._vault.blobs.staging() as staged:
             self._host.save_kv(own, staged, after=kv.ids[:after])
             self._serving.require_disk(staged.stat().st_size)
-            sha256, size = self._vault.store(staged)
+            sha256, size = self._vault.blobs.store(staged)
             blob = Blob(sha256=sha256, bytes=size, tokens=len(own.ids), after=after, fingerprint=self._host.digest)
             sources = _pinned((*turns, *(chain[-1:] if after else ())))
             try:
                 cube = self._lifecycle.publish(self._cube(new_id(), session, Form.ACTIVATION, blob, sources))
             except BaseException:
-                self._vault.discard(sha256)
+                self._vault.blobs.discard(sha256)
                 raise
         if not after:  # the conversation's KV begins anew
             self._forget(chain)
-        self._vault.record_use([cube.id], self._vault.now())
+        self._vault.usage.record([cube.id], self._vault.now())
         self._serving.let_go({c.blob.sha256 for c in chain[-1:] if c.blob})
         self._serving.bring(self._vault.get(cube.id), lambda: kv)
 

@@ -62,15 +62,15 @@ class Trainer:
         self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
     ) -> Blob:
         """Kept if what was made, loaded from its file, passes the gate. Raises GateRejected, NoProbes, Cancelled."""
-        began, work = time.perf_counter(), self._vault.work_of(job)
+        began, work = time.perf_counter(), self._vault.blobs.work(job)
 
         def tell(phase: str, step: int, of: int, loss: float) -> None:
-            if not self._vault.note_job(job, f"{phase} {step} of {of}" if of else phase):
+            if not self._vault.jobs.note(job, f"{phase} {step} of {of}" if of else phase):
                 raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
             if phase == "train":
                 progress(step, of, loss)
 
-        task = self.task(sources, tuple(self._vault.blob_path(c.blob) for c in beside if c.blob), tell)
+        task = self.task(sources, tuple(self._vault.blobs.path(c.blob) for c in beside if c.blob), tell)
         if form is Form.ACTIVATION:
             memories = tuple(c.text for c in sources)
             task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
@@ -78,7 +78,7 @@ class Trainer:
         self._require(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
         tell("publish", 0, 0, 0.0)
-        name, size = self._vault.store(work / task.payload)
+        name, size = self._vault.blobs.store(work / task.payload)
         together = made.together is not None and not short_of(made.together, self._config.gate)
         return Blob(
             sha256=name,

@@ -72,12 +72,12 @@ class Transitions:
             require_agreement(self._reader, sources)
         kind, order = JobKind.promote(form), self._order(form, sources, beside)
         if job:
-            self._vault.describe_job(job, order)
+            self._vault.jobs.describe(job, order)
         else:
-            job = self._vault.resume_job(kind, order) or self._vault.start_job(kind, order)
+            job = self._vault.jobs.resume(kind, order) or self._vault.jobs.start(kind, order)
         blob = None
         try:
-            with self._vault.staging() as staged:
+            with self._vault.blobs.staging() as staged:
                 if trained:
                     blob = self._trainer.train(form, sources, job, progress, beside)
                 else:
@@ -85,19 +85,19 @@ class Transitions:
                 with self._vault.transaction():
                     cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now()))
                     self._replace(cube)
-                    self._vault.end_job(job, "done", cube.id)
+                    self._vault.jobs.end(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
             if blob is not None:
-                self._vault.discard(blob.sha256)
+                self._vault.blobs.discard(blob.sha256)
             # what was cut off by a person goes on from its checkpoint, when it is asked for again
             resumable = isinstance(error, KeyboardInterrupt) and trained
-            self._vault.end_job(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
+            self._vault.jobs.end(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
             raise
         return cube
 
     def refused(self, form: Form, sources: Sequence[MemCube]) -> bool:
         """True if these memories, as they are now, were built in this form before and did not prove themselves."""
-        tried, order = self._vault.jobs("undone", JobKind.promote(form)), self._order(form, sources)
+        tried, order = self._vault.jobs.all("undone", JobKind.promote(form)), self._order(form, sources)
         verdicts = tuple(error.__name__ for error in (GateRejected, NoProbes, Unsupported))
         return any(job.note.startswith(verdicts) for job in tried if order == job.payload | {"beside": order["beside"]})
 
@@ -116,7 +116,7 @@ class Transitions:
             if form is Form.ACTIVATION and cube.blob.codec != self._activation.codec:
                 continue
             try:
-                self._vault.blob_path(cube.blob)
+                self._vault.blobs.path(cube.blob)
             except CorruptBlob as error:
                 log.warning("building again: %s", error)
                 self._lifecycle.delete(cube.id)
@@ -149,7 +149,7 @@ class Transitions:
         near = self._host.nearness(asked)
         self._require_near(near.max_abs_logit_diff, near.kl, self._activation.codec)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
-        name, size = self._vault.store(staged)
+        name, size = self._vault.blobs.store(staged)
         return Blob(
             sha256=name,
             bytes=size,

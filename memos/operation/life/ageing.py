@@ -48,12 +48,12 @@ class Ageing:
         rules say; a frozen one does not. A time that lies after `now` makes nothing older.
         """
         with self._vault.transaction():
-            overdue = self._vault.overdue(now, user_id)
+            overdue = self._vault.ageing.overdue(now, user_id)
             held = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
             out = [self._expire(id, state) for id, state in overdue if id not in held]
             self._moves.let_out(self._moves.sources_of(self._vault.at(aged.id for aged in out)))
             for name, days in self._retention.items():
-                for id in self._vault.of_class(name, now - timedelta(days=days), user_id):
+                for id in self._vault.ageing.of_class(name, now - timedelta(days=days), user_id):
                     out += self._retire_class(id, f"{name} is kept for {days:g} days")
             named = self._rules.kinds
             out += self._retire_kinds(tuple(named), False, self._rules, now, user_id)
@@ -74,7 +74,7 @@ class Ageing:
         out = list[Aged]()
         for states, to, days, what in steps:
             if days is not None:
-                for id in self._vault.idle(states, now - timedelta(days=days), kinds, within, user_id):
+                for id in self._vault.ageing.idle(states, now - timedelta(days=days), kinds, within, user_id):
                     out += self._retire_idle(id, states, to, f"{what} for {days:g} days")
         return out
 

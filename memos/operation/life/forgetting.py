@@ -84,23 +84,23 @@ class UserForgetting:
 
     def concerned(self, user: str) -> list[str]:
         """The ids of what would go."""
-        return self._vault.concerned(user)
+        return self._vault.forgetting.concerned(user)
 
     def forget(self, user: str) -> Proof:
         """Remove all of a user's memories, in all forms and states, and what others have made of them. Raises Held."""
         with self._vault.transaction():
             ids = self.concerned(user)
             cubes = self._vault.at(ids)
-            texts, vectors, payloads = self._vault.bytes_of(ids)
+            texts, vectors, payloads = self._vault.forgetting.bytes_of(ids)
             sought = {*chain.from_iterable(map(phrases_of, (*texts, *map(_quoted, texts))))}
             sought |= {*chain.from_iterable(map(pieces_of, vectors))}
             for file in chain.from_iterable(map(_files, payloads)):
                 sought |= set(pieces_of(file.read_bytes()))
             sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
-            counts = _counts(user, cubes) | self._vault.forget_user(user, ids)
+            counts = _counts(user, cubes) | self._vault.forgetting.forget(user, ids)
             self._lifecycle.let_out(self._vault.at(sorted(sources)))
-        unerased = self._vault.unerased(_WAIT_S)
-        return self._signed(counts, ids, self._vault.search(sought), unerased)
+        unerased = self._vault.erasing.wait(_WAIT_S)
+        return self._signed(counts, ids, self._vault.forgetting.search(sought), unerased)
 
     def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched, unerased: bool) -> Proof:
         digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))

@@ -44,7 +44,7 @@ class History:
         ]
         events += [
             (at, {"event": "told again", "said": said and said.isoformat(), "origin": origin})
-            for at, said, origin in self._vault.repeats(id)
+            for at, said, origin in self._vault.usage.repeats(id)
         ]
         return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
 

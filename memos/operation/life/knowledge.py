@@ -63,7 +63,11 @@ class Knowledge:
             return []
         ops = [self._vault.guard.as_told(op) for op in ops]
         with self._vault.transaction():
-            same = [c for c in self._vault.saying((op.text for op in ops), caller.user_id) if c.namespace == caller]
+            same = [
+                c
+                for c in self._vault.statements.saying((op.text for op in ops), caller.user_id)
+                if c.namespace == caller
+            ]
             known = {_content(c.text, c.header): c.id for c in same}
             there, ids = len(same), list[str]()
             for op in ops:
@@ -85,7 +89,7 @@ class Knowledge:
             twin = self._twin(op, caller, same)
             cube = None if twin is None or self._is_overtaken(twin) else twin
             if cube:
-                self._vault.repeat(cube.id, in_zone(op.said), op.origin)
+                self._vault.usage.repeat(cube.id, in_zone(op.said), op.origin)
         if cube is not None:
             return cube if cube.state in LOCKED else self._completed(cube, op)
         cube = self._lifecycle.create(plaintext(op, caller, self._vault.now()))
@@ -102,7 +106,7 @@ class Knowledge:
         return any(
             replaces(fact, known) or contradicts(fact, known)
             for fact in op.facts
-            for cube in self._vault.stating(fact, modes_against(fact), user, ANSWERING)
+            for cube in self._vault.statements.stating(fact, modes_against(fact), user, ANSWERING)
             for known in stated(cube)
             if cube.namespace == caller
         )
@@ -142,7 +146,7 @@ class Knowledge:
         """A memory in force that says just what the statement says, and can take what it adds."""
         near = list(same)
         if op.facts and not op.more:
-            near += self._vault.agreeing(op.facts[0], caller.user_id, ANSWERING)
+            near += self._vault.statements.agreeing(op.facts[0], caller.user_id, ANSWERING)
         if not near:
             return None
         says = self._agreement.meaning(plaintext(op, caller, self._vault.now()))
@@ -157,12 +161,12 @@ class Knowledge:
     def _is_overtaken(self, twin: MemCube) -> bool:
         """True if something else of the same things was told since: to tell this again then is to change it back."""
         modes, user = (*HELD, "ended"), twin.namespace.user_id
-        about = (c for fact in stated(twin) for c in self._vault.stating(fact, modes, user, ANSWERING))
+        about = (c for fact in stated(twin) for c in self._vault.statements.stating(fact, modes, user, ANSWERING))
         return any(c.order > twin.order and c.namespace == twin.namespace and c.id != twin.id for c in about)
 
     def require_room(self, caller: Namespace) -> None:
         most = self._limits.of(caller.user_id).memories
-        if most is not None and (count := self._vault.count(caller.user_id, ANSWERING)) > most:
+        if most is not None and (count := self._vault.stats.count(caller.user_id, ANSWERING)) > most:
             raise NoRoom(
                 f"{caller.user_id} may have {most} memories (limits.memories), and this would make it {count}; nothing "
                 f"was added: delete or archive some, or raise the limit"
@@ -190,7 +194,7 @@ class Knowledge:
     def _about(self, fact: Fact, cube: MemCube) -> list[MemCube]:
         """The statements in force beside the cube that may replace a fact of it, or be replaced by it."""
         modes = modes_against(fact)
-        found = self._vault.stating(fact, modes, cube.namespace.user_id, ANSWERING) if modes else []
+        found = self._vault.statements.stating(fact, modes, cube.namespace.user_id, ANSWERING) if modes else []
         return [c for c in found if c.namespace == cube.namespace and c.id != cube.id]
 
     # -- one of many, many of one --------------------------------------------------------------------------
@@ -261,10 +265,10 @@ class Knowledge:
 
     def as_of(self, user: str, true_at: datetime, known_at: datetime) -> list[MemCube]:
         """The memories that held at one time, as far as they were known at another, as they read then."""
-        ended = self._vault.superseded(user, known_at)
+        ended = self._vault.superseded.of_user(user, known_at)
         return [
             cube
-            for cube in self._vault.known(user, known_at)
+            for cube in self._vault.superseded.known(user, known_at)
             if cube.order[0] <= true_at
             and not (cube.header.expires and cube.header.expires <= true_at)
             and (

@@ -66,7 +66,7 @@ class MemLifecycle:
                 self._retire_derived(cube, f"source {cube.id} {to}")
                 self.let_out(self.sources_of([cube]))
             elif cube.state in GONE:
-                self._vault.reinstate(cube.id)  # what had superseded it does so no more
+                self._vault.superseded.undo(cube.id)  # what had superseded it does so no more
                 self._take_in(self.sources_of([cube]))
             if to is State.ACTIVATED:
                 self._take_in([cube])
@@ -216,14 +216,14 @@ class MemLifecycle:
     def supersede(self, id: str, by: str) -> None:
         """Archive a memory that is no longer true, from when on the other was said. Raises BadTransition."""
         with self._vault.transaction():
-            self._vault.supersede(id, by, self._vault.get(by).order[0])
+            self._vault.superseded.put(id, by, self._vault.get(by).order[0])
             self.move(id, State.ARCHIVED, f"superseded by {by}")
 
     def reinstate(self, id: str) -> MemCube:
         """Take back that a memory was superseded; what replaced it stays. Raises BadTransition unless it was."""
         with self._vault.transaction():
             cube = self._vault.get(id)
-            by = self._vault.superseder(cube.id)
+            by = self._vault.superseded.by(cube.id)
             if by is None:
                 raise BadTransition(f"cube {cube.id} is {cube.state} and was not superseded; bring it back otherwise")
             return self.move(cube.id, State.ACTIVATED, f"{by} no longer supersedes it", State.ARCHIVED)
@@ -329,7 +329,7 @@ class MemLifecycle:
     def used(self, ids: Iterable[str], when: datetime, user_id: str | None = None) -> None:
         """Count one recall of each, by this user or else by whose it is; it activates what was generated only."""
         names = list(ids)
-        self._vault.record_use(names, when, user_id)
+        self._vault.usage.record(names, when, user_id)
         for cube in self._vault.at(names):
             if cube.state is State.GENERATED:
                 with self._vault.transaction():
@@ -338,7 +338,7 @@ class MemLifecycle:
 
     def rated(self, id: str, useful: float, pace: float) -> MemCube:
         """Its utility has moved by `pace` of the way to `useful`; its content and state stay."""
-        self._vault.rate(id, useful, pace)
+        self._vault.usage.rate(id, useful, pace)
         return self._vault.get(id)
 
     def _require_fresh(self, cube: MemCube) -> None:

@@ -52,11 +52,11 @@ class TimeMachine:
         """
         name = self._vault.guard.as_written(name)  # as the vault knows it
         with self._vault.transaction():
-            was = self._vault.snapshot(owner, name)
-            [missing] = [s.missing for s in self._vault.snapshots(owner) if s.name == name]
+            was = self._vault.snapshots.of(owner, name)
+            [missing] = [s.missing for s in self._vault.snapshots.all(owner) if s.name == name]
             back = _Back(self._vault, self._lifecycle, name, Restored(self._spare(owner, name), missing=missing))
             now = self._vault.owned(owner)
-            self._vault.take_snapshot(owner, back.done.undo)
+            self._vault.snapshots.take(owner, back.done.undo)
             for cube in _sources_first(now):
                 back.bring(cube, was.get(cube.id))
             # what they lived on in may have been deleted since, or could not be brought back
@@ -65,7 +65,7 @@ class TimeMachine:
 
     def _spare(self, owner: Namespace, name: str) -> str:
         """A name for the snapshot before."""
-        taken = {snapshot.name for snapshot in self._vault.snapshots(owner)}
+        taken = {snapshot.name for snapshot in self._vault.snapshots.all(owner)}
         wanted = f"before restore of {name}"[: LONGEST - 8]
         names = itertools.chain([wanted], (f"{wanted} ({n})" for n in itertools.count(2)))
         return next(spare for spare in names if spare not in taken)

@@ -150,7 +150,7 @@ class _Packing:
         earlier = self._earlier(cube)
         if cube.blob:
             try:
-                self.writer.payload(cube.blob, self.vault.blob_path(cube.blob))
+                self.writer.payload(cube.blob, self.vault.blobs.path(cube.blob))
             except CorruptBlob as error:
                 self.left[cube.id] = str(error)
                 return False

@@ -176,14 +176,14 @@ class _Loading:
         beside = {r.cube.id: r.cube for r in records}
         here = {s.id: self.vault.at([arrived[s.id].id])[0] for s in cube.sources if s.id in arrived}
         sources = [beside.get(s.id) or here[s.id] for s in cube.sources if s.id in beside or s.id in here]
-        path = staged.enter_context(self.vault.staging())
+        path = staged.enter_context(self.vault.blobs.staging())
         self.pack.extract(cube.blob, path)
         try:
             self.to.accept(cube.blob, path, sources, self.published)
         except MemosError as error:
             log.warning("made anew: %s", error)
             return False
-        sha256, _ = self.vault.store(path)
+        sha256, _ = self.vault.blobs.store(path)
         assert sha256 == cube.blob.sha256  # checked as it was extracted
         return True
 
@@ -335,7 +335,7 @@ class _Loading:
             self.done.left[cube.id] = "it fits another model, and what it is made of is not in use here"
             return
         payload = {"sources": [f"{c.id}@{c.version}" for c in fresh], "why": "the pack's was made by another model"}
-        job = self.vault.queue_job(JobKind.promote(cube.form), payload)
+        job = self.vault.jobs.queue(JobKind.promote(cube.form), payload)
         if job not in self.done.rebuilding:
             self.done.rebuilding.append(job)
 

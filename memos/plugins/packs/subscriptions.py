@@ -66,7 +66,7 @@ class Subscriptions:
         chosen = selection.model_copy(update={"states": ANSWERING, "turns": False})
         for needed in release.requires:
             store.pick(needed.pack, needed.versions)
-        with self._vault.staging() as folder:
+        with self._vault.blobs.staging() as folder:
             folder.mkdir()
             made = self._dumper.dump(
                 folder / "pack.mip",
@@ -193,7 +193,7 @@ class Subscriptions:
         with ExitStack() as open_:
             packs = []
             for entry in entries:
-                file = open_.enter_context(self._vault.staging())
+                file = open_.enter_context(self._vault.blobs.staging())
                 store.fetch(entry, file)
                 pack = open_.enter_context(PackReader(file, self._trust.required(given)))
                 if pack.key != entry.key or pack.manifest.release != entry.said.release:

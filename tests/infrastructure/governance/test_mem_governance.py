@@ -100,7 +100,7 @@ def test_a_cube_that_may_not_be_seen_looks_absent(
     with pytest.raises(NotFound) as absent:
         vault.get(id)
     assert str(hidden.value) == str(absent.value)
-    assert [(row.caller, row.target, row.allowed) for row in vault.audit_rows()] == [("eve", cube.id, False)]
+    assert [(row.caller, row.target, row.allowed) for row in vault.audit_log.rows()] == [("eve", cube.id, False)]
 
 
 def test_promoting_by_a_prefix_does_not_give_away_the_rest(vault: MemVault, governance: MemGovernance) -> None:
@@ -115,7 +115,7 @@ def test_anyone_may_act_in_their_own_namespace_and_the_audit_does_not_quote(
     vault: MemVault, governance: MemGovernance, op: Operation
 ) -> None:
     governance.permit(EVE, op)
-    [row] = vault.audit_rows()
+    [row] = vault.audit_log.rows()
     assert row.allowed
     assert "LIMPET" not in " ".join(map(str, row))
 
@@ -135,7 +135,7 @@ def test_a_right_that_is_revoked_reaches_derived_cubes(vault: MemVault, governan
     source = kept(vault, readers=("bob",))
     summary = kept(vault, source, space=BOB, owner="bob")
     assert governance.may(BOB, "read", summary)
-    vault.revoke(source.id, BOB)
+    vault.grants.remove(source.id, BOB)
     assert not governance.may(BOB, "read", summary)
     governance.permit(BOB, Delete(id=summary.id), summary)  # his own, though: he may still clear it away
 
@@ -143,7 +143,7 @@ def test_a_right_that_is_revoked_reaches_derived_cubes(vault: MemVault, governan
 def test_reading_is_narrowed_in_order_with_one_line(vault: MemVault, governance: MemGovernance) -> None:
     cubes = [kept(vault), kept(vault, readers=("bob",)), kept(vault, readers=("eve",)), kept(vault, readers=("bob",))]
     assert governance.readable(BOB, cubes) == [cubes[1], cubes[3]]
-    [row] = vault.audit_rows()
+    [row] = vault.audit_log.rows()
     assert (row.caller, row.action, row.target) == ("bob", "read", "2 of 4 cubes")
 
 
@@ -159,23 +159,23 @@ def test_every_decision_is_written_down(vault: MemVault, governance: MemGovernan
     governance.permit(ADA, Delete(id=cube.id), cube)
     with pytest.raises(Denied):
         governance.permit(BOB, Delete(id=cube.id), cube)
-    assert [(row.caller, row.action, row.target, row.allowed) for row in vault.audit_rows()] == [
+    assert [(row.caller, row.action, row.target, row.allowed) for row in vault.audit_log.rows()] == [
         ("ada", "delete", cube.id, True),
         ("bob", "delete", cube.id, False),
     ]
-    assert vault.verify_audit() == []
+    assert vault.audit_log.verify().problems == []
 
 
 def test_what_is_granted_to_somebody_else_is_no_reason_to_ask_again(vault: MemVault, governance: MemGovernance) -> None:
     cube = kept(vault)
     made = kept(vault, cube)
     before = governance.sight(BOB)
-    vault.grant(Grant(on=cube.id, to=EVE, relation="reader"), "ada")
+    vault.grants.put(Grant(on=cube.id, to=EVE, relation="reader"), "ada")
     assert governance.sight(BOB).key == before.key != governance.sight(EVE).key
-    vault.grant(Grant(on=cube.id, to=BOB, relation="reader"), "ada")
+    vault.grants.put(Grant(on=cube.id, to=BOB, relation="reader"), "ada")
     after = governance.sight(BOB)
     assert after.key != before.key and after.single() == {cube.id} and before.single() == frozenset()
-    vault.revoke(cube.id, BOB)
+    vault.grants.remove(cube.id, BOB)
     assert governance.sight(BOB).key == before.key and governance.sight(BOB).single() == frozenset()
     vault.put(cube.model_copy(update={"version": 2, "rights": Rights(owner="bob")}))  # it is another's now
     assert governance.sight(BOB).key != before.key
@@ -188,7 +188,7 @@ def test_a_sight_is_of_the_rights_that_its_key_names(vault: MemVault, governance
     """Else a grant that comes while it is asked would be remembered under the rights of before, which may come back."""
     cube = kept(vault)
     before = governance.sight(BOB)
-    vault.grant(Grant(on=ADA, to=BOB, relation="reader"), "ada")
+    vault.grants.put(Grant(on=ADA, to=BOB, relation="reader"), "ada")
     assert governance.sight(BOB).may(ADA, cube.rights) and not before.may(ADA, cube.rights)
 
 

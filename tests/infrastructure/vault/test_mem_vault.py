@@ -50,14 +50,14 @@ def next_version(cube: MemCube, text: str) -> MemCube:
 
 
 def stored(vault: MemVault, content: bytes | dict[str, bytes]) -> Blob:
-    with vault.staging() as path:
+    with vault.blobs.staging() as path:
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
             path.mkdir()
             for name, part in content.items():
                 (path / name).write_bytes(part)
-        sha256, size = vault.store(path)
+        sha256, size = vault.blobs.store(path)
     return Blob(sha256=sha256, bytes=size, fingerprint="host")
 
 
@@ -133,9 +133,9 @@ def test_several_cubes_are_kept_together_or_not_at_all(vault: MemVault) -> None:
     changed = next_version(kept, "Ada lives in Rome.")
     vault.put(note("new"), fused, changed)
     assert vault.get(kept.id) == changed and vault.derived(said.id) == [fused]
-    assert [cube.id for cube in vault.stating(fact.model_copy(update={"object": "Rome"}), ["is"], "ada", State)] == [
-        said.id
-    ]
+    assert [
+        cube.id for cube in vault.statements.stating(fact.model_copy(update={"object": "Rome"}), ["is"], "ada", State)
+    ] == [said.id]
     before = vault.cubes()
     for wrong, error in (
         (next_version(changed, "again").model_copy(update={"version": 5}), Conflict),
@@ -217,8 +217,8 @@ def test_cubes_are_filtered_by_form_state_and_segment(vault: MemVault) -> None:
 def test_use_is_counted_apart_from_versions(vault: MemVault) -> None:
     cube = note()
     vault.put(cube)
-    vault.record_use([cube.id, cube.id, "deleted meanwhile"], DAY)
-    vault.record_use([cube.id], DAY + timedelta(days=1))
+    vault.usage.record([cube.id, cube.id, "deleted meanwhile"], DAY)
+    vault.usage.record([cube.id], DAY + timedelta(days=1))
     usage = vault.get(cube.id).usage
     assert (usage.recalls, usage.last_recalled) == (2, DAY + timedelta(days=1))
     assert len(vault.versions(cube.id)) == 1
@@ -229,19 +229,19 @@ def test_each_use_of_a_text_is_written_down_until_it_is_deleted(vault: MemVault)
     for cube in (one, other):
         vault.put(cube)
     vault.put(cache := derived_from(one, blob=stored(vault, b"kv")))
-    vault.record_use(iter([one.id, other.id, cache.id]), DAY)
-    vault.record_use([other.id], DAY + timedelta(days=1))
-    first, second, third = vault.uses()
+    vault.usage.record(iter([one.id, other.id, cache.id]), DAY)
+    vault.usage.record([other.id], DAY + timedelta(days=1))
+    first, second, third = vault.usage.uses()
     assert {first[1:], second[1:]} == {(one.id, DAY), (other.id, DAY)} and third[1:] == (
         other.id,
         DAY + timedelta(days=1),
     )
-    assert vault.uses(since=second[0]) == [third]
+    assert vault.usage.uses(since=second[0]) == [third]
     assert vault.get(other.id).usage.recalls == 2 and vault.get(cache.id).usage.recalls == 1
     vault.delete([other.id])
-    assert [id for _, id, _ in vault.uses()] == [one.id]
-    vault.record_use([one.id], DAY)
-    assert vault.uses(since=third[0])[0][1] == one.id  # a number is never given twice
+    assert [id for _, id, _ in vault.usage.uses()] == [one.id]
+    vault.usage.record([one.id], DAY)
+    assert vault.usage.uses(since=third[0])[0][1] == one.id  # a number is never given twice
 
 
 def test_derived_cubes_are_found_through_other_cubes(vault: MemVault) -> None:
@@ -267,9 +267,9 @@ def test_a_source_that_does_not_exist_is_refused(vault: MemVault) -> None:
 def test_a_transaction_lands_whole_or_not_at_all(vault: MemVault) -> None:
     with pytest.raises(KeyError), vault.transaction():
         vault.put(note())
-        vault.start_job("promote", {})
+        vault.jobs.start("promote", {})
         raise KeyError
-    assert (vault.cubes(), vault.jobs("running")) == ([], [])
+    assert (vault.cubes(), vault.jobs.all("running")) == ([], [])
 
 
 def test_a_nested_failure_that_is_answered_undoes_only_itself(vault: MemVault) -> None:
@@ -342,9 +342,9 @@ def test_a_deleted_text_is_nowhere_on_disk(vault: MemVault) -> None:
     secret, other = note("the code is 7341-LIMPET"), note()
     for cube in (secret, next_version(secret, "the code is 8812-LIMPET"), other):
         vault.put(cube)
-    vault.put_vectors("mini", [read(secret.id, np.full(4, 0.123), version=2)])
-    vault.put_vectors("mini", [read(other.id, np.full(4, 0.321), around=f"{secret.id}:2")])
-    vault.record_use([secret.id], DAY)
+    vault.vectors.put("mini", [read(secret.id, np.full(4, 0.123), version=2)])
+    vault.vectors.put("mini", [read(other.id, np.full(4, 0.321), around=f"{secret.id}:2")])
+    vault.usage.record([secret.id], DAY)
     assert b"LIMPET" in bytes_on_disk(vault)
     vault.delete([secret.id])
     left = bytes_on_disk(vault)
@@ -386,7 +386,7 @@ def test_a_deletion_cut_short_is_finished_on_opening(tmp_path: Path) -> None:
         assert vault.check() == []
         assert b"LIMPET" not in bytes_on_disk(vault)
         with pytest.raises(CorruptBlob, match="missing"):
-            vault.blob_path(blob)
+            vault.blobs.path(blob)
 
 
 def test_a_blob_goes_with_the_last_cube_that_refers_to_it(vault: MemVault) -> None:
@@ -395,7 +395,7 @@ def test_a_blob_goes_with_the_last_cube_that_refers_to_it(vault: MemVault) -> No
     for cube in (text, first, second):
         vault.put(cube)
     vault.delete([first.id])
-    path = vault.blob_path(blob)
+    path = vault.blobs.path(blob)
     vault.delete([second.id])
     assert not path.exists()
 
@@ -408,7 +408,7 @@ def test_a_rolled_back_deletion_keeps_the_blob(vault: MemVault) -> None:
     with pytest.raises(KeyError), vault.transaction():
         vault.delete([cache.id])
         raise KeyError
-    assert vault.blob_path(blob).read_bytes() == b"kv"
+    assert vault.blobs.path(blob).read_bytes() == b"kv"
     assert vault.get(cache.id) == cache
 
 
@@ -434,15 +434,15 @@ def test_vectors_are_those_of_current_versions(vault: MemVault) -> None:
     vault.put(edited)
     vault.put(plain)
     rows = {cube.id: np.arange(3, dtype=np.float32) + i for i, cube in enumerate((edited, plain))}
-    vault.put_vectors("mini", [read(id, vector) for id, vector in rows.items()])
+    vault.vectors.put("mini", [read(id, vector) for id, vector in rows.items()])
     vault.put(next_version(edited, "Ada lives in Rome."))
     late = [read(edited.id, np.zeros(3)), read("deleted meanwhile", np.zeros(3))]
-    vault.put_vectors("mini", [*late, read(plain.id, np.zeros(3), around="deleted:1")])
-    [(id, (version, around, vector))] = vault.vectors("mini", rows).items()
+    vault.vectors.put("mini", [*late, read(plain.id, np.zeros(3), around="deleted:1")])
+    [(id, (version, around, vector))] = vault.vectors.of("mini", rows).items()
     assert (id, version, around, vector.dtype) == (plain.id, 1, "", np.float32)
     np.testing.assert_array_equal(vector, rows[plain.id])
-    np.testing.assert_array_equal(vault.token_vectors("mini", rows)[plain.id], np.ones((2, 3)))
-    assert vault.vectors("maxi", rows) == vault.vectors("mini", []) == {}
+    np.testing.assert_array_equal(vault.vectors.tokens("mini", rows)[plain.id], np.ones((2, 3)))
+    assert vault.vectors.of("maxi", rows) == vault.vectors.of("mini", []) == {}
 
 
 def test_what_changed_is_told_once_to_each_who_asks(vault: MemVault) -> None:
@@ -461,7 +461,7 @@ def test_what_changed_is_told_once_to_each_who_asks(vault: MemVault) -> None:
     assert vault.news(0, noon).change == vault.news(0, noon).deletion == vault.last_change()
     assert vault.deleted([first.id, second.id]) == [second.id]
     assert not vault.news(0, noon).used and not vault.news(0, noon).lapsed
-    vault.record_use([first.id], noon)
+    vault.usage.record([first.id], noon)
     assert vault.news(0, noon).used and not vault.news(1, noon).used
 
 
@@ -471,8 +471,8 @@ def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
         vault.put(cube)
     vault.set_state(gone.id, State.ARCHIVED, "test")
     user = one.namespace.user_id
-    assert {c.id for c in vault.saying([long + "1", "else"], user)} == {one.id, gone.id}
-    assert vault.saying([long + "1"], "somebody else") == []
+    assert {c.id for c in vault.statements.saying([long + "1", "else"], user)} == {one.id, gone.id}
+    assert vault.statements.saying([long + "1"], "somebody else") == []
     assert [c.id for c in vault.at([gone.id, "absent", one.id])] == [gone.id, one.id]
 
 
@@ -480,9 +480,9 @@ def test_texts_are_found_by_what_they_say(vault: MemVault) -> None:
 def test_a_vector_of_another_width_is_refused(vault: MemVault, vector: np.ndarray) -> None:
     cube = note()
     vault.put(cube)
-    vault.put_vectors("mini", [read(cube.id, np.zeros(3))])
+    vault.vectors.put("mini", [read(cube.id, np.zeros(3))])
     with pytest.raises(InputError, match=cube.id):
-        vault.put_vectors("mini", [read(cube.id, vector)])
+        vault.vectors.put("mini", [read(cube.id, vector)])
 
 
 # blobs
@@ -494,7 +494,7 @@ CONTENTS = [b"kv", {"adapter_config.json": b"{}", "adapter_model.safetensors": b
 def test_a_payload_is_stored_once_under_its_digest(vault: MemVault, content: bytes | dict[str, bytes]) -> None:
     blob = stored(vault, content)
     assert stored(vault, content) == blob
-    path = vault.blob_path(blob)
+    path = vault.blobs.path(blob)
     assert path.relative_to(vault.path).parts[:2] == ("blobs", blob.sha256[:2])
     assert path.name == (f"{blob.sha256}.safetensors" if isinstance(content, bytes) else blob.sha256)
     assert list((vault.path / "tmp").iterdir()) == []
@@ -509,16 +509,16 @@ def test_a_flipped_bit_is_found_and_storing_again_repairs_it(
     cache = derived_from(text, blob=blob)
     vault.put(text)
     vault.put(cache)
-    path = vault.blob_path(blob)
+    path = vault.blobs.path(blob)
     file = path if path.is_file() else path / "adapter_model.safetensors"
     data = bytearray(file.read_bytes())
     data[0] ^= 1
     file.write_bytes(data)
     with pytest.raises(CorruptBlob, match=rf"{path} does not match.*{cache.id}.*MemOS.delete.*MemOS.promote"):
-        vault.blob_path(blob)
+        vault.blobs.path(blob)
     assert any(str(path) in problem for problem in vault.check())
     stored(vault, content)
-    assert vault.blob_path(blob) == path
+    assert vault.blobs.path(blob) == path
     assert vault.check() == []
 
 
@@ -546,13 +546,13 @@ def test_leftovers_are_swept_on_opening(tmp_path: Path) -> None:
         (tmp_path / "tmp" / "half-written" / "adapter").write_bytes(b"x")
     with MemVault(tmp_path) as vault:
         assert list((tmp_path / "tmp").iterdir()) == []
-        assert vault.blob_path(kept).exists()
+        assert vault.blobs.path(kept).exists()
         with pytest.raises(CorruptBlob):
-            vault.blob_path(orphan)
+            vault.blobs.path(orphan)
 
 
 def test_nothing_is_swept_while_another_has_the_vault_open(vault: MemVault) -> None:
-    with vault.staging() as path:
+    with vault.blobs.staging() as path:
         path.write_bytes(b"kv")
         with MemVault(vault.path) as other:
             assert other.sweep() == vault.sweep() == []
@@ -566,11 +566,13 @@ def test_nothing_is_swept_while_another_has_the_vault_open(vault: MemVault) -> N
 
 
 def test_a_job_runs_until_it_is_ended_once(vault: MemVault) -> None:
-    going, ended = vault.start_job("promote", {"ids": ["a"]}), vault.start_job("demote", {})
-    vault.end_job(ended, "done")
+    going, ended = vault.jobs.start("promote", {"ids": ["a"]}), vault.jobs.start("demote", {})
+    vault.jobs.end(ended, "done")
     with pytest.raises(NotFound, match=ended):
-        vault.end_job(ended, "undone")
-    assert [(job.id, job.kind, job.payload) for job in vault.jobs("running")] == [(going, "promote", {"ids": ["a"]})]
+        vault.jobs.end(ended, "undone")
+    assert [(job.id, job.kind, job.payload) for job in vault.jobs.all("running")] == [
+        (going, "promote", {"ids": ["a"]})
+    ]
 
 
 START_A_JOB = """
@@ -578,9 +580,9 @@ import sys, time
 from pathlib import Path
 from memos.infrastructure.vault.mem_vault import MemVault
 vault = MemVault(Path(sys.argv[1]))
-vault.end_job(vault.start_job("demote", {}), "done", "cold")
-vault.start_job("promote", {"sources": ["a"]})
-with vault.staging() as path:
+vault.jobs.end(vault.jobs.start("demote", {}), "done", "cold")
+vault.jobs.start("promote", {"sources": ["a"]})
+with vault.blobs.staging() as path:
     path.write_bytes(b"half an adapter")
     print("started", flush=True)
     time.sleep(600)
@@ -590,7 +592,7 @@ with vault.staging() as path:
 def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> None:
     killed_after(1, START_A_JOB, tmp_path)
     with MemVault(tmp_path) as vault:
-        assert vault.jobs("running") == []
+        assert vault.jobs.all("running") == []
         assert vault._db.rows("SELECT kind, state, note FROM jobs ORDER BY kind") == [
             ("demote", "done", "cold"),
             ("promote", "undone", "its process died"),
@@ -599,18 +601,18 @@ def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> 
 
 
 def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
-    job = vault.start_job("promote", {})
+    job = vault.jobs.start("promote", {})
     with MemVault(vault.path) as other:
-        assert [running.id for running in other.jobs("running")] == [job]
+        assert [running.id for running in other.jobs.all("running")] == [job]
     assert vault.sweep() == []
-    vault.end_job(job, "done")
+    vault.jobs.end(job, "done")
 
 
 def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVault) -> None:
     for target in ("a", "b", "c"):
-        vault.audit("ada", "read", target, target != "b", "because")
-    assert [(row.target, row.allowed) for row in vault.audit_rows(2)] == [("b", False), ("c", True)]
-    assert vault.verify_audit() == []
+        vault.audit_log.append("ada", "read", target, target != "b", "because")
+    assert [(row.target, row.allowed) for row in vault.audit_log.rows(2)] == [("b", False), ("c", True)]
+    assert vault.audit_log.verify().problems == []
 
 
 @pytest.mark.sqlite
@@ -626,17 +628,17 @@ def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVa
 )
 def test_a_tampered_audit_is_found(vault: MemVault, tampering: str, found: str) -> None:
     for target in ("a", "b", "c"):
-        vault.audit("ada", "read", target, False, "not hers")
+        vault.audit_log.append("ada", "read", target, False, "not hers")
     with sqlite3.connect(vault.path / "vault.db") as intruder:
         intruder.execute(tampering)
     intruder.close()
-    assert any(found in problem for problem in vault.verify_audit())
-    assert vault.verify_audit() == vault.check()
+    assert any(found in problem for problem in vault.audit_log.verify().problems)
+    assert vault.audit_log.verify().problems == vault.check()
 
 
 def test_a_decision_is_not_written_where_a_rollback_would_lose_it(vault: MemVault) -> None:
     with pytest.raises(VaultError, match="before transaction"), vault.transaction():
-        vault.audit("ada", "read", "a", True, "")
+        vault.audit_log.append("ada", "read", "a", True, "")
 
 
 # opening
@@ -715,12 +717,12 @@ def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
 
 def test_a_card_is_kept_for_each_host(tmp_path: Path) -> None:
     with MemVault(tmp_path / "vault") as vault:
-        assert vault.card("a") is None
-        vault.keep_card("a", {"levels": [1]})
-        vault.keep_card("b", {"levels": []})
-        vault.keep_card("a", {"levels": [2]})
+        assert vault.cards.of("a") is None
+        vault.cards.put("a", {"levels": [1]})
+        vault.cards.put("b", {"levels": []})
+        vault.cards.put("a", {"levels": [2]})
     with MemVault(tmp_path / "vault") as vault:
-        assert (vault.card("a"), vault.card("b")) == ({"levels": [2]}, {"levels": []})
+        assert (vault.cards.of("a"), vault.cards.of("b")) == ({"levels": [2]}, {"levels": []})
 
 
 def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> None:
@@ -728,14 +730,18 @@ def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> Non
     first = note().model_copy(update={"payload": Text(text="Tom lives in Oslo.", facts=(oslo,))})
     vault.put(first)
     rome = oslo.model_copy(update={"subject": "tom", "object": "Rome"})
-    found = [vault.stating(rome, ["is"], user, State) for user in ("ada", "bob")]
+    found = [vault.statements.stating(rome, ["is"], user, State) for user in ("ada", "bob")]
     assert found == [[first], []]
-    assert vault.stating(oslo, ["is"], "ada", State) == []  # the same again
-    assert vault.stating(oslo.model_copy(update={"mode": "ended"}), ["is"], "ada", State) == [first]
-    assert vault.stating(rome.model_copy(update={"relation": ""}), ["is"], "ada", State) == [first]
-    assert vault.stating(rome, ["ended"], "ada", State) == vault.stating(rome, ["is"], "ada", [State.FROZEN]) == []
+    assert vault.statements.stating(oslo, ["is"], "ada", State) == []  # the same again
+    assert vault.statements.stating(oslo.model_copy(update={"mode": "ended"}), ["is"], "ada", State) == [first]
+    assert vault.statements.stating(rome.model_copy(update={"relation": ""}), ["is"], "ada", State) == [first]
+    assert (
+        vault.statements.stating(rome, ["ended"], "ada", State)
+        == vault.statements.stating(rome, ["is"], "ada", [State.FROZEN])
+        == []
+    )
     vault.put(next_version(first, "Tom is well."))
-    assert vault.stating(rome, ["is"], "ada", State) == []  # of current versions only
+    assert vault.statements.stating(rome, ["is"], "ada", State) == []  # of current versions only
     vault.delete([first.id])
     assert vault.check() == []
 
@@ -745,7 +751,7 @@ def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> Non
 def test_a_count_that_is_none_is_named(tmp_path: Path, column: str, value: object) -> None:
     with MemVault(tmp_path) as vault:
         vault.put(cube := note())
-        vault.record_use([cube.id], DAY)
+        vault.usage.record([cube.id], DAY)
     with sqlite3.connect(tmp_path / "vault.db") as db:
         db.execute(f"UPDATE {column} = ?", (value,))
     db.close()
@@ -770,7 +776,7 @@ def test_deleted_vectors_leave_nothing_behind_as_pages_are_balanced(vault: MemVa
     for _ in range(2):  # the second time they take each other's places
         rng.shuffle(cubes)
         for start in range(0, 200, 10):
-            vault.put_vectors("mini", [of(cube, rng.choice([0, 30, 600, 1100])) for cube in cubes[start : start + 10]])
+            vault.vectors.put("mini", [of(cube, rng.choice([0, 30, 600, 1100])) for cube in cubes[start : start + 10]])
     rng.shuffle(cubes)
     for end in range(8, 201, 8):
         vault.delete([cube.id for cube in cubes[end - 8 : end]])
@@ -782,12 +788,12 @@ def test_deleted_vectors_leave_nothing_behind_as_pages_are_balanced(vault: MemVa
 def test_the_file_of_vectors_may_be_lost(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         vault.put(cube := note())
-        vault.put_vectors("mini", [read(cube.id, np.ones(3))])
+        vault.vectors.put("mini", [read(cube.id, np.ones(3))])
     (tmp_path / "vectors.db").unlink()
     with MemVault(tmp_path) as vault:
-        assert vault.vectors("mini", [cube.id]) == {} == vault.token_vectors("mini", [cube.id])
-        vault.put_vectors("mini", [read(cube.id, np.ones(5))])
-        assert list(vault.vectors("mini", [cube.id])) == [cube.id]
+        assert vault.vectors.of("mini", [cube.id]) == {} == vault.vectors.tokens("mini", [cube.id])
+        vault.vectors.put("mini", [read(cube.id, np.ones(5))])
+        assert list(vault.vectors.of("mini", [cube.id])) == [cube.id]
     (tmp_path / "vectors.db").write_bytes(b"not a database, and long enough to be taken for one" * 100)
     with pytest.raises(VaultError, match="vectors.db cannot be used .* remove it"):
         MemVault(tmp_path)
@@ -827,6 +833,6 @@ def test_what_was_allowed_is_written_down_without_waiting_for_the_disk(
     with pytest.raises(ValueError), vault._db.transaction(lasting=False):
         raise ValueError
     assert waits(True)
-    vault.audit("ann", "read", "a", True, "get")
-    vault.audit("ann", "write", "a", False, "denied")
-    assert [row.allowed for row in vault.audit_rows()] == [True, False] and vault.verify_audit() == []
+    vault.audit_log.append("ann", "read", "a", True, "get")
+    vault.audit_log.append("ann", "write", "a", False, "denied")
+    assert [row.allowed for row in vault.audit_log.rows()] == [True, False] and vault.audit_log.verify().problems == []

@@ -64,7 +64,7 @@ def test_what_was_learnt_is_there_in_the_next_process(tmp_path: Path, loaded: Me
     with opened(tmp_path, loaded) as kernel:
         first, second, _ = tell(kernel)
         rounds(kernel, 3)
-        uses = kernel.vault.accesses()
+        uses = kernel.vault.usage.accesses()
         learnt = kernel.parts.foresight().next("default", uses[-1][0].timestamp())
         assert [id for _, _, id in uses[:2]] == [first, second] and {user for _, user, _ in uses} == {"default"}
         assert learnt
@@ -77,7 +77,7 @@ def test_nothing_is_left_of_the_uses_of_what_was_deleted(tmp_path: Path, loaded:
         first, *others = tell(kernel)
         rounds(kernel, 2)
         kernel.delete(first)
-        assert {id for _, _, id in kernel.vault.accesses()} == set(others)
+        assert {id for _, _, id in kernel.vault.usage.accesses()} == set(others)
 
 
 def test_the_latest_uses_are_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +88,8 @@ def test_the_latest_uses_are_learnt_from(tmp_path: Path, monkeypatch: pytest.Mon
     with MemOS(vault=tmp_path) as kernel:
         (cube,) = kernel.add([{"speaker": "Mira", "content": "Mira lives in Lisbon."}])
         for n in range(7):
-            kernel.vault.record_use([cube.id, "deleted meanwhile"], start + timedelta(days=n), "ada")
-        assert kernel.vault.accesses() == [(start + timedelta(days=n), "ada", cube.id) for n in (4, 5, 6)]
+            kernel.vault.usage.record([cube.id, "deleted meanwhile"], start + timedelta(days=n), "ada")
+        assert kernel.vault.usage.accesses() == [(start + timedelta(days=n), "ada", cube.id) for n in (4, 5, 6)]
 
 
 def test_where_there_is_no_kv_the_machine_is_not_measured(tmp_path: Path, loaded: MemOS) -> None:

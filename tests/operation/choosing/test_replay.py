@@ -110,7 +110,7 @@ def test_what_is_kept_up_is_what_is_replayed_anew(vault: MemVault, embedder: Emb
             vault.put(new)
             there[new.id] = new
         elif what == "use":
-            vault.record_use(rng.sample([*there], min(3, len(there))), NOON + timedelta(seconds=n))
+            vault.usage.record(rng.sample([*there], min(3, len(there))), NOON + timedelta(seconds=n))
         elif what == "edit":
             there[old.id] = replaced = old.model_copy(
                 update={"version": old.version + 1, "payload": Text(text=rng.choice(SAID))}
@@ -134,7 +134,7 @@ def test_what_is_new_is_replayed_alone(vault: MemVault, embedder: Embedder) -> N
     kept = replay(vault, embedder, policy)
     for n in range(10):
         vault.put(cube(n, SAID[n % len(SAID)], thread="t"))
-        vault.record_use(["c000"], NOON + timedelta(seconds=n))
+        vault.usage.record(["c000"], NOON + timedelta(seconds=n))
         kept.tiers(ANN)
     assert policy.began == 1
     vault.put(cube(99, "What Bob says is another's.", user="bob"))
@@ -149,7 +149,7 @@ def test_a_deletion_leaves_no_trace(vault: MemVault, embedder: Embedder) -> None
     """Not in the segment that it was in, nor in the heat of any; as if it had never been said."""
     for n in range(8):
         vault.put(cube(n, SAID[n], thread="t"))
-    vault.record_use(["c001", "c003"], NOON + timedelta(seconds=20))
+    vault.usage.record(["c001", "c003"], NOON + timedelta(seconds=20))
     kept = replay(vault, embedder)
     assert "c001" in known(shape(kept))
     vault.delete(["c001"])
@@ -158,7 +158,7 @@ def test_a_deletion_leaves_no_trace(vault: MemVault, embedder: Embedder) -> None
     with MemVault(vault.path.parent / "other") as other:
         for n in (0, *range(2, 8)):
             other.put(cube(n, SAID[n], thread="t"))
-        other.record_use(["c003"], NOON + timedelta(seconds=20))
+        other.usage.record(["c003"], NOON + timedelta(seconds=20))
         assert after == shape(replay(other, embedder))
 
 
@@ -168,7 +168,7 @@ def test_what_was_said_earlier_and_comes_later_takes_its_place_in_time(vault: Me
         vault.put(cube(n, SAID[n]))
     shape(kept)
     vault.put(cube(3, SAID[3]))
-    vault.record_use(["c000"], NOON + timedelta(seconds=1))
+    vault.usage.record(["c000"], NOON + timedelta(seconds=1))
     assert shape(kept) == shape(replay(vault, embedder))
 
 

@@ -89,10 +89,10 @@ def test_closing_interrupts_training_and_the_next_round_goes_on_with_it(tmp_path
         hot(memos)
         assert wait_for(lambda: any(job.note.startswith("train") for job in memos.jobs()))
     with MemVault(tmp_path) as vault:
-        assert [(job.state, job.kind) for job in vault.jobs("interrupted")] == [
+        assert [(job.state, job.kind) for job in vault.jobs.all("interrupted")] == [
             ("interrupted", "promote to parametric")
         ]
-        [job] = vault.jobs("interrupted")
-        taken = vault.take_job()
-        assert taken and taken.id == job.id and [p.name for p in vault.work_of(job.id).iterdir()] != []
-        vault.end_job(job.id, "undone")
+        [job] = vault.jobs.all("interrupted")
+        taken = vault.jobs.take()
+        assert taken and taken.id == job.id and [p.name for p in vault.blobs.work(job.id).iterdir()] != []
+        vault.jobs.end(job.id, "undone")

@@ -51,7 +51,7 @@ def read_anew(folder: Path, rules: GovernanceConfig) -> list[str]:
     with MemVault(folder, governance=rules) as vault:
         operator = MemOperator(vault, embedder)
         operator.refresh()
-        vault.keep_index(operator._follower._layout, embedder.name, operator.read, operator._follower.indexes.packed())
+        vault.index.save(operator._follower._layout, embedder.name, operator.read, operator._follower.indexes.packed())
     return sorted(embedder.texts)
 
 
@@ -89,7 +89,7 @@ def test_kept_indexes_know_what_is_hidden_and_forget_what_is_gone(tmp_path: Path
         operator.refresh()
         vault.delete(["x"])
         operator.refresh()
-        vault.keep_index(operator._follower._layout, "even@1", operator.read, operator._follower.indexes.packed())
+        vault.index.save(operator._follower._layout, "even@1", operator.read, operator._follower.indexes.packed())
     with MemVault(tmp_path, governance=MASKED) as vault:
         again = MemOperator(vault, Even())
         assert best(again.search("quill", 3, ANN, KEYWORDS.score)) == ["a", "b"]

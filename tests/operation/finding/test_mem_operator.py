@@ -245,7 +245,7 @@ def test_a_new_turn_and_one_that_goes_change_the_context_of_their_neighbours(
     vault.delete(["t0"])
     operator.refresh()
     assert sorted(embedder.embedded) == ["two three four", "two three four five"]
-    kept = vault.vectors(embedder.name, [c.id for c in said])
+    kept = vault.vectors.of(embedder.name, [c.id for c in said])
     assert not any("t0" in around for _, around, _ in kept.values())
 
 
@@ -386,7 +386,7 @@ def test_what_was_used_last_is_found_in_a_large_store_and_after_a_restart(
     operator = MemOperator(vault, embedder, LIVE)
     operator.refresh()
     for n in (5, 1700):
-        vault.record_use([f"c{n:04}"], NOON + timedelta(hours=n))
+        vault.usage.record([f"c{n:04}"], NOON + timedelta(hours=n))
     found = operator.search("another 77", 3, ALL, LRU.score)
     assert ids(found)[:2] == ["c1700", "c0005"]
     again = MemOperator(vault, embedder, LIVE).search("another 77", 2, ALL, LRU.score)

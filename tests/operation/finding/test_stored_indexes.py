@@ -100,7 +100,7 @@ def test_what_changed_since_is_read(vault: MemVault, monkeypatch: pytest.MonkeyP
     cubes = some(60)
     keep(vault, *cubes)
     MemOperator(vault, WordEmbedder(), LIVE).close()  # nothing was read, so nothing is kept
-    assert vault.index_behind("", "") == 60
+    assert vault.index.behind("", "") == 60
     first = MemOperator(vault, WordEmbedder(), LIVE)
     first.refresh()
     first.close()
@@ -246,7 +246,7 @@ def test_a_deleted_text_is_in_no_index(vault: MemVault, monkeypatch: pytest.Monk
     operator.refresh()
     vault.delete(["secret"])  # it is in the indexes still
     operator.close()
-    assert vault.index_behind(operator._follower._layout, "words@1") == 0  # they were kept, without it
+    assert vault.index.behind(operator._follower._layout, "words@1") == 0  # they were kept, without it
     for trace in (b"limpet", b"zoe"):
         assert trace not in on_disk().lower()
     assert direction not in on_disk()
@@ -310,13 +310,13 @@ def test_many_changes_are_kept_in_the_background(vault: MemVault, monkeypatch: p
     keep(vault, *some(30))
     operator.refresh_soon()
     operator.settle()
-    assert vault.index_behind(operator._follower._layout, "words@1") == 0
+    assert vault.index.behind(operator._follower._layout, "words@1") == 0
     vault.delete(["c0-7"])
     operator.refresh_soon()
     operator.settle()
-    assert vault.index_behind(operator._follower._layout, "words@1") == 29  # not with each deletion
+    assert vault.index.behind(operator._follower._layout, "words@1") == 29  # not with each deletion
     operator.close()
-    assert vault.index_behind(operator._follower._layout, "words@1") == 0
+    assert vault.index.behind(operator._follower._layout, "words@1") == 0
 
 
 def test_few_changes_are_not_worth_writing_all_again(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def adapter(memos: MemOS) -> MemCube:
 
 def folder_of(memos: MemOS, cube: MemCube) -> Path:
     assert cube.blob
-    return memos.vault.blob_path(cube.blob)
+    return memos.vault.blobs.path(cube.blob)
 
 
 # routing
@@ -273,7 +273,7 @@ def test_trained_kv_is_made_like_an_adapter_and_serves_like_kv(memos: MemOS, tmp
         kv = kernel.promote(ids, "activation", progress=lambda step, *_: steps.append(step))
         assert kv.blob and kv.form is Form.ACTIVATION and steps == [1, 2]
         assert kv.blob.codec == "trained" and set(kv.blob.scores) >= {"reliability", "locality", "in_context"}
-        kept = kernel.host.load_kv(kernel.vault.blob_path(kv.blob))
+        kept = kernel.host.load_kv(kernel.vault.blobs.path(kv.blob))
         assert kv.blob.tokens == kept.rows < len(kept.ids)
         assert kernel.promote(ids, "activation").id == kv.id and not kernel.jobs()
         reply = kernel.ask("Where does Mira live?", via="activation")
@@ -365,7 +365,7 @@ def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
         cube = kernel.promote(say(kernel, "Mira", MIRA), "activation")
         assert cube.blob
         assert kernel.externalize(cube.id) == [f"- Mira: {text}" for text in MIRA]
-        orphan = Path(shutil.copy(kernel.vault.blob_path(cube.blob), tmp_path / "orphan.safetensors"))
+        orphan = Path(shutil.copy(kernel.vault.blobs.path(cube.blob), tmp_path / "orphan.safetensors"))
         assert kernel.externalize(orphan) == [f"- Mira: {text}" for text in MIRA]
 
 
@@ -390,7 +390,7 @@ def test_a_promotion_that_is_interrupted_goes_on_from_its_checkpoint(memos: MemO
         with pytest.raises(KeyboardInterrupt):
             kernel.promote(ids, "parametric", progress=interrupt)
         [job] = kernel.jobs()
-        assert [p.name for p in kernel.vault.work_of(job.id).iterdir()] == [CHECKPOINT]
+        assert [p.name for p in kernel.vault.blobs.work(job.id).iterdir()] == [CHECKPOINT]
         cube = kernel.promote(ids, "parametric", progress=lambda step, most, loss: steps.append(step))
         assert steps == list(range(5, 13)) and cube.state is State.ACTIVATED
         assert kernel.jobs() == [] and list((tmp_path / "work").iterdir()) == []
@@ -495,15 +495,15 @@ def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: Me
         with pytest.raises(KeyboardInterrupt):
             kernel.promote(ids, "parametric")
         [job] = kernel.jobs()
-        assert (kernel.vault.work_of(job.id) / ADAPTER).is_dir()
+        assert (kernel.vault.blobs.work(job.id) / ADAPTER).is_dir()
         del kernel.parts.transitions()._trainer._require  # type: ignore[method-assign]
         kernel.promote(ids, "parametric", progress=lambda *_: pytest.fail("it was trained again"))
 
 
 def test_the_folder_of_a_process_that_is_alive_is_left_alone(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
-        job = kernel.vault.start_job("promote to parametric", {"sources": ["a@1"]})
-        (kernel.vault.work_of(job) / CHECKPOINT).write_bytes(b"half")
+        job = kernel.vault.jobs.start("promote to parametric", {"sources": ["a@1"]})
+        (kernel.vault.blobs.work(job) / CHECKPOINT).write_bytes(b"half")
         with kernel_of(tmp_path, memos) as other:
             say(other, "Mira", MIRA)
             assert os.listdir(tmp_path / "work") == [job]

@@ -205,7 +205,7 @@ def test_damaged_kv_is_read_again_from_the_turns(kernel: MemOS, caplog: pytest.L
         kernel.chat(question, session="s")
     blob = kv_cubes(kernel)[0].blob
     assert blob
-    path = kernel.vault.blob_path(blob)
+    path = kernel.vault.blobs.path(blob)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)

@@ -58,9 +58,9 @@ def made_of(*sources: MemCube, text: str = "Ada lives in Oslo and has a cat.") -
 
 
 def cache_of(vault: MemVault, *sources: MemCube) -> MemCube:
-    with vault.staging() as path:
+    with vault.blobs.staging() as path:
         path.write_bytes(b"kv")
-        sha256, size = vault.store(path)
+        sha256, size = vault.blobs.store(path)
     return note().model_copy(
         update={
             "form": Form.ACTIVATION,
@@ -494,7 +494,7 @@ def test_what_has_expired_is_told_so_before_any_sweep(vault: MemVault, later: Ca
     for cube in (text, cache, adapter):
         assert vault.get(cube.id).state is State.EXPIRED
     assert vault.cubes(states=[State.ACTIVATED]) == []
-    assert vault.in_use([cube.blob.sha256 for cube in (cache, adapter) if cube.blob]) == set()
+    assert vault.stats.in_use([cube.blob.sha256 for cube in (cache, adapter) if cube.blob]) == set()
     assert vault.cubes(states=[State.EXPIRED]) == vault.cubes()
     with pytest.raises(Conflict, match=f"source {text.id} is expired"):
         life.publish(cache_of(vault, text))

@@ -111,9 +111,9 @@ class Life(RuleBasedStateMachine):
             cubes = [c for c in cubes if c.state in LIVE] or cubes
             if not cubes:
                 return
-            with self.vault.staging() as path:
+            with self.vault.blobs.staging() as path:
                 path.write_bytes("".join(sources).encode())
-                sha256, size = self.vault.store(path)
+                sha256, size = self.vault.blobs.store(path)
                 cube = cubes[0].model_copy(
                     update={
                         "id": new_id(),
@@ -216,11 +216,11 @@ class Life(RuleBasedStateMachine):
         return self.snapshot()
 
     def snapshot(self) -> str:
-        return self.vault.take_snapshot(ADA, next(self.names)).name
+        return self.vault.snapshots.take(ADA, next(self.names)).name
 
     @rule(name=snapshots)
     def restore(self, name: str) -> None:
-        was = self.vault.snapshot(ADA, name)
+        was = self.vault.snapshots.of(ADA, name)
         then = {id: (self.vault.get(id, version).payload, state) for id, (version, state) in was.items()}
         done = self.machine.restore(ADA, name)
         exempt = {*done.kept, *done.stale}
@@ -250,7 +250,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(name=consumes(snapshots))
     def forget_a_snapshot(self, name: str) -> None:
-        self.vault.delete_snapshot(ADA, name)
+        self.vault.snapshots.delete(ADA, name)
 
     @rule()
     def reopen(self) -> None:

@@ -51,9 +51,9 @@ def told(life: MemLifecycle, text: str, space: Namespace = ADA) -> MemCube:
 
 
 def kv_of(vault: MemVault, *sources: MemCube) -> MemCube:
-    with vault.staging() as path:
+    with vault.blobs.staging() as path:
         path.write_bytes(b"kv of " + b", ".join(cube.text.encode() for cube in sources))
-        sha256, size = vault.store(path)
+        sha256, size = vault.blobs.store(path)
         cube = note("").model_copy(
             update={
                 "form": Form.ACTIVATION,
@@ -74,7 +74,7 @@ def test_a_restore_brings_words_and_states_back_as_new_versions(
     home, pet, job = (told(life, text) for text in ("Ada lives in Oslo.", "Ada has a cat.", "Ada is a nurse."))
     life.move(job.id, State.FROZEN, "locked")
     before = says(vault)
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.edit(home.id, Text(text="Ada lives in Rome."))
     life.move(pet.id, State.ARCHIVED, "old")
     life.move(job.id, State.ACTIVATED, "thaw")
@@ -87,7 +87,7 @@ def test_a_restore_brings_words_and_states_back_as_new_versions(
 
 def test_a_restore_can_be_undone_and_that_too(vault: MemVault, life: MemLifecycle, machine: TimeMachine) -> None:
     home = told(life, "Ada lives in Oslo.")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.edit(home.id, Text(text="Ada lives in Rome."))
     told(life, "Ada has a cat.")
     late = says(vault)
@@ -105,7 +105,7 @@ def test_what_was_made_since_is_archived_with_the_reason(
     vault: MemVault, life: MemLifecycle, machine: TimeMachine
 ) -> None:
     home = told(life, "Ada lives in Oslo.")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     late = told(life, "Ada has a cat.")
     kv, of_late = kv_of(vault, home), kv_of(vault, late)
     assert sorted(machine.restore(ADA, "monday").archived) == sorted([late.id, kv.id])
@@ -119,7 +119,7 @@ def test_kv_of_words_that_are_back_comes_back_and_kv_of_others_goes(
     home = told(life, "Ada lives in Oslo.")
     of_oslo = kv_of(vault, home)
     on_top = kv_of(vault, of_oslo)
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     of_rome = kv_of(vault, life.edit(home.id, Text(text="Ada lives in Rome.")))
     done = machine.restore(ADA, "monday")
     assert (done.revived, done.stale) == ([of_oslo.id, on_top.id], [])
@@ -140,7 +140,7 @@ def test_a_frozen_memory_is_left_alone_and_its_old_kv_stays_out(
 ) -> None:
     home = told(life, "Ada lives in Oslo.")
     kv = kv_of(vault, home)
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.edit(home.id, Text(text="Ada lives in Rome."))
     frozen = life.move(home.id, State.FROZEN, "locked")
     made_since = told(life, "Ada has a cat.")
@@ -156,7 +156,7 @@ def test_a_lock_that_a_restore_brought_back_is_undone_with_it(
 ) -> None:
     home = told(life, "Ada lives in Oslo.")
     life.move(home.id, State.FROZEN, "locked")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.move(home.id, State.ACTIVATED, "thaw")
     life.edit(home.id, Text(text="Ada lives in Rome."))
     late = says(vault)
@@ -172,7 +172,7 @@ def test_what_was_frozen_then_is_frozen_again_over_new_versions(
     home = told(life, "Ada lives in Oslo.")
     kv = kv_of(vault, home)
     life.move(kv.id, State.FROZEN, "locked")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.edit(home.id, Text(text="Ada lives in Rome."))
     machine.restore(ADA, "monday")
     assert vault.get(kv.id).state is State.FROZEN
@@ -183,10 +183,10 @@ def test_what_was_deleted_stays_deleted_and_leaves_no_trace(
 ) -> None:
     home, secret = told(life, "Ada lives in Oslo."), told(life, "The code is 4711.")
     kv = kv_of(vault, home, secret)
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     life.delete(secret.id)
-    assert [(s.name, s.cubes, s.missing) for s in vault.snapshots(ADA)] == [("monday", 3, 2)]
-    assert list(vault.snapshot(ADA, "monday")) == [home.id]
+    assert [(s.name, s.cubes, s.missing) for s in vault.snapshots.all(ADA)] == [("monday", 3, 2)]
+    assert list(vault.snapshots.of(ADA, "monday")) == [home.id]
     assert machine.restore(ADA, "monday").missing == 2
     for gone in (secret.id, kv.id):
         with pytest.raises(NotFound):
@@ -197,7 +197,7 @@ def test_what_was_deleted_stays_deleted_and_leaves_no_trace(
 
 def test_what_has_expired_stays_expired(vault: MemVault, life: MemLifecycle, machine: TimeMachine) -> None:
     home = told(life, "Ada lives in Oslo.")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     for state in (State.ARCHIVED, State.EXPIRED):
         life.move(home.id, state, "old")
     assert machine.restore(ADA, "monday").kept == [home.id]
@@ -208,8 +208,8 @@ def test_a_snapshot_is_of_the_callers_namespace_alone(
     vault: MemVault, life: MemLifecycle, machine: TimeMachine
 ) -> None:
     mine, ours, his = (told(life, "one", space) for space in (ADA, SESSION, BOB))
-    vault.take_snapshot(ADA, "all")
-    vault.take_snapshot(SESSION, "session")
+    vault.snapshots.take(ADA, "all")
+    vault.snapshots.take(SESSION, "session")
     for cube in (mine, ours, his):
         life.edit(cube.id, Text(text="two"))
     assert machine.restore(SESSION, "session").changed == [ours.id]
@@ -224,21 +224,21 @@ def test_a_snapshot_is_of_the_callers_namespace_alone(
 @pytest.mark.parametrize("name", ["", "  ", "x" * 201, "\ud800"])
 def test_a_snapshot_needs_a_name(vault: MemVault, name: str) -> None:
     with pytest.raises(InputError, match="cannot name a snapshot; give it a name of 1 to 200"):
-        vault.take_snapshot(ADA, name)
+        vault.snapshots.take(ADA, name)
 
 
 def test_a_name_is_taken_once_until_its_snapshot_is_deleted(vault: MemVault) -> None:
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     with pytest.raises(InputError, match="there is a snapshot 'monday' of .* already; take another name"):
-        vault.take_snapshot(ADA, "monday")
-    vault.delete_snapshot(ADA, "monday")
+        vault.snapshots.take(ADA, "monday")
+    vault.snapshots.delete(ADA, "monday")
     with pytest.raises(NotFound, match="no snapshot 'monday'"):
-        vault.delete_snapshot(ADA, "monday")
-    assert vault.take_snapshot(ADA, "monday").cubes == 0
+        vault.snapshots.delete(ADA, "monday")
+    assert vault.snapshots.take(ADA, "monday").cubes == 0
 
 
 def test_a_long_name_can_be_restored_again_and_again(vault: MemVault, machine: TimeMachine) -> None:
-    vault.take_snapshot(ADA, "x" * 200)
+    vault.snapshots.take(ADA, "x" * 200)
     undos = {machine.restore(ADA, "x" * 200).undo for _ in range(3)}
     assert len(undos) == 3
 
@@ -247,7 +247,7 @@ def test_a_restore_lands_whole_or_not_at_all(
     vault: MemVault, life: MemLifecycle, machine: TimeMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cubes = [told(life, f"Ada has {n} cats.") for n in range(3)]
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     for cube in cubes:
         life.edit(cube.id, Text(text="Ada has no cat."))
     before, put = says(vault), vault.put
@@ -261,12 +261,12 @@ def test_a_restore_lands_whole_or_not_at_all(
     with pytest.raises(KeyError):
         machine.restore(ADA, "monday")
     assert says(vault) == before
-    assert [s.name for s in vault.snapshots(ADA)] == ["monday"]
+    assert [s.name for s in vault.snapshots.all(ADA)] == ["monday"]
 
 
 def test_a_renewed_life_is_kept_over_a_restore(vault: MemVault, life: MemLifecycle, machine: TimeMachine) -> None:
     home = told(life, "Ada lives in Oslo.")
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     until = vault.now() + timedelta(days=1)
     life.renew(home.id, until)
     life.edit(home.id, Text(text="Ada lives in Rome."))
@@ -278,7 +278,7 @@ def test_a_renewed_life_is_kept_over_a_restore(vault: MemVault, life: MemLifecyc
 def test_ten_thousand_memories_go_back_in_seconds(vault: MemVault, life: MemLifecycle, machine: TimeMachine) -> None:
     with vault.transaction():
         cubes = [told(life, f"Ada has {n} cats.") for n in range(10_000)]
-    vault.take_snapshot(ADA, "monday")
+    vault.snapshots.take(ADA, "monday")
     with vault.transaction():
         for cube in cubes:
             life.edit(cube.id, Text(text="Ada has no cat."))

@@ -125,27 +125,30 @@ class Kept:
             self.cubes: list[MemCube] = [note(f"{SECRET} {n}") for n in range(20)]
             for cube in self.cubes:
                 vault.put(cube)
-            vault.put_vectors("mini", [VectorRow(cube.id, 1, "", VECTOR, TOKENS) for cube in self.cubes])
+            vault.vectors.put("mini", [VectorRow(cube.id, 1, "", VECTOR, TOKENS) for cube in self.cubes])
             self.kv = stored(vault, SECRET.encode() * 100)
             self.adapter = stored(vault, {"adapter_config.json": b"{}", "w.safetensors": SECRET.encode() * 50})
             for cube, blob in zip(self.cubes, (self.kv, self.adapter), strict=False):
                 vault.put(derived_from(cube, blob=blob))
-            job = vault.start_job("promote", {"sources": []})
-            (vault.work_of(job) / "checkpoint").write_bytes(SECRET.encode() * 10)
-            vault.end_job(job, "interrupted")
-            vault.keep_index("l/1", "mini", vault.last_change(), ARRAYS)
+            job = vault.jobs.start("promote", {"sources": []})
+            (vault.blobs.work(job) / "checkpoint").write_bytes(SECRET.encode() * 10)
+            vault.jobs.end(job, "interrupted")
+            vault.index.save("l/1", "mini", vault.last_change(), ARRAYS)
 
     def require_all(self, key: str | None = None) -> None:
         with MemVault(self.path, key=key) as vault:
             assert vault.check() == []
             assert [vault.get(cube.id).payload for cube in self.cubes] == [cube.payload for cube in self.cubes]
             assert len(vault.cubes()) == 22
-            read = vault.vectors("mini", [c.id for c in self.cubes]), vault.token_vectors("mini", [self.cubes[3].id])
+            read = (
+                vault.vectors.of("mini", [c.id for c in self.cubes]),
+                vault.vectors.tokens("mini", [self.cubes[3].id]),
+            )
             assert all(np.array_equal(vector, VECTOR) for _, _, vector in read[0].values()) and len(read[0]) == 20
             assert np.array_equal(read[1][self.cubes[3].id], TOKENS)
-            assert vault.blob_path(self.kv).read_bytes() == SECRET.encode() * 100
-            assert (vault.blob_path(self.adapter) / "w.safetensors").read_bytes() == SECRET.encode() * 50
-            kept = vault.index("l/1", "mini")
+            assert vault.blobs.path(self.kv).read_bytes() == SECRET.encode() * 100
+            assert (vault.blobs.path(self.adapter) / "w.safetensors").read_bytes() == SECRET.encode() * 50
+            kept = vault.index.load("l/1", "mini")
             assert kept is not None and np.array_equal(kept[1]["words"], ARRAYS["words"])
 
     def digests(self) -> dict[str, tuple[str, int]]:
@@ -184,10 +187,10 @@ def test_nothing_of_an_encrypted_vault_can_be_read_on_disk(tmp_path: Path) -> No
     assert shows(kept.path, kept) == []
     with MemVault(kept.path) as vault:  # nor while it is open, with its write-ahead log, and what it lends
         vault.put(note(SECRET))
-        with vault.staging() as staged:
+        with vault.blobs.staging() as staged:
             staged.write_bytes(SECRET.encode())
             assert shows(kept.path, kept) == []
-            assert vault.path not in staged.parents and vault.path not in vault.blob_path(kept.kv).parents
+            assert vault.path not in staged.parents and vault.path not in vault.blobs.path(kept.kv).parents
     assert in_memory(tmp_path) == []
 
 
@@ -196,7 +199,7 @@ def test_what_lies_in_memory_is_for_this_user_alone_and_goes(tmp_path: Path, vau
     vault.put(cube)
     derived = derived_from(cube, blob=blob)
     vault.put(derived)
-    path = vault.blob_path(blob)
+    path = vault.blobs.path(blob)
     assert all(parent.stat().st_mode & 0o077 == 0 for parent in path.parents if parent.parent == tmp_path / "memory")
     vault.delete([cube.id, derived.id])
     assert not path.exists() and in_memory(tmp_path) == []
@@ -211,9 +214,9 @@ from memos.infrastructure.vault.store.database import Database
 sealed_files.MEMORY = Path(sys.argv[2])
 from memos.infrastructure.vault.mem_vault import MemVault
 vault = MemVault(Path(sys.argv[1]), key="env:KEY")
-job = vault.start_job("promote", {})
-(vault.work_of(job) / "checkpoint").write_bytes(b"half")
-with vault.staging() as staged:
+job = vault.jobs.start("promote", {})
+(vault.blobs.work(job) / "checkpoint").write_bytes(b"half")
+with vault.blobs.staging() as staged:
     staged.write_bytes(b"secret")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -225,13 +228,13 @@ def test_what_a_killed_process_left_in_memory_is_removed_and_its_work_is_taken_u
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(in_memory(tmp_path)) == 2
     with MemVault(tmp_path / "vault") as vault:
-        [job] = vault.jobs("interrupted")
+        [job] = vault.jobs.all("interrupted")
         assert [name.split("/")[-1] for name in in_memory(tmp_path)] == ["checkpoint"]
     assert in_memory(tmp_path) == []  # it is sealed while the vault is closed
     with MemVault(tmp_path / "vault") as vault:
-        assert vault.resume_job("promote", {}) == job.id
-        assert (vault.work_of(job.id) / "checkpoint").read_bytes() == b"half"
-        vault.end_job(job.id, "done")
+        assert vault.jobs.resume("promote", {}) == job.id
+        assert (vault.blobs.work(job.id) / "checkpoint").read_bytes() == b"half"
+        vault.jobs.end(job.id, "done")
         assert in_memory(tmp_path) == [] and not list((tmp_path / "vault" / "work").iterdir())
 
 
@@ -259,26 +262,26 @@ def test_an_open_folder_for_plaintext_is_refused(tmp_path: Path, vault: MemVault
 def test_files_that_are_lent_make_room_and_are_lent_again(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealed_files, "_SHARE", 1e-12)
     blobs = [stored(vault, bytes([n]) * 100) for n in range(3)]
-    paths = [vault.blob_path(blob) for blob in blobs]
+    paths = [vault.blobs.path(blob) for blob in blobs]
     assert all(path.exists() for path in paths)  # just lent: somebody is about to open them
     monkeypatch.setattr(sealed_files, "_LENT_S", 0.0)
     with paths[0].open("rb") as opened:
         again = stored(vault, b"x" * 100)
-        assert vault.blob_path(again).exists() and not any(path.exists() for path in paths)
+        assert vault.blobs.path(again).exists() and not any(path.exists() for path in paths)
         assert opened.read() == bytes(100)
-    assert vault.blob_path(blobs[1], verified=False).read_bytes() == bytes([1]) * 100
+    assert vault.blobs.path(blobs[1], verified=False).read_bytes() == bytes([1]) * 100
 
 
 def test_a_payload_that_meets_a_full_disk_is_named_and_leaves_nothing(vault: MemVault) -> None:
     vault.put(note())
     before = sorted(vault.path.rglob("*"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with vault.staging() as staged:
+    with vault.blobs.staging() as staged:
         staged.write_bytes(bytes(3 << 20))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
         try:
             with pytest.raises(VaultError, match="was not written.*File too large"):
-                vault.store(staged)
+                vault.blobs.store(staged)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert sorted(path for path in vault.path.rglob("*") if path.name != "tmp") == before
@@ -362,10 +365,10 @@ def found(kept: Kept) -> bool:
     (copy / "sums.json").unlink()
     try:
         with MemVault(copy) as vault:
-            [job] = vault.jobs("interrupted")
-            if vault.check() or not list(vault.work_of(job.id).iterdir()):
+            [job] = vault.jobs.all("interrupted")
+            if vault.check() or not list(vault.blobs.work(job.id).iterdir()):
                 return True
-            vault.index("l/1", "mini")
+            vault.index.load("l/1", "mini")
     except VaultError:
         return True
     finally:
@@ -375,14 +378,14 @@ def found(kept: Kept) -> bool:
 
 def test_files_that_changed_places_are_found(vault: MemVault) -> None:
     one, other = stored(vault, b"a" * 99), stored(vault, b"b" * 99)
-    paths = [vault.blob_file(blob) for blob in (one, other)]
+    paths = [vault.blobs.stored(blob) for blob in (one, other)]
     contents = [path.read_bytes() for path in paths]
     for path, content in zip(paths, contents[::-1], strict=True):
         path.write_bytes(content)
     for blob in (one, other):
         for verified in (True, False):
             with pytest.raises(CorruptBlob):
-                vault.blob_path(blob, verified=verified)
+                vault.blobs.path(blob, verified=verified)
 
 
 # no wrong key changes anything
@@ -480,7 +483,7 @@ def test_a_folder_without_a_vault_is_named(tmp_path: Path) -> None:
 def test_a_damaged_payload_is_not_taken_along(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "vault", None)
     with MemVault(kept.path) as vault:
-        file = vault.blob_file(kept.kv)
+        file = vault.blobs.stored(kept.kv)
     file.write_bytes(b"x" + file.read_bytes()[1:])
     with pytest.raises(CorruptBlob, match="memos vault check"):
         encrypt(kept.path, "env:KEY")
@@ -638,7 +641,7 @@ def test_a_damaged_key_of_a_vault_whose_process_died_is_named_too(tmp_path: Path
 def test_bytes_are_found_in_what_is_encrypted(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "vault", "env:KEY")
     with MemVault(kept.path) as vault:
-        found = vault.search([b"absent from here"])
+        found = vault.forgetting.search([b"absent from here"])
         assert (found.found, found.unread) == ((), ()) and found.decrypted >= 4
         vault.put(note(SECRET))
         blob = stored(vault, SECRET.encode())
@@ -650,7 +653,7 @@ def test_bytes_are_found_in_what_is_encrypted(tmp_path: Path) -> None:
         )
         assert raw.found == () == raw.unread and raw.decrypted == 0
         names = {Path(name).name for name, _ in said.found}
-        assert names >= {"vault.old.db-wal", vault.blob_file(blob).name} and said.unread == ()
+        assert names >= {"vault.old.db-wal", vault.blobs.stored(blob).name} and said.unread == ()
     (vault.path / "vectors.db").write_bytes(flipped((vault.path / "vectors.db").read_bytes(), 8 * 5000))
     [unread] = search(kept.path, [b"x" * 9], unsealer=vault.sealing.unsealer).unread
     assert unread.startswith("vectors.db: page 2 of ")

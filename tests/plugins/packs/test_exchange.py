@@ -235,7 +235,7 @@ def test_kv_that_does_not_say_what_its_text_says_is_made_anew(tmp_path: Path, he
     assert kv.blob
     with writing(tmp_path / "x") as sink:
         writer = PackWriter(sink)
-        writer.payload(kv.blob, here.vault.blob_path(kv.blob))
+        writer.payload(kv.blob, here.vault.blobs.path(kv.blob))
         for cube in (*lie, kv):
             writer.add(Record(cube=cube))
         key = SigningKey.kept(here.vault.audit_log.signer.path)
@@ -449,7 +449,7 @@ def test_a_damaged_payload_stays_behind_and_is_told(tmp_path: Path, here: MemOS,
     ids = talk(here)
     kv = here.promote(ids, "activation")
     assert kv.blob
-    blob = here.vault.blob_path(kv.blob)
+    blob = here.vault.blobs.path(kv.blob)
     content = bytearray(blob.read_bytes())
     content[-1] ^= 1
     blob.write_bytes(content)

@@ -147,8 +147,8 @@ def test_a_vault_on_a_server_keeps_all_that_one_in_a_folder_does(url: str, tmp_p
         before = [cube.model_copy() for cube in vault.cubes()]
         assert vault.audit_log.verify().problems == []
     with MemVault(tmp_path / "here") as again:  # server.json says where
-        assert again.cubes() == before and again.index("layout", "embedder")
-        vectors = again.vectors("embedder", [cube.id for cube in told])
+        assert again.cubes() == before and again.index.load("layout", "embedder")
+        vectors = again.vectors.of("embedder", [cube.id for cube in told])
         assert len(vectors) == 52 and all(vector.shape == (64,) for _, _, vector in vectors.values())
 
 
@@ -157,11 +157,11 @@ def test_a_vector_comes_back_bit_for_bit_and_can_be_compared_on_the_server(url: 
         one, other = text(vault, "One."), text(vault, "Other.")
         vectors = np.array([[0.1, -1e-30, 3.0], [0.1, 7.0, 3.0]], np.float32)
         coarse = np.array([[-127, 0, 127]], np.int8)
-        vault.put_vectors("e", [VectorRow(c.id, 1, "", v, coarse) for c, v in zip((one, other), vectors, strict=True)])
-        vault.put_vectors("e", [VectorRow(one.id, 1, "", vectors[0], coarse)])  # again, in place of it
-        found = vault.vectors("e", [one.id, other.id])
+        vault.vectors.put("e", [VectorRow(c.id, 1, "", v, coarse) for c, v in zip((one, other), vectors, strict=True)])
+        vault.vectors.put("e", [VectorRow(one.id, 1, "", vectors[0], coarse)])  # again, in place of it
+        found = vault.vectors.of("e", [one.id, other.id])
         assert np.array_equal([found[one.id][2], found[other.id][2]], vectors)
-        assert np.array_equal(vault.token_vectors("e", [one.id])[one.id], coarse)
+        assert np.array_equal(vault.vectors.tokens("e", [one.id])[one.id], coarse)
         nearest = "SELECT v.id FROM vectors v JOIN readings r ON r.n = v.n ORDER BY r.vector <-> '[0,6,3]' LIMIT 1"
         assert vault._db.rows(nearest) == [(other.id,)]
 
@@ -172,14 +172,14 @@ def test_a_payload_is_on_the_server_and_a_copy_of_it_in_each_folder_that_reads_i
         kv = payload(here, Form.ACTIVATION, os.urandom(3 << 20), source)
         adapter = payload(here, Form.PARAMETRIC, {"a.json": b"{}", "empty": b"", "w": b"weights"}, source)
         assert kv.blob and adapter.blob
-        assert there.blob_path(kv.blob).read_bytes() == here.blob_path(kv.blob).read_bytes()
-        assert (there.blob_path(adapter.blob) / "w").read_bytes() == b"weights"
-        assert (there.blob_path(adapter.blob) / "empty").read_bytes() == b""
-        there.blob_path(kv.blob).write_bytes(b"spoilt")  # a copy; another is made
-        assert there.blob_path(kv.blob).stat().st_size == 3 << 20
+        assert there.blobs.path(kv.blob).read_bytes() == here.blobs.path(kv.blob).read_bytes()
+        assert (there.blobs.path(adapter.blob) / "w").read_bytes() == b"weights"
+        assert (there.blobs.path(adapter.blob) / "empty").read_bytes() == b""
+        there.blobs.path(kv.blob).write_bytes(b"spoilt")  # a copy; another is made
+        assert there.blobs.path(kv.blob).stat().st_size == 3 << 20
         here.delete([kv.id, adapter.id])
         with pytest.raises(CorruptBlob, match="is missing"):
-            there.blob_path(kv.blob)
+            there.blobs.path(kv.blob)
         text(there, "A write on the other machine.")
         assert not [path for path in (tmp_path / "b" / "blobs").rglob("*") if path.is_file()]
 
@@ -190,7 +190,7 @@ def test_what_is_deleted_leaves_the_tables_that_texts_stand_in(url: str, tmp_pat
         text(vault, "What stays.")
         vault.delete([cube.id for cube in gone])
         assert (
-            not vault.unerased()
+            not vault.erasing.wait()
             and not vault._db.rows("SELECT 1 FROM versions WHERE instr(json, 'Aardvark') > 0")
             and vault.check() == []
         )
@@ -205,8 +205,8 @@ def test_a_row_that_is_changed_on_the_server_is_found(url: str, tmp_path: Path) 
     with MemVault(tmp_path, url=url) as vault:
         cube, kv_source = text(vault, "One."), text(vault, "Two.")
         kv = payload(vault, Form.ACTIVATION, b"k" * 999, kv_source)
-        vault.audit("ada", "read", cube.id, True, "owner")
-        vault.audit("ada", "read", cube.id, True, "owner")
+        vault.audit_log.append("ada", "read", cube.id, True, "owner")
+        vault.audit_log.append("ada", "read", cube.id, True, "owner")
         with psycopg.connect(url, autocommit=True) as other:
             for change, said in (
                 ("UPDATE versions SET json = replace(json, 'One.', 'Won.')", "is not what was written"),
@@ -270,8 +270,8 @@ import sys
 from pathlib import Path
 from memos.infrastructure.vault.mem_vault import MemVault
 vault = MemVault(Path(sys.argv[1]), url=sys.argv[2])
-vault.queue_job("tick", {"sources": []})
-vault.take_job()
+vault.jobs.queue("tick", {"sources": []})
+vault.jobs.take()
 with vault.transaction():
     print("writing", flush=True)
     sys.stdin.read()
@@ -283,7 +283,7 @@ with vault.transaction():
     with MemVault(tmp_path / "here", url=url) as vault:
         text(vault, "Goes on.")
     with MemVault(tmp_path / "here") as vault:
-        assert [job.note for job in vault.jobs("queued")] == ["its process died"]
+        assert [job.note for job in vault.jobs.all("queued")] == ["its process died"]
 
 
 # a server that goes away

@@ -179,7 +179,7 @@ def restore(
         show("bytes", done, manifest.bytes)
         if ledger:
             with MemVault(part, governance=governance) as vault:
-                vault.apply_forgotten(ledger)
+                vault.forgetting.apply(ledger)
         file_sums.keep(part)
         _sync_folders(part)
         if target.exists():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from memos.config import QuotaConfig
+from memos.cube import Form, State
 from memos.errors import QuotaExceeded
+from memos.infrastructure.vault.cubes.cube_rows import STATE
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.store import IN, Store
 
 _FOLDERS = ("blobs", "index", "work", "tmp")
 _BLOBS = """SELECT CAST(ifnull(sum(bytes), 0) AS BIGINT) FROM (
@@ -48,6 +51,27 @@ class VaultStats:
             "journals": self._db.journals(),
             "quotas": {name: {"used": n, "limit": getattr(self._quota, name)} for name, n in used.items()},
         }
+
+    def held(self, form: Form) -> dict[str, tuple[int, int]]:
+        """(cubes, bytes of their payloads) of this form that each user has in use."""
+        sql = """SELECT h.user_id, count(*),
+                 CAST(ifnull(sum(CAST(json_extract(v.json, '$.payload.bytes') AS BIGINT)), 0) AS BIGINT) FROM versions v
+                 JOIN heads h ON h.id = v.id AND h.version = v.version WHERE h.form = ? AND h.state = ?
+                 GROUP BY h.user_id"""
+        return {user: (count, size) for user, count, size in self._db.rows(sql, form, State.ACTIVATED)}
+
+    def in_use(self, blobs: Iterable[str]) -> set[str]:
+        """Those of the blobs, by sha256, that belong to a cube in use."""
+        sha256 = "json_extract(v.json, '$.payload.sha256')"
+        sql = f"""SELECT {sha256} FROM versions v JOIN heads h ON h.id = v.id AND h.version = v.version
+                  WHERE {sha256} {IN} AND {STATE} = ?"""
+        values = json.dumps(list(blobs)), self._db.now().isoformat(), State.ACTIVATED
+        return {sha256 for (sha256,) in self._db.rows(sql, *values)}
+
+    def count(self, user_id: str, states: Iterable[State]) -> int:
+        """The memories of a user in one of these states."""
+        sql = f"SELECT count(*) FROM heads h WHERE h.user_id = ? AND h.words != '' AND {STATE} {IN}"
+        return int(self._db.rows(sql, user_id, self._db.now().isoformat(), json.dumps(list(states)))[0][0])
 
     def bytes(self) -> int:
         """Of all that is kept; not of what is under way or was set aside."""

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -33,19 +33,23 @@ class Credential(NamedTuple):
 
 
 class CredentialTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, db: Store, require_name: Callable[[str, str], None]) -> None:
+        """require_name: raises InputError for a name that must not be stored, and what it is a name of."""
+        self._db, self._require_name = db, require_name
 
     def add(self, namespace: Namespace, purposes: Sequence[str], until: datetime | None) -> tuple[str, Credential]:
-        """Within a transaction: the key, which nothing tells again, and what is kept with its digest."""
+        """A new key, which nothing tells again, and what it stands for. Raises InputError for a purpose that is not
+        kept."""
+        for purpose in purposes:
+            self._require_name(purpose, "a purpose")
         id, secret, salt = secrets.token_hex(_ID), secrets.token_urlsafe(_SECRET), secrets.token_hex(_SALT)
-        at = self._db.stamp()
-        self._db.write(
-            "INSERT INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(id, salt, _digest(salt, secret), namespace.user_id, namespace.agent_id, namespace.session_id),
-            *(json.dumps(purposes), at, until and until.isoformat(), None),
-        )
-        return f"{_PREFIX}_{id}_{secret}", self._find(id)[0]
+        with self._db.transaction():
+            self._db.write(
+                "INSERT INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *(id, salt, _digest(salt, secret), namespace.user_id, namespace.agent_id, namespace.session_id),
+                *(json.dumps(purposes), self._db.stamp(), until and until.isoformat(), None),
+            )
+            return f"{_PREFIX}_{id}_{secret}", self._find(id)[0]
 
     def match(self, key: str) -> Credential | None:
         """What a key stands for, if it is one that is in force. Takes as long for an unknown id as for a known one."""
@@ -60,10 +64,11 @@ class CredentialTable:
         return None if ended or credential.revoked else credential
 
     def revoke(self, id: str) -> None:
-        """Within a transaction. Raises NotFound."""
-        if not self._find(id):
-            raise NotFound(f"no key {id!r:.80}; `memos key list` tells those that there are")
-        self._db.write("UPDATE credentials SET revoked = ? WHERE id = ? AND revoked IS NULL", self._db.stamp(), id)
+        """Raises NotFound."""
+        with self._db.transaction():
+            if not self._find(id):
+                raise NotFound(f"no key {id!r:.80}; `memos key list` tells those that there are")
+            self._db.write("UPDATE credentials SET revoked = ? WHERE id = ? AND revoked IS NULL", self._db.stamp(), id)
 
     def forget(self, user_id: str) -> int:
         """Within a transaction: remove all that stand for a user or its agents; how many."""

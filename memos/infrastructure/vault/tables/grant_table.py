@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from memos.cube import Namespace
@@ -27,14 +27,27 @@ class RightsState(NamedTuple):
 
 
 class GrantTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, db: Store, require_name: Callable[[str, str], None]) -> None:
+        """require_name: raises InputError for a name that must not be stored, and what it is a name of."""
+        self._db, self._require_name = db, require_name
 
     # grants
 
     def put(self, grant: Grant, by: str) -> None:
-        """Within a transaction; one of the same tuple and purpose is replaced."""
-        self.remove(grant.on, grant.to, grant.relation, grant.purpose)
+        """Keep a relation, in place of the same for the same purpose. Raises InputError for a name that is not kept."""
+        self._require_name(grant.purpose, "a purpose")
+        self._require_groups(grant.to)
+        with self._db.transaction():
+            self.write(grant, by)
+
+    def _require_groups(self, *subjects: Subject) -> None:
+        for subject in subjects:
+            if isinstance(subject, Group):
+                self._require_name(subject.name, "a group")
+
+    def write(self, grant: Grant, by: str) -> None:
+        """Within a transaction: the same, its names unchecked."""
+        self._remove(grant.on, grant.to, grant.relation, grant.purpose)
         self._db.write("DELETE FROM grants WHERE until <= ?", kept(self._db.now()))
         cube, over = _object(grant.on)
         until = kept(grant.until)
@@ -47,7 +60,11 @@ class GrantTable:
     def remove(
         self, on: str | Namespace, to: Subject, relation: Relation | None = None, purpose: str | None = None
     ) -> int:
-        """Within a transaction; None: of every relation, for every purpose. How many there were."""
+        """Take relations back; None: of every relation, for every purpose. How many there were."""
+        with self._db.transaction():
+            return self._remove(on, to, relation, purpose)
+
+    def _remove(self, on: str | Namespace, to: Subject, relation: Relation | None, purpose: str | None) -> int:
         cube, over = _object(on)
         sql, values = f"DELETE FROM grants WHERE {_SAME} AND cube IS NULL", [*over, *_subject(to)]
         if cube:
@@ -79,6 +96,7 @@ class GrantTable:
         return [_grant(row) for row in self._db.rows(sql, kept(self._db.now()))]
 
     def state(self) -> RightsState:
+        """Another whenever somebody's rights may be, in this process or another."""
         sql = f"SELECT n, (SELECT max(until) FROM grants WHERE until <= {LATEST}), moved FROM rights_clock"
         now = kept(self._db.now())
         [(n, ended, moved)] = self._db.rows(sql, now, now)
@@ -104,18 +122,21 @@ class GrantTable:
     # groups
 
     def join(self, group: Group, member: Subject) -> None:
-        """Within a transaction."""
-        self.leave(group, member)
-        values = group.owner, group.name, *_subject(member)
-        self._db.write("INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?)", *values)
-        self.changed()
+        """Raises InputError for a name that is not kept."""
+        self._require_groups(group, member)
+        with self._db.transaction():
+            self.leave(group, member)
+            values = group.owner, group.name, *_subject(member)
+            self._db.write("INSERT INTO group_members VALUES (?, ?, ?, ?, ?, ?)", *values)
+            self.changed()
 
     def leave(self, group: Group, member: Subject) -> bool:
-        """Within a transaction; whether it was a member."""
+        """Whether it was a member."""
         sql = f"DELETE FROM group_members WHERE owner = ? AND name = ? AND {_MEMBER}"
-        gone = self._db.write(sql, group.owner, group.name, *_subject(member))
-        if gone:
-            self.changed()
+        with self._db.transaction():
+            gone = self._db.write(sql, group.owner, group.name, *_subject(member))
+            if gone:
+                self.changed()
         return bool(gone)
 
     def members(self, owner: str) -> dict[Group, list[Subject]]:

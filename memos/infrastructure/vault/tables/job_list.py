@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -36,8 +37,9 @@ class Job(NamedTuple):
 
 
 class JobList:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+    def __init__(self, db: Store, transaction: Callable[[], AbstractContextManager[None]]) -> None:
+        """transaction: of the vault, after which the work of jobs that have ended is removed."""
+        self._db, self._transaction = db, transaction
 
     def start(self, kind: str, payload: dict[str, Any]) -> str:
         id = new_id()
@@ -81,9 +83,9 @@ class JobList:
         with self._db.transaction():
             self._db.write("UPDATE jobs SET payload = ? WHERE id = ?", json.dumps(payload), id)
 
-    def end(self, id: str, state: Ending, note: str) -> None:
+    def end(self, id: str, state: Ending, note: str = "") -> None:
         """Raises NotFound. An interrupted job can be taken up again."""
-        with self._db.transaction():
+        with self._transaction():
             if not self._end(state, note, id):
                 raise NotFound(f"no running job {id}: it has ended already, or never began")
 
@@ -114,7 +116,7 @@ class JobList:
 
     def cancel(self, id: str) -> None:
         """Whoever does a running job learns of it with its next note, and ends it. Raises NotFound."""
-        with self._db.transaction():
+        with self._transaction():
             running = self._db.write("UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state = 'running'", id)
             others = "UPDATE jobs SET state = 'undone', note = 'cancelled' WHERE id = ? AND state IN (?, ?)"
             if not running and not self._db.write(others, id, "interrupted", "queued"):

@@ -27,12 +27,19 @@ class Snapshot(NamedTuple):
 
 
 class SnapshotTable:
-    def __init__(self, db: Store, as_written: Callable[[str], str]) -> None:
-        """as_written: a name as it may be kept, under which it is found too."""
-        self._db, self._as_written = db, as_written
+    def __init__(
+        self, db: Store, as_written: Callable[[str], str], owned: Callable[[Namespace], Iterable[MemCube]]
+    ) -> None:
+        """as_written: a name as it may be kept, under which it is found too. owned: the cubes that a snapshot is of."""
+        self._db, self._as_written, self._owned = db, as_written, owned
 
-    def take(self, owner: Namespace, name: str, cubes: Iterable[MemCube]) -> Snapshot:
-        """Within a transaction. Raises InputError for a name that is empty, too long, no text, or taken."""
+    def take(self, owner: Namespace, name: str) -> Snapshot:
+        """Write down the versions and states of what is the owner's. Raises InputError for a name that is empty, too
+        long, no text, or taken."""
+        with self._db.transaction():
+            return self._take(owner, name)
+
+    def _take(self, owner: Namespace, name: str) -> Snapshot:
         _require_name(name)
         name = self._as_written(name)
         for there in (s for s in self.all(owner) if s.name == name):
@@ -40,7 +47,7 @@ class SnapshotTable:
                 f"there is a snapshot {name!r} of {there.at:%Y-%m-%d %H:%M} already; take another name, or delete it "
                 f"with `memos delete-snapshot`"
             )
-        rows = [(cube.id, cube.version, cube.state) for cube in cubes]
+        rows = [(cube.id, cube.version, cube.state) for cube in self._owned(owner)]
         sql = "INSERT INTO snapshots (namespace, name, at, cubes) VALUES (?, ?, ?, ?)"
         self._db.write(sql, owner.model_dump_json(), name, self._db.stamp(), len(rows))
         n = self._find(owner, name)
@@ -63,8 +70,9 @@ class SnapshotTable:
         return {id: (version, State(state)) for id, version, state in rows}
 
     def delete(self, owner: Namespace, name: str) -> None:
-        """Within a transaction. Raises NotFound."""
-        self._db.write("DELETE FROM snapshots WHERE n = ?", self._find(owner, name))
+        """Raises NotFound."""
+        with self._db.transaction():
+            self._db.write("DELETE FROM snapshots WHERE n = ?", self._find(owner, name))
 
     def forget(self, user_id: str) -> int:
         """Within a transaction: delete all of a user's, whatever the agent or session; how many."""

@@ -411,17 +411,17 @@ def test_a_damaged_adapter_is_refused_and_harms_no_other(
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_flipped_bit_in_the_vault_is_found(made: Made, tmp_path: Path, name: str) -> None:
     with MemVault(tmp_path / "vault") as vault:
-        with vault.staging() as staged:
+        with vault.blobs.staging() as staged:
             shutil.copytree(made.folder, staged)
-            sha256, size = vault.store(staged)
+            sha256, size = vault.blobs.store(staged)
         blob = Blob(sha256=sha256, bytes=size, fingerprint="host")
-        stored = vault.blob_path(blob)
+        stored = vault.blobs.path(blob)
         assert {file.name for file in stored.iterdir()} == FILES
         content = bytearray((stored / name).read_bytes())
         content[len(content) // 2] ^= 1
         (stored / name).write_bytes(content)
         with pytest.raises(CorruptBlob, match="does not match its digest"):
-            vault.blob_path(blob)
+            vault.blobs.path(blob)
 
 
 # the gate

@@ -32,7 +32,9 @@ def config(tmp_path: Path, **audit: object) -> GovernanceConfig:
 def vault(tmp_path: Path) -> Iterator[MemVault]:
     with MemVault(tmp_path / "vault", governance=config(tmp_path)) as opened:
         for n in range(ROWS):
-            opened.audit(f"user{n % 3}", ("read", "write", "delete")[n % 3], f"cube{n}", n % 5 > 0, "because")
+            opened.audit_log.append(
+                f"user{n % 3}", ("read", "write", "delete")[n % 3], f"cube{n}", n % 5 > 0, "because"
+            )
         yield opened
 
 
@@ -67,7 +69,7 @@ def test_a_log_is_signed_every_so_many_rows_and_on_closing(tmp_path: Path, vault
 def test_a_change_of_any_field_of_any_row_is_found(vault: MemVault, field: str) -> None:
     missed = []
     with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as intruder:
-        for row in vault.audit_rows():
+        for row in vault.audit_log.rows():
             old = int(row.allowed) if field == "allowed" else getattr(row, field)
             others = {OTHER.get(field, f"{old}x"), *([] if field == "n" else ["", b"x"])} - {old}
             key, its = ("hash", row.hash) if field == "n" else ("n", row.n)
@@ -126,7 +128,7 @@ def rewrite(vault: MemVault, signer: Signer | None) -> None:
     """Row 5 says that it was allowed, and the chain and the checkpoints are made anew to fit."""
     db, prev = vault._db, ""
     with db.transaction():
-        for row in vault.audit_rows():
+        for row in vault.audit_log.rows():
             row = row._replace(prev=prev, why="all is well" if row.n == 5 else row.why)
             prev = row.expected_hash()
             db.write("UPDATE audit SET why = ?, prev = ?, hash = ? WHERE n = ?", row.why, row.prev, prev, row.n)
@@ -145,7 +147,7 @@ def test_a_whole_chain_that_was_rewritten_without_the_key_is_found_and_not_signe
     rewrite(vault, None)
     assert any("not the one that was signed" in problem for problem in vault.audit_log.verify().problems)
     signed = vault.audit_log.verify().checkpoints
-    vault.audit("ann", "read", "a", True, "get")
+    vault.audit_log.append("ann", "read", "a", True, "get")
     vault.close()
     assert "the log was cut or rewritten" in caplog.text
     with MemVault(vault.path, governance=config(tmp_path)) as again:
@@ -162,7 +164,7 @@ def test_a_chain_that_was_signed_anew_with_another_key_is_found(tmp_path: Path, 
 def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vault: MemVault) -> None:
     vault.close()
     with MemVault(vault.path) as other:  # without the config that says where the key lies
-        other.audit("ann", "read", "a", True, "get")
+        other.audit_log.append("ann", "read", "a", True, "get")
         assert other.audit_log.verify().problems == []
         with pytest.raises(VaultError, match=r"set governance\.audit\.key to the file of that key"):
             other.audit_log.export(tmp_path / "audit.jsonl")
@@ -174,7 +176,7 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
 @pytest.mark.sqlite
 def test_a_log_of_an_older_vault_is_signed_when_it_is_opened(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
-        vault.audit("ann", "read", "a", True, "get")
+        vault.audit_log.append("ann", "read", "a", True, "get")
     with closing(sqlite3.connect(tmp_path / "vault.db", isolation_level=None)) as old:
         old.execute("DELETE FROM checkpoints")
     for name in ("signing.key", "signing.key.head"):
@@ -188,13 +190,13 @@ def test_a_key_that_cannot_be_used_is_named_and_stops_no_write(
 ) -> None:
     (tmp_path / "key.pem").write_text("no key")
     with MemVault(tmp_path / "vault", governance=config(tmp_path, key=tmp_path / "key.pem", every=1)) as vault:
-        vault.audit("ann", "read", "a", False, "get")
-        assert len(vault.audit_rows()) == 1
+        vault.audit_log.append("ann", "read", "a", False, "get")
+        assert len(vault.audit_log.rows()) == 1
     assert f"{tmp_path / 'key.pem'} has no key to sign with" in caplog.text
 
 
 def test_decisions_are_asked_for_by_caller_action_target_time_and_outcome(vault: MemVault) -> None:
-    query, rows = vault.audit_log.query, vault.audit_rows()
+    query, rows = vault.audit_log.query, vault.audit_log.rows()
     assert query() == rows
     assert {row.caller for row in query(caller="user1")} == {"user1"}
     assert query(action="write", caller="user2") == []
@@ -230,12 +232,12 @@ def test_an_export_is_verified_by_itself(tmp_path: Path, vault: MemVault) -> Non
 
 
 def test_who_was_forgotten_is_not_named_and_the_log_still_verifies(vault: MemVault) -> None:
-    before = {row.n: row.hash for row in vault.audit_rows()}
+    before = {row.n: row.hash for row in vault.audit_log.rows()}
     with vault.transaction():
         assert vault.audit_log.pseudonymise("user1", ["cube0", "cube1"]) == ROWS // 3 + 1
     with vault.transaction():
         vault.audit_log.pseudonymise("user0", ["cube4"])  # rows of the first forgetting among them
-    rows = vault.audit_rows()
+    rows = vault.audit_log.rows()
     assert {row.n: row.hash for row in rows} == before
     assert not {"user0", "user1"} & {row.caller for row in rows} and not {"cube0", "cube4"} & {r.target for r in rows}
     assert vault.audit_log.verify().problems == []

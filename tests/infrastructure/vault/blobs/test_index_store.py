@@ -49,7 +49,7 @@ def files(vault: MemVault) -> list[Path]:
 
 
 def keep(vault: MemVault, embedder: str = "mini") -> Path:
-    assert vault.keep_index("l/1", embedder, vault.last_change(), ARRAYS)
+    assert vault.index.save("l/1", embedder, vault.last_change(), ARRAYS)
     [path] = files(vault)
     return path
 
@@ -57,7 +57,7 @@ def keep(vault: MemVault, embedder: str = "mini") -> Path:
 def test_arrays_come_back_as_they_were_and_can_be_written_to(vault: MemVault) -> None:
     vault.put(note())
     path = keep(vault)
-    kept = vault.index("l/1", "mini")
+    kept = vault.index.load("l/1", "mini")
     assert kept is not None and kept[0] == vault.last_change()
     read_by_others = load_file(path)  # the file is what it says it is
     for name, array in ARRAYS.items():
@@ -67,7 +67,7 @@ def test_arrays_come_back_as_they_were_and_can_be_written_to(vault: MemVault) ->
 
 
 def test_nothing_kept_is_none(vault: MemVault) -> None:
-    assert vault.index("l/1", "mini") is None
+    assert vault.index.load("l/1", "mini") is None
 
 
 def test_the_last_one_kept_takes_the_place_of_the_others(vault: MemVault) -> None:
@@ -78,12 +78,12 @@ def test_the_last_one_kept_takes_the_place_of_the_others(vault: MemVault) -> Non
 
 def test_how_many_changed_since_is_told(vault: MemVault) -> None:
     vault.put(note())
-    assert vault.index_behind("l/1", "mini") == 1
+    assert vault.index.behind("l/1", "mini") == 1
     keep(vault)
-    assert (vault.index_behind("l/1", "mini"), vault.index_behind("l/1", "other")) == (0, 1)
+    assert (vault.index.behind("l/1", "mini"), vault.index.behind("l/1", "other")) == (0, 1)
     for _ in range(2):
         vault.put(note())
-    assert vault.index_behind("l/1", "mini") == 2
+    assert vault.index.behind("l/1", "mini") == 2
 
 
 def cut(path: Path) -> None:
@@ -110,7 +110,7 @@ def flip(at: int) -> Callable[[Path], None]:
 def test_a_file_that_is_cut_is_not_completed_by_what_memory_holds(vault: MemVault) -> None:
     """Memory that is asked for often still holds what was read into it before: the very bytes that are missing."""
     numbers = {"numbers": np.arange(200, dtype=np.int32)}
-    assert vault.keep_index("l/1", "mini", vault.last_change(), numbers)
+    assert vault.index.save("l/1", "mini", vault.last_change(), numbers)
     [path] = files(vault)
     whole, unseen = path.read_bytes(), []
     [(digest,)] = vault._db.rows("SELECT digest FROM indexes")
@@ -136,8 +136,8 @@ def test_a_file_that_is_not_what_was_written_is_named_and_forgotten(
     path = keep(vault)
     spoil(path)
     with pytest.raises(CorruptBlob, match=path.name):
-        vault.index("l/1", "mini")
-    assert vault.index("l/1", "mini") is None  # and is kept anew
+        vault.index.load("l/1", "mini")
+    assert vault.index.load("l/1", "mini") is None  # and is kept anew
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_file_that_is_not_what_was_written_is_named_and_forgotten(
 def test_an_index_of_something_else_is_refused(vault: MemVault, wanted: tuple[str, str], message: str) -> None:
     keep(vault)
     with pytest.raises(VaultError, match=message):
-        vault.index(*wanted)
+        vault.index.load(*wanted)
 
 
 def test_a_deletion_takes_the_words_away(vault: MemVault) -> None:
@@ -158,9 +158,9 @@ def test_a_deletion_takes_the_words_away(vault: MemVault) -> None:
     with pytest.raises(ZeroDivisionError), vault.transaction():
         vault.delete([cube.id])
         raise ZeroDivisionError
-    assert vault.index("l/1", "mini") is not None and path.exists()  # as it was not deleted
+    assert vault.index.load("l/1", "mini") is not None and path.exists()  # as it was not deleted
     vault.delete([cube.id])
-    assert vault.index("l/1", "mini") is None and files(vault) == []
+    assert vault.index.load("l/1", "mini") is None and files(vault) == []
 
 
 def test_what_was_read_before_a_deletion_is_not_kept_after_it(vault: MemVault) -> None:
@@ -169,7 +169,7 @@ def test_what_was_read_before_a_deletion_is_not_kept_after_it(vault: MemVault) -
     change = vault.last_change()
     with MemVault(vault.path) as other:
         other.delete([cube.id])
-    assert not vault.keep_index("l/1", "mini", change, ARRAYS)
+    assert not vault.index.save("l/1", "mini", change, ARRAYS)
     assert files(vault) == []
 
 
@@ -185,8 +185,8 @@ def test_a_deletion_while_it_is_written_wins(vault: MemVault, monkeypatch: pytes
         return digest
 
     monkeypatch.setattr(index_store, "_write", written_meanwhile)
-    assert not vault.keep_index("l/1", "mini", vault.last_change() + 5, ARRAYS)
-    assert files(vault) == [] and vault.index("l/1", "mini") is None
+    assert not vault.index.save("l/1", "mini", vault.last_change() + 5, ARRAYS)
+    assert files(vault) == [] and vault.index.load("l/1", "mini") is None
 
 
 KILLED = """
@@ -201,7 +201,7 @@ if at == "rename":
     Path.rename = killed
 elif at == "sync":
     os.fsync = killed
-vault.keep_index("l/1", "mini", vault.last_change(), {"words": np.frombuffer(b"LIMPET", np.uint8)})
+vault.index.save("l/1", "mini", vault.last_change(), {"words": np.frombuffer(b"LIMPET", np.uint8)})
 if at == "after":
     killed()
 """
@@ -216,7 +216,7 @@ def test_a_kill_leaves_the_old_one_or_the_new_one(tmp_path: Path, at: str, kept:
     assert run.returncode == -signal.SIGKILL
     assert len(files(vault)) == 2 - kept
     with MemVault(tmp_path) as vault:
-        found = vault.index("l/1", "mini")
+        found = vault.index.load("l/1", "mini")
         assert found is not None and (len(found[1]) == 1) == kept
         assert len(files(vault)) == 1 and (old in files(vault)) != kept
 
@@ -233,11 +233,11 @@ def test_a_file_beside_a_copy_that_was_brought_back_is_not_read(
         path = keep(vault)
     (tmp_path / "vault.db").write_bytes(copy)
     with caplog.at_level(logging.WARNING, "memos"), MemVault(tmp_path) as vault:
-        assert vault.index("l/1", "mini") is None and files(vault) == []
+        assert vault.index.load("l/1", "mini") is None and files(vault) == []
     assert path.name in caplog.text and "not named by the vault" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_named(vault: MemVault) -> None:
     (vault.path / "index").write_text("a file in the way")
     with pytest.raises(VaultError, match="index.*make sure that the folder can be written to"):
-        vault.keep_index("l/1", "mini", 0, ARRAYS)
+        vault.index.save("l/1", "mini", 0, ARRAYS)

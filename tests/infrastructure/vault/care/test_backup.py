@@ -50,12 +50,12 @@ def test_a_backup_comes_back_as_the_vault_that_it_is_of(vault: MemVault, tmp_pat
     vault_backup.restore(tmp_path / "backup", tmp_path / "again")
     assert vault_check.problems(tmp_path / "again") == []
     with MemVault(tmp_path / "again") as again:
-        assert again.cubes() == vault.cubes() and again.audit_rows() == vault.audit_rows()
-        assert again.index("layout", "embedder") is not None
+        assert again.cubes() == vault.cubes() and again.audit_log.rows() == vault.audit_log.rows()
+        assert again.index.load("layout", "embedder") is not None
         ids = [cube.id for cube in vault.cubes()]
-        assert again.vectors("embedder", ids).keys() == vault.vectors("embedder", ids).keys() != set()
+        assert again.vectors.of("embedder", ids).keys() == vault.vectors.of("embedder", ids).keys() != set()
         for cube in again.cubes():
-            assert cube.blob is None or again.blob_path(cube.blob)
+            assert cube.blob is None or again.blobs.path(cube.blob)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "backup", "vault"]
 
 
@@ -130,7 +130,7 @@ def test_of_many_payloads_a_damaged_one_is_named_and_the_next_backup_goes_on(vau
     source = vault.cubes()[0]
     stored = [payload(vault, Form.ACTIVATION, os.urandom(10_000), source).blob for _ in range(40)]
     assert stored[17]
-    path = vault.blob_path(stored[17])
+    path = vault.blobs.path(stored[17])
     sound, before = path.read_bytes(), threading.active_count()
     path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
     with pytest.raises(CorruptBlob, match=stored[17].sha256):
@@ -223,7 +223,7 @@ def test_a_backup_that_is_killed_anywhere_leaves_the_earlier_one_and_goes_on(vau
 def test_a_damaged_payload_is_not_backed_up(vault: MemVault, tmp_path: Path) -> None:
     [kv] = vault.cubes(form=Form.ACTIVATION)
     assert kv.blob
-    path = vault.blob_path(kv.blob)
+    path = vault.blobs.path(kv.blob)
     path.write_bytes(b"another")
     with pytest.raises(CorruptBlob, match="bring back an earlier backup"):
         vault_backup.back_up(vault.path, tmp_path / "backup")
@@ -337,5 +337,5 @@ def test_the_key_of_a_vault_goes_along_for_its_owner_alone(vault: MemVault, tmp_
         assert (tmp_path / folder / KEY).stat().st_mode & 0o777 == 0o600
     with MemVault(tmp_path / "again") as again:
         assert again.audit_log.public_key() == public and again.audit_log.verify().problems == []
-        again.audit("ann", "read", "a", False, "get")
+        again.audit_log.append("ann", "read", "a", False, "get")
     assert vault_check.problems(tmp_path / "again") == []

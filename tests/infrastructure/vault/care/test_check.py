@@ -61,10 +61,10 @@ def fill(vault: MemVault, cubes: int = 60) -> list[MemCube]:
         vault.set_state(cube.id, State.ACTIVATED, "recalled")
         vault.put(cube.model_copy(update={"version": 2, "payload": Text(text="He lives in Rome now.")}))
     vault.delete([cube.id for cube in told[-3:]])
-    vault.repeat(told[6].id, vault.now(), "api")
-    vault.supersede(told[7].id, told[8].id, vault.now())
-    vault.record_use([cube.id for cube in told[:9]], vault.now())
-    vault.take_snapshot(Namespace(user_id="ada"), "then")
+    vault.usage.repeat(told[6].id, vault.now(), "api")
+    vault.superseded.put(told[7].id, told[8].id, vault.now())
+    vault.usage.record([cube.id for cube in told[:9]], vault.now())
+    vault.snapshots.take(Namespace(user_id="ada"), "then")
     payload(vault, Form.ACTIVATION, chance.bytes(20_000), told[10], told[11])
     files = {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": chance.bytes(9_000), "card.json": b"{}"}
     payload(vault, Form.PARAMETRIC, files, told[12])
@@ -72,12 +72,12 @@ def fill(vault: MemVault, cubes: int = 60) -> list[MemCube]:
         VectorRow(c.id, 1, "", chance.random(64, np.float32), chance.integers(-99, 99, (9, 64)).astype(np.int8))
         for c in told[5:-3]
     ]
-    vault.put_vectors("embedder", rows)
-    job = vault.start_job("parametric", {"sources": [f"{told[13].id}@1"]})
-    (vault.work_of(job) / "state.safetensors").write_bytes(chance.bytes(3_000))
+    vault.vectors.put("embedder", rows)
+    job = vault.jobs.start("parametric", {"sources": [f"{told[13].id}@1"]})
+    (vault.blobs.work(job) / "state.safetensors").write_bytes(chance.bytes(3_000))
     for _ in range(5):
-        vault.audit("ada", "read", told[0].id, True, "owner")
-    assert vault.keep_index("layout", "embedder", vault.last_change(), {"words": np.arange(2_000)})
+        vault.audit_log.append("ada", "read", told[0].id, True, "owner")
+    assert vault.index.save("layout", "embedder", vault.last_change(), {"words": np.arange(2_000)})
     return told[:-3]
 
 
@@ -286,7 +286,7 @@ def test_a_vault_that_is_open_is_found_damaged(closed: Path) -> None:
     with MemVault(closed) as vault:
         cube = vault.cubes(form=Form.ACTIVATION)[0]
         assert vault.check() == []
-        vault.blob_path(cube.blob).write_bytes(b"another")
+        vault.blobs.path(cube.blob).write_bytes(b"another")
         assert cube.id in vault.check()[0]
 
 

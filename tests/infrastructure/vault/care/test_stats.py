@@ -17,7 +17,7 @@ from tests.infrastructure.vault.care.test_check import fill, payload, text
 def test_what_a_vault_holds_is_counted(tmp_path: Path) -> None:
     with MemVault(tmp_path, QuotaConfig(cubes_per_user=70)) as vault:
         fill(vault)
-        told = vault.stats()
+        told = vault.stats.all()
         [kv] = vault.cubes(form=Form.ACTIVATION)
         [adapter] = vault.cubes(form=Form.PARAMETRIC)
     assert kv.blob and adapter.blob
@@ -62,7 +62,7 @@ def test_payloads_take_as_much_as_allowed(tmp_path: Path) -> None:
 def test_a_vault_takes_as_much_as_allowed(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault:
         text(vault, "One.")
-        used = vault.stats()["quotas"]["bytes"]["used"]
+        used = vault.stats.all()["quotas"]["bytes"]["used"]
     with MemVault(tmp_path, QuotaConfig(bytes=used + 200_000)) as vault:
         text(vault, "Two.")
         with pytest.raises(QuotaExceeded, match="vault.quota.bytes"):
@@ -80,7 +80,7 @@ def test_a_payload_of_two_cubes_goes_with_the_last(tmp_path: Path) -> None:
         source = text(vault, "One.")
         one = payload(vault, Form.ACTIVATION, b"a" * 1_000, source)
         two = payload(vault, Form.ACTIVATION, b"a" * 1_000, source)
-        assert vault.stats()["quotas"]["blob_bytes"]["used"] == 1_000
+        assert vault.stats.all()["quotas"]["blob_bytes"]["used"] == 1_000
         vault.delete([one.id])
         assert len(list((tmp_path / "blobs").glob("*/*"))) == 1
         vault.delete([two.id])
@@ -92,12 +92,12 @@ def test_compacting_gives_space_back_and_changes_nothing_else(tmp_path: Path) ->
     with MemVault(tmp_path) as vault:
         fill(vault)
         cubes = vault.cubes()
-        with vault.staging() as path:
+        with vault.blobs.staging() as path:
             path.write_bytes(b"an orphan")
-            vault.store(path)
+            vault.blobs.store(path)
         before, after = vault.compact()
         assert after < before and vault.check() == [] and vault.cubes() == cubes
-        told = vault.stats()
+        told = vault.stats.all()
         assert told["journals"] == {"vault.db-wal": 0, "vectors.db-wal": 0}
         assert told["bytes"]["blobs"] == told["quotas"]["blob_bytes"]["used"]
-        assert vault.vectors("embedder", [cube.id for cube in cubes])
+        assert vault.vectors.of("embedder", [cube.id for cube in cubes])

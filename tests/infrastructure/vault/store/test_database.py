@@ -162,12 +162,12 @@ def write_all(vault: MemVault, kept: list[MemCube]) -> tuple[list[MemCube], list
         source, doomed = kept[2 * n], kept[2 * n + 1]
 
         def derive(source: MemCube = source) -> list[MemCube]:
-            with vault.staging() as path:
+            with vault.blobs.staging() as path:
                 try:
                     path.write_bytes(os.urandom(9000))
                 except OSError as error:  # the caller's own write
                     raise VaultError("no room") from error
-                sha256, size = vault.store(path)
+                sha256, size = vault.blobs.store(path)
                 payload = Blob(sha256=sha256, bytes=size, fingerprint="none")
                 update = {"form": Form.ACTIVATION, "payload": payload, "sources": (Source(id=source.id, version=1),)}
                 made = cubes(1)[0].model_copy(update=update)
@@ -191,7 +191,7 @@ def write_all(vault: MemVault, kept: list[MemCube]) -> tuple[list[MemCube], list
             return []
 
         def refuse() -> list[MemCube]:
-            vault.audit("ada", "read", "a", False, "not hers")
+            vault.audit_log.append("ada", "read", "a", False, "not hers")
             return []
 
         for work in (together, derive, edit, delete, refuse):
@@ -363,7 +363,7 @@ def test_a_vault_of_a_schema_that_cannot_be_brought_up_to_date_is_left_alone(tmp
 def test_what_is_deleted_from_a_large_vault_does_not_keep_a_caller_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memos.infrastructure.vault.mem_vault._AT_ONCE", 0)
+    monkeypatch.setattr("memos.infrastructure.vault.erasing.AT_ONCE_BYTES", 0)
     first, second, other = cubes(3)
     with MemVault(tmp_path / "vault") as vault:
         for cube in (first, second, other):
@@ -372,27 +372,30 @@ def test_what_is_deleted_from_a_large_vault_does_not_keep_a_caller_waiting(
         monkeypatch.setattr(vault._db, "vacuum", lambda: rewritten.append(Database.vacuum(vault._db)) or rewritten[-1])
         vault.delete([first.id])
         vault.delete([second.id])
-        assert vault.unerased()
-        assert vault.check() == [] and not vault.unerased()
+        assert vault.erasing.wait()
+        assert vault.check() == [] and not vault.erasing.wait()
         assert rewritten == [True]
         vault.delete([other.id])  # and what a closing has to pay it pays
     with MemVault(tmp_path / "vault") as vault:
-        assert not vault.unerased() and not vault.search([cube.text.encode() for cube in (first, second, other)]).found
+        assert (
+            not vault.erasing.wait()
+            and not vault.forgetting.search([cube.text.encode() for cube in (first, second, other)]).found
+        )
 
 
 def test_what_an_opening_has_to_erase_from_a_large_vault_does_not_keep_it_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memos.infrastructure.vault.mem_vault._AT_ONCE", 0)
+    monkeypatch.setattr("memos.infrastructure.vault.erasing.AT_ONCE_BYTES", 0)
     [cube, other] = cubes(2)
     with MemVault(tmp_path / "vault") as vault:
         vault.put(cube)
         vault.put(other)
-        monkeypatch.setattr(vault, "_erase", lambda: None)  # as if it were killed right after the commit
+        monkeypatch.setattr(vault.erasing, "erase", lambda: None)  # as if it were killed right after the commit
         vault.delete([cube.id])
-        assert vault.unerased()
+        assert vault.erasing.wait()
     with MemVault(tmp_path / "vault") as vault:
-        assert vault.cubes() == [other] and vault.unerased()
+        assert vault.cubes() == [other] and vault.erasing.wait()
         assert vault.check() == []
 
 

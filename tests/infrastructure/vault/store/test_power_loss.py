@@ -244,9 +244,9 @@ def write(vault: MemVault, rng: random.Random, log: list[Any], times: int, delet
         mine += made
         source = mine[rng.randrange(len(mine))]
         if rng.random() < 0.3:
-            with vault.staging() as path:
+            with vault.blobs.staging() as path:
                 path.write_bytes(rng.randbytes(3000))
-                sha256, size = vault.store(path)
+                sha256, size = vault.blobs.store(path)
                 payload = Blob(sha256=sha256, bytes=size, fingerprint="none")
                 update = {"form": Form.ACTIVATION, "payload": payload, "sources": (Source(id=source.id, version=1),)}
                 [cube] = drawn(rng, 1)
@@ -273,7 +273,7 @@ def losses(log: list[Any], path: Path) -> list[str]:
             try:
                 found = vault.get(id)
                 if found.blob:
-                    vault.blob_path(found.blob)
+                    vault.blobs.path(found.blob)
                 if found != cube:
                     wrong.append(f"{id} is another")
             except NotFound:

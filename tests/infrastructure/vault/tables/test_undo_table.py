@@ -40,6 +40,6 @@ def test_a_forgotten_user_is_named_by_no_pipeline_and_the_others_stay(tmp_path: 
         for user in ("ann", 'bo"b', "an"):
             with vault.transaction():
                 vault.pipelines.put("p", "joanna", CALLS)
-            vault.forget_user(user, [])
+            vault.forgetting.forget(user, [])
             with vault.transaction():
                 assert all_of(vault, "p", "joanna") == (CALLS if user == "an" else [])

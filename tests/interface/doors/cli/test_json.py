@@ -107,7 +107,7 @@ def test_a_life_from_the_command_line_is_told_as_json(vault: Path) -> None:
 def test_jobs_and_the_log_are_told_as_json(vault: Path, tmp_path: Path) -> None:
     with MemOS(vault=vault) as kernel:
         [cube] = kernel.add("Kim likes tea.")
-        job = kernel.vault.queue_job("promote to activation", {"sources": [f"{cube.id}@{cube.version}"]})
+        job = kernel.vault.jobs.queue("promote to activation", {"sources": [f"{cube.id}@{cube.version}"]})
     assert [one["id"] for one in tell(vault, "jobs")["results"]] == [job]
     assert tell(vault, "cancel", job)["results"] == [{"id": job}]
     assert isinstance(tell(vault, "work")["results"], list)

@@ -161,7 +161,7 @@ def test_a_key_that_is_revoked_is_told_of_no_models(url: str, memory: Memory, ad
 
 def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory, key: str) -> None:
     def refusals() -> int:
-        return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_rows())
+        return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_log.rows())
 
     def shown(key: str) -> httpx.Response:
         return client.post("/v1/memory/get_all", headers={"Authorization": f"Bearer {key}"})
@@ -193,7 +193,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
     url: str, memory: Memory, ada: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, made = memory.kernel.services.sharing.add_key(ada)
-    looked, match = list[str](), memory.kernel.vault.match_key
+    looked, match = list[str](), memory.kernel.vault.credentials.match
     monkeypatch.setattr(memory.kernel.vault, "match_key", lambda given: looked.append(given) or match(given))
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         [told] = client.post("/v1/memory/add", json={"messages": "I live in Oslo."}).json()["results"]
@@ -216,7 +216,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
         assert client.post("/v1/memory/get_all").status_code == 401
         with pytest.raises(Unauthenticated):
             kept.memories()
-    rows = [row for row in memory.kernel.vault.audit_rows() if row.action == "authenticate"]
+    rows = [row for row in memory.kernel.vault.audit_log.rows() if row.action == "authenticate"]
     assert [row.allowed for row in rows if row.target == f"key {made.id}"] == [True, True]
     assert [(row.target, row.allowed) for row in rows[-2:]] == [("a key", False)] * 2
 

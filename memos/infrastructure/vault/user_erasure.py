@@ -1,0 +1,182 @@
+"""Removing a user from a vault: every cube, every version, and every row that names the user.
+
+Knows in which tables and files a name or a text can stand. Must not know who may ask for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memos.cube import MemCube, Namespace, Text, Turn
+from memos.errors import CorruptBlob
+from memos.infrastructure.vault.blobs.blob_store import BlobStore
+from memos.infrastructure.vault.blobs.vault_files import Files
+from memos.infrastructure.vault.care.residue import Searched, search
+from memos.infrastructure.vault.cubes.cube_rows import parsed
+from memos.infrastructure.vault.store.rows import checksum, kept
+from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, ForgottenLedger, named
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+
+_NAMES = (  # where a user stands beside cubes, snapshots and the tables of plug-ins
+    *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),
+    *(("group_members", "owner"), ("group_members", "user_id")),
+    *(("uses", "user_id"), ("newcomers", "user_id"), ("pipelines", "user_id")),
+)
+_FORGOTTEN = "one that was forgotten"  # in place of a name
+
+
+class UserErasure:
+    def __init__(self, vault: MemVault, db: Store, blobs: BlobStore, files: Files) -> None:
+        self._vault, self._db, self._blobs, self._files = vault, db, blobs, files
+        self._ledger = ForgottenLedger(db)
+
+    def concerned(self, user_id: str, before: datetime | None = None) -> list[str]:
+        """The ids of all cubes of a user, by namespace or owner, and of all that was ever made of one of them, by
+        whomever. before: only of the user's cubes that were kept before."""
+        at = kept(before) or self._vault.now().isoformat()
+        made: dict[str, set[str]] = {}
+        roots = set()
+        for id, version, content, written in self._db.rows("SELECT id, version, json, at FROM versions"):
+            cube = parsed(content)
+            if user_id in (cube.namespace.user_id, cube.rights.owner) and (version > 1 or written <= at):
+                roots.add(id)
+            for source in cube.sources:
+                made.setdefault(source.id, set()).add(id)
+        out = dict.fromkeys(sorted(roots))
+        for id in (queue := list(out)):  # grows while it is read
+            new = [other for other in sorted(made.get(id, ())) if other not in out]
+            queue += new
+            out |= dict.fromkeys(new)
+        return list(out)
+
+    def bytes_of(self, ids: Iterable[str]) -> tuple[list[bytes], list[bytes], list[Path]]:
+        """(texts, vectors, payloads) that the cubes are made of in all versions: as UTF-8, as float32 and int8, and
+        where they lie, sealed and in the clear. What other cubes hold too is left out."""
+        names = json.dumps(list(ids))
+        versions = self._db.rows(f"SELECT id, json FROM versions WHERE id {IN}", names)
+        others = self._db.rows(f"SELECT json FROM versions WHERE NOT id {IN}", names)
+        elsewhere = {text for (content,) in others for text in _texts_of(parsed(content))}
+        contents = {(id, text) for id, content in versions for text in _texts_of(parsed(content))}
+        texts = {text for _, text in contents} - elsewhere
+        own = json.dumps(sorted({id for id, text in contents if text in texts}))
+        rows = self._db.rows(
+            f"SELECT r.vector, r.tokens FROM vectors v JOIN readings r ON r.n = v.n WHERE v.id {IN}", own
+        )
+        blobs = {c.blob.sha256 for c in (parsed(content) for _, content in versions) if c.blob}
+        shared = {c.blob.sha256 for (content,) in others if (c := parsed(content)).blob}
+        paths = [path for sha256 in sorted(blobs - shared) for path in self._places(sha256)]
+        return [t.encode() for t in sorted(texts)], [bytes(b) for row in rows for b in row if b], paths
+
+    def _places(self, sha256: str) -> set[Path]:
+        """Where a payload lies, as it is on disk and in the clear."""
+        stored = self._blobs.find(sha256)
+        if stored is None:
+            return set()
+        try:
+            return {stored, self._files.lend(stored, sha256)}
+        except CorruptBlob:
+            return {stored}
+
+    def forget(self, user_id: str, ids: Iterable[str]) -> dict[str, int]:
+        """Remove these cubes of a user, and what else names the user or them; how many of each. Raises Held, Conflict.
+
+        The audit log keeps its rows, with a pseudonym in the place of the name.
+        """
+        known = list(ids)
+        with self._vault.transaction():
+            names, counts = json.dumps(known), dict[str, int]()
+            for what, sql, value in (
+                ("versions", f"SELECT count(*) FROM versions WHERE id {IN}", names),
+                ("vectors", f"SELECT count(*) FROM vectors WHERE id {IN}", names),
+                ("uses", f"SELECT count(*) FROM uses WHERE id {IN}", names),
+            ):
+                counts[what] = int(self._db.rows(sql, value)[0][0])
+            self._vault.delete(known)
+            counts["uses"] += self._db.write("DELETE FROM uses WHERE user_id = ?", user_id)
+            counts["snapshots"] = self._vault.snapshots.forget(user_id)
+            counts["jobs"] = self._vault.jobs.forget(known)
+            self._db.write(f"DELETE FROM superseded WHERE by {IN}", names)
+            for n, *move, why in self._db.rows("SELECT n, id, state, at, why FROM transitions WHERE why != ''"):
+                clean = _unnamed(_without(why, known), user_id)
+                if clean != why:
+                    digest = checksum(*move, clean)
+                    self._db.write("UPDATE transitions SET why = ?, digest = ? WHERE n = ?", clean, digest, n)
+            self._vault.holds.rename(lambda words: _unnamed(words, user_id))
+            counts["rights"] = self._vault.grants.forget(user_id)
+            counts["keys"] = self._vault.credentials.forget(user_id)
+            counts |= self._vault.extensions.forget(user_id)
+            self._vault.quarantine.forget(user_id)
+            self._vault.pipelines.forget(user_id, lambda words: _unnamed(words, user_id) != words)
+            self._ledger.add("user", [user_id])
+            self._ledger.add("cube", known)
+            counts["audit_rows"] = self._vault.audit_log.pseudonymise(user_id, known)
+            self._db.write("INSERT INTO erasures (sha256) VALUES (NULL)")  # names go from free pages too
+        return counts
+
+    def search(self, pieces: Iterable[bytes]) -> Searched:
+        """Look for bytes in all that lies on disk of this vault, in any file and whatever is left in it; of an
+        encrypted one as it is and as it says. What a cube of anybody says, in any version, is passed over."""
+        return search(self._vault.path, pieces, self._says, self._vault.sealing.unsealer, self._files.beside)
+
+    def _says(self, piece: bytes) -> bool:
+        return any(piece in content.encode() for (content,) in self._db.rows("SELECT json FROM versions"))
+
+    def ledger(self) -> list[Forgotten]:
+        """Who and what was forgotten, as digests: kept beside backups, and applied to one that is brought back."""
+        return self._ledger.all()
+
+    def apply(self, entries: Iterable[Forgotten]) -> list[str]:
+        """Forget in this copy of a vault what was forgotten in another; the ids of cubes that are gone. Raises Held."""
+        known = {entry.digest for entry in self._ledger.all()}  # forgotten here, and may have come back since
+        ledger = [entry for entry in entries if entry.digest not in known]
+        cubes = [id for (id,) in self._db.rows("SELECT id FROM heads")]
+        gone: dict[str, None] = {}
+        with self._vault.transaction():
+            for user, at in named(ledger, "user", self._named()).items():
+                ids = self.concerned(user, at)
+                self.forget(user, ids)
+                gone |= dict.fromkeys(ids)
+            left = [id for id in named(ledger, "cube", cubes) if id not in gone]
+            left += [cube.id for cube in self._vault.derived(*left) if cube.id not in left]
+            self._vault.delete(left)
+            self._ledger.merge(ledger)
+        return [*gone, *left]
+
+    def _named(self) -> list[str]:
+        """The users that anything here names, also those who own no cube."""
+        names = {o for c in self._vault.cubes() for o in (c.namespace.user_id, c.rights.owner)}
+        for table, column in _NAMES:
+            names |= {name for (name,) in self._db.rows(f"SELECT DISTINCT {column} FROM {table}")}
+        names |= self._vault.extensions.users()
+        spaces = self._db.rows("SELECT DISTINCT namespace FROM snapshots")
+        return sorted(names | {Namespace.model_validate_json(space).user_id for (space,) in spaces})
+
+
+def _texts_of(cube: MemCube) -> list[str]:
+    """What a cube says, in one piece each."""
+    match cube.payload:
+        case Text(text=text, probes=probes):
+            return [text, *(said for probe in probes for said in (probe.question, probe.answer))]
+        case Turn(question=question, answer=answer, shown=shown):
+            return [question, answer, *shown]
+        case _:
+            return []
+
+
+def _without(why: str, ids: Collection[str]) -> str:
+    """A reason that names none of the cubes."""
+    known = set(ids)
+    return " ".join(_FORGOTTEN if word.strip(",") in known else word for word in why.split(" "))
+
+
+def _unnamed(words: str, user_id: str) -> str:
+    """The same without the name of a user."""
+    return re.sub(rf"(?<!\w){re.escape(user_id)}(?!\w)", _FORGOTTEN, words)
