@@ -21,6 +21,7 @@ class Times:
     def __init__(self) -> None:
         self.stamped: datetime | None = None  # the latest time that this transaction has stamped
         self._written: datetime | None = None  # what this transaction found written down
+        self._known = _NEVER  # the latest time that is known to be written down
         self._warned, self._latest = False, clock()  # of the clock; the latest time that was told
         self._lock = threading.Lock()
 
@@ -30,7 +31,7 @@ class Times:
 
     def now(self, store: Store) -> datetime:
         if not store.in_transaction:
-            return self._told(_NEVER)
+            return self._told(self._known)
         if self._written is None:
             [(at,)] = store.rows("SELECT at FROM clock")
             self._written = moment(at) if at else _NEVER
@@ -38,13 +39,13 @@ class Times:
 
     def stamp(self, store: Store) -> str:
         """Within a transaction, which writes it down at its end."""
-        self.stamped = self.now(store)
+        self.stamped = self._known = self.now(store)
         return self.stamped.isoformat()
 
     def heard(self, at: str) -> None:
-        """A time that was read where it is written down: nothing before it is told from here on."""
+        """A time that was read where it is written down: all that is told from here on is after it."""
         if at:
-            self._told(moment(at))
+            self._known = max(self._known, moment(at))
 
     def _told(self, after: datetime) -> datetime:
         said = clock()
