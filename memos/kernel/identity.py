@@ -52,7 +52,9 @@ class Identity:
                 "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
             )
         if purpose and purpose not in found.purposes:
-            self._vault.audit_log.append(str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose")
+            self._vault.audit_log.append(
+                str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose"
+            )
             raise Denied(
                 f"key {found.id} is not for the purpose {purpose!r:.80}; "
                 + (f"it is for {', '.join(found.purposes)}" if found.purposes else "it is for none; leave it out")

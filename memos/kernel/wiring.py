@@ -222,6 +222,8 @@ class FormBudgets:
         """Bytes of KV, and adapters, by form."""
         stored = {
             Form.ACTIVATION: {user: float(size) for user, (_, size) in self._vault.stats.held(Form.ACTIVATION).items()},
-            Form.PARAMETRIC: {user: float(count) for user, (count, _) in self._vault.stats.held(Form.PARAMETRIC).items()},
+            Form.PARAMETRIC: {
+                user: float(count) for user, (count, _) in self._vault.stats.held(Form.PARAMETRIC).items()
+            },
         }
         return self._scheduler.budgets(caller.user_id, stored, self._config.limits.of(caller.user_id))

@@ -44,7 +44,11 @@ class Planning:
     def jobs(self, caller: Caller) -> list[Job]:
         """Work on memories that the user may see: going on, cut off and to be taken up again, or waiting; each oldest
         first."""
-        found = [*self._vault.jobs.all("running"), *self._vault.jobs.all("interrupted"), *self._vault.jobs.all("queued")]
+        found = [
+            *self._vault.jobs.all("running"),
+            *self._vault.jobs.all("interrupted"),
+            *self._vault.jobs.all("queued"),
+        ]
         return [job for job in found if self._sees(caller, job)]
 
     def cancel(self, caller: Caller, job: str) -> None:

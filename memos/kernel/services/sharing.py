@@ -141,7 +141,9 @@ class Sharing:
         user = Namespace(user_id=caller.user_id)
         self._governance.permit(caller, Join(group=own.name), over=user)
         if caller.namespace != user:  # whom all is granted to: others have granted to the group
-            self._vault.audit_log.append(str(caller), "manage", f"namespace {user}", False, "join: groups are the user's")
+            self._vault.audit_log.append(
+                str(caller), "manage", f"namespace {user}", False, "join: groups are the user's"
+            )
             raise Denied(f"{caller} keeps no groups, whatever is granted to it; ask {user} to change {own}")
         return own, subject_of(member, caller.user_id)
 
