@@ -28,7 +28,7 @@ _BLOCKS = _TITLES | frozenset(
     "main ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-_MOST_SPANNED = 1_000  # columns or rows by one cell
+MAX_SPAN = 1_000  # columns or rows by one cell
 
 
 def read(path: Path) -> list[Passage | TableRow]:
@@ -56,24 +56,24 @@ def read(path: Path) -> list[Passage | TableRow]:
 
 
 def _parts(page: Tag, heading: str) -> Iterator[Passage | TableRow]:
-    block, told = list[str](), None
+    block, table = list[str](), None
     for event, node in _walked(page):
-        if told:  # a table whose rows have been read
-            told = None if event == "end" and node is told else told
+        if table:  # a table whose rows have been read
+            table = None if event == "end" and node is table else table
         elif event == "text":
             block.append(node)
         elif node.name == "br":
             block.append(" ")
         elif node.name in _BLOCKS:  # one begins or ends
-            if said := " ".join("".join(block).split()):
+            if text := " ".join("".join(block).split()):
                 if event == "end" and node.name in _TITLES:
-                    heading = said
+                    heading = text
                 else:
-                    yield Passage(said, heading)
+                    yield Passage(text, heading)
             block = []
             if event == "begin" and node.name == "table" and (rows := _rows(node)):
                 yield from rows
-                told = node
+                table = node
 
 
 def _walked(page: Tag) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
@@ -101,7 +101,7 @@ def _unseen(tag: Tag) -> bool:
 
 def _rows(table: Tag) -> list[TableRow]:
     """The rows of a table with a header; none of one that lays out a page, or has a row of more cells than columns."""
-    lines = list[list[_Cell]]()
+    lines = list[list[_TableCell]]()
     for event, node in _walked(table):
         if event == "text" and lines and lines[-1]:
             lines[-1][-1].words.append(node)
@@ -112,7 +112,7 @@ def _rows(table: Tag) -> list[TableRow]:
         elif node.name == "tr":
             lines.append([])
         elif node.name in ("td", "th") and lines:
-            lines[-1].append(_Cell(node.name == "th", _span(node, "colspan"), _span(node, "rowspan")))
+            lines[-1].append(_TableCell(node.name == "th", _span(node, "colspan"), _span(node, "rowspan")))
         elif lines and lines[-1] and node.name in (*_BLOCKS, "br"):
             lines[-1][-1].words.append(" ")
     if not lines or not all(cell.names for cell in lines[0]):
@@ -124,7 +124,7 @@ def _rows(table: Tag) -> list[TableRow]:
 
 
 @dataclass
-class _Cell:
+class _TableCell:
     """names: it is a heading. wide, high: the columns and rows that it spans."""
 
     names: bool
@@ -134,21 +134,21 @@ class _Cell:
 
 
 def _span(cell: Tag, name: str) -> int:
-    said = str(cell.get(name, "1"))
-    return max(1, min(int(said), _MOST_SPANNED)) if re.fullmatch(r"[0-9]{1,9}", said) else 1
+    value = str(cell.get(name, "1"))
+    return max(1, min(int(value), MAX_SPAN)) if re.fullmatch(r"[0-9]{1,9}", value) else 1
 
 
-def _spread(lines: list[list[_Cell]]) -> list[list[str]]:
+def _spread(lines: list[list[_TableCell]]) -> list[list[str]]:
     """The texts of each row, column by column: a cell stands in each column and row that it spans."""
     spread, above = list[list[str]](), dict[int, tuple[str, int]]()  # by column: what reaches down, and how far
     for line in lines:
-        said, below = list[str](), dict[int, tuple[str, int]]()
+        texts, below = list[str](), dict[int, tuple[str, int]]()
         cells = deque((" ".join("".join(c.words).split()), c.high) for c in line for _ in range(c.wide))
-        while cells or len(said) in above:
-            text, high = above.pop(len(said)) if len(said) in above else cells.popleft()
+        while cells or len(texts) in above:
+            text, high = above.pop(len(texts)) if len(texts) in above else cells.popleft()
             if high > 1:
-                below[len(said)] = text, high - 1
-            said.append(text)
-        spread.append(said)
+                below[len(texts)] = text, high - 1
+            texts.append(text)
+        spread.append(texts)
         above = below
     return spread

@@ -28,15 +28,15 @@ _FRACTION = re.compile(r"\.(\d+)")
 class ForeignEntry:
     """A statement of a foreign file.
 
-    how: "told" is a memory as it stands; "spoken" is a turn of a conversation, "written" a passage under a heading, of
-    which the reader keeps what is worth keeping. owner: whose it is over there. dropped: fields that have no place in
-    a memory.
+    how: "statement" is a memory as it stands; "spoken" is a turn of a conversation, "written" a passage under a
+    heading, of which the reader keeps what is worth keeping. owner: whose it is over there. dropped: fields that have
+    no place in a memory.
     """
 
     place: str
     text: str
     origin: str
-    how: Literal["told", "spoken", "written"] = "told"
+    how: Literal["statement", "spoken", "written"] = "statement"
     speaker: str = ""
     heading: str = ""
     said: datetime | None = None
@@ -65,7 +65,7 @@ def entry(
     source: str,
     id: object,
     *,
-    how: Literal["told", "spoken", "written"] = "told",
+    how: Literal["statement", "spoken", "written"] = "statement",
     speaker: object = "",
     heading: str = "",
     said: object = None,
@@ -180,5 +180,5 @@ def _digest(text: str) -> str:
 
 def operation(read: ForeignEntry, statement: Add) -> Add:
     """A statement of the reader's with all that the entry says of it."""
-    told = {"said": read.said, "expires": read.expires, "thread": read.thread, "tags": read.tags}
-    return statement.model_copy(update={**told, "origin": read.origin, **({"kind": read.kind} if read.kind else {})})
+    header = {"said": read.said, "expires": read.expires, "thread": read.thread, "tags": read.tags}
+    return statement.model_copy(update={**header, "origin": read.origin, **({"kind": read.kind} if read.kind else {})})

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
 BATCH = 200  # records that are kept in one transaction
-_SHOWN = 3  # places of each reason that a report names
-_LONGEST_READ = 4_000  # characters that the rules read facts in; what is longer is kept as it is
+MAX_PLACES = 3  # places of each reason that a report names
+MAX_READ = 4_000  # characters that the rules read facts in; what is longer is kept as it is
 
 
 @dataclass
@@ -47,7 +47,7 @@ class ImportReport:
     def refuse(self, place: str, why: str) -> None:
         self.unmapped[why] += 1
         named = self.places.setdefault(why, [])
-        if len(named) < _SHOWN:
+        if len(named) < MAX_PLACES:
             named.append(place)
 
 
@@ -134,7 +134,7 @@ def _read(entry: ForeignEntry, report: ImportReport, reader: MemReader, whole: b
 
 
 def _statements(entry: ForeignEntry, reader: MemReader, whole: bool) -> list[Add | Correct]:
-    if len(entry.text) > _LONGEST_READ and (whole or entry.how == "told"):  # no statement, but a document
+    if len(entry.text) > MAX_READ and (whole or entry.how == "statement"):  # no statement, but a document
         return [Add(text=entry.text, speaker=entry.speaker, segment=entry.heading or entry.speaker, kind="note")]
     if entry.how == "spoken" and not whole:
         return reader.read_turns([{"speaker": entry.speaker or "User", "content": entry.text}], entry.origin)

@@ -1,6 +1,6 @@
 """Reads JSON of any size one record at a time; must not know what the records mean.
 
-What is read at once is bounded: a record that is longer, or nested deeper, than the bounds is told and passed over. So
+What is read at once is bounded: a record that is longer, or nested deeper, than the bounds is named and passed over. So
 is one that is no JSON, as long as its brackets close; the records after it are read.
 """
 
@@ -39,12 +39,12 @@ class Fault:
 
 
 class _Broken(Exception):
-    """From here on it is not told where a value ends."""
+    """It cannot be known where a value ends."""
 
 
 def documents(pieces: Iterator[str]) -> Iterator[Node | Fault]:
     """The elements of a list; of an object, its members, and of a member that holds others, these."""
-    text = _Text(pieces)
+    text = _JsonText(pieces)
     try:
         first = text.ahead()
         if first in ("[", "{"):
@@ -59,7 +59,7 @@ def documents(pieces: Iterator[str]) -> Iterator[Node | Fault]:
 
 def lines(pieces: Iterator[str]) -> Iterator[Node | Fault]:
     """A value for each line; empty lines are none. The path is the number of the line, from 1."""
-    text, n = _Text(pieces), 0
+    text, n = _JsonText(pieces), 0
     while not text.at_end():
         n += 1
         line = text.upto(_LINE_END, LONGEST)
@@ -68,7 +68,7 @@ def lines(pieces: Iterator[str]) -> Iterator[Node | Fault]:
             yield _parsed((n,), None if line is None else _Raw(line.strip("\ufeff \t\r"), depth(line)))
 
 
-def _members(text: _Text, path: tuple[str | int, ...], deeper: bool) -> Iterator[Node | Fault]:
+def _members(text: _JsonText, path: tuple[str | int, ...], deeper: bool) -> Iterator[Node | Fault]:
     """Of the list or object that begins here. deeper: lists and objects in it are gone into, one level."""
     named = text.take() == "{"
     n = 0
@@ -115,13 +115,13 @@ def _parsed(path: tuple[str | int, ...], raw: _Raw | None) -> Node | Fault:
 def depth(text: str) -> int:
     """How many brackets stand within each other, at most, in the value that begins a text; 0 where it does not end."""
     try:
-        raw = _Text(iter([text])).value(len(text))
+        raw = _JsonText(iter([text])).value(len(text))
     except _Broken:
         return 0
     return raw.depth if raw else 0
 
 
-class _Text:
+class _JsonText:
     """Text that comes in pieces, of which only the part that is being read is kept."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
@@ -157,10 +157,10 @@ class _Text:
 
     def upto(self, end: re.Pattern[str], most: int) -> str | None:
         """What stands before `end`, which is not taken; None where that is longer than `most`."""
-        searched, kept = self._at, True
+        searched, fits = self._at, True
         while not (found := end.search(self._text, searched)):
             if len(self._text) - self._at > most:
-                kept, self._at = False, len(self._text)
+                fits, self._at = False, len(self._text)
             searched = len(self._text) - self._at
             if not self._more():
                 searched = len(self._text)
@@ -168,7 +168,7 @@ class _Text:
         stop = found.start() if found else searched
         out = self._text[self._at : stop]
         self._at = stop
-        return out if kept and len(out) <= most else None
+        return out if fits and len(out) <= most else None
 
     def value(self, most: int) -> _Raw | None:
         """The value that begins at the next character, which is no space; None where it is longer than `most`.
@@ -181,12 +181,12 @@ class _Text:
             if scalar == "":
                 raise _Broken(f"there is {first!r} where a value should be" if first else "it ends before a value")
             return None if scalar is None else _Raw(scalar, 0)
-        kept, depth, deepest, quoted, at = True, 0, 0, False, self._at
+        fits, depth, deepest, quoted, at = True, 0, 0, False, self._at
         while True:
             found = (_IN_STRING if quoted else _MARK).search(self._text, at)
             if not found:
                 if len(self._text) - self._at > most:
-                    kept, self._at = False, len(self._text)
+                    fits, self._at = False, len(self._text)
                 at = max(at, len(self._text)) - self._at  # beyond the end where a backslash was the last
                 if not self._more():
                     raise _Broken("it ends within a value")
@@ -204,4 +204,4 @@ class _Text:
                     depth -= 1
             if depth <= 0 and not quoted and found[0] != "\\":
                 out, self._at = self._text[self._at : at], at
-                return _Raw(out, deepest) if kept and len(out) <= most else None
+                return _Raw(out, deepest) if fits and len(out) <= most else None

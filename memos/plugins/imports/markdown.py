@@ -53,7 +53,7 @@ def _file(source: ImportSource, path: Path) -> Iterator[Read]:
             passage.content,
             "markdown",
             where,
-            how="told" if isinstance(passage, TableRow) else "written",
+            how="statement" if isinstance(passage, TableRow) else "written",
             heading=passage.subject if isinstance(passage, TableRow) else passage.heading,
             said=said,
             tags=tags,

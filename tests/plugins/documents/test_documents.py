@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from memos.errors import EmptyMemory, InputError
+from memos import extensions
+from memos.errors import EmptyMemory, InputError, PluginError
 from memos.interface.reading.documents.files import read
 from memos.interface.reading.documents.parts import Part, Passage, TableRow
 from memos.plugins.documents.isolated import parts_of
@@ -207,3 +208,39 @@ def test_no_module_that_lies_beside_a_file_is_run(tmp_path: Path, monkeypatch: p
     (tmp_path / "a.html").write_text("<p>x")
     monkeypatch.chdir(tmp_path)
     assert read(Path("a.html")) == [Passage("x", "a")] and not Path("run").exists()
+
+
+# -- readers of other packages -----------------------------------------------------------------------------
+
+SHOUTS = """
+from memos.interface.reading.documents.parts import DocumentReader, Passage
+SHOUT = DocumentReader(lambda path: [Passage(path.read_text().upper(), path.stem)], max_bytes=9)
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder in which a package provides a reader of .shout, and one of .lost that cannot be imported."""
+    info = tmp_path / "shouts-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "shouts.py").write_text(SHOUTS)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouts\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[memos.readers]\nshout = shouts:SHOUT\nlost = shouts:LOST\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    extensions._entries.cache_clear()
+    yield tmp_path
+    extensions._entries.cache_clear()
+
+
+def test_a_reader_of_another_package_reads_its_suffix(packages: Path, reading: Read) -> None:
+    assert reading("a.SHOUT", "hello") == [Passage("HELLO", "a")]
+    with pytest.raises(InputError, match=r"a\.shout: 10 bytes, and memos adds \.shout files of up to 9"):
+        reading("a.shout", "x" * 10)
+    with pytest.raises(InputError, match=r"memos reads \.csv, .*\.shout, .* or \.txt, not \.docx"):
+        reading("a.docx", "x")
+
+
+def test_a_reader_that_does_not_load_is_named_and_the_others_read(packages: Path, reading: Read) -> None:
+    with pytest.raises(PluginError, match=r"shouts:LOST, which provides the reader of documents 'lost', fails to load"):
+        reading("a.lost", "x")
+    assert reading("a.txt", "hello") == [Passage("hello", "a")]
