@@ -27,43 +27,9 @@ from memos.config.section import Section
 from memos.config.serve import KeyLimits, ServeConfig
 from memos.config.storage import QuotaConfig, VaultConfig
 
-__all__ = [
-    "ActivationConfig",
-    "AgeingConfig",
-    "AskStep",
-    "AuditConfig",
-    "Config",
-    "CustomPattern",
-    "DecodeConfig",
-    "DemoteStep",
-    "DistilConfig",
-    "EmbedderConfig",
-    "ExperimentConfig",
-    "FidelityConfig",
-    "GateConfig",
-    "GovernanceConfig",
-    "IngestStep",
-    "KeyLimits",
-    "LifecycleConfig",
-    "LimitConfig",
-    "LimitsConfig",
-    "MemoryOSConfig",
-    "ModelConfig",
-    "PromoteStep",
-    "QuarantineConfig",
-    "QuotaConfig",
-    "ReaderConfig",
-    "Redact",
-    "RedactionConfig",
-    "RetrievalConfig",
-    "SchedulerConfig",
-    "Section",
-    "ServeConfig",
-    "Step",
-    "TickStep",
-    "TrustConfig",
-    "VaultConfig",
-    "load_config",
-    "parse_config",
-    "parse_yaml",
-]
+__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CustomPattern", "DecodeConfig"]
+__all__ += ["DemoteStep", "DistilConfig", "EmbedderConfig", "ExperimentConfig", "FidelityConfig", "GateConfig"]
+__all__ += ["GovernanceConfig", "IngestStep", "KeyLimits", "LifecycleConfig", "LimitConfig", "LimitsConfig"]
+__all__ += ["MemoryOSConfig", "ModelConfig", "PromoteStep", "QuarantineConfig", "QuotaConfig", "ReaderConfig"]
+__all__ += ["Redact", "RedactionConfig", "RetrievalConfig", "SchedulerConfig", "Section", "ServeConfig", "Step"]
+__all__ += ["TickStep", "TrustConfig", "VaultConfig", "load_config", "parse_config", "parse_yaml"]

@@ -87,7 +87,8 @@ class ActivationConfig(Section):
 
     codec: str = Field(
         "raw",
-        description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the others take 2 to 8 times fewer bytes and are measured before use; "
+        description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the "
+        "others take 2 to 8 times fewer bytes and are measured before use; "
         "trained: few rows, distilled and gated as an adapter is",
     )
     trained_share: float = Field(

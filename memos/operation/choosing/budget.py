@@ -55,11 +55,11 @@ def _density(item: BudgetItem) -> float:
 
 def _undominated(choices: Sequence[_Choice]) -> list[_Choice]:
     """Of choices in the order of their cost, those that are better than every cheaper one."""
-    kept = list[_Choice]()
+    better = list[_Choice]()
     for choice in choices:
-        if not kept or choice.value > kept[-1].value:
-            kept.append(choice)
-    return kept
+        if not better or choice.value > better[-1].value:
+            better.append(choice)
+    return better
 
 
 def shares(budget: float, wanted: Mapping[Key, float]) -> dict[Key, float]:
@@ -73,15 +73,15 @@ def shares(budget: float, wanted: Mapping[Key, float]) -> dict[Key, float]:
     return out
 
 
-def above(worth: Sequence[BudgetItem], held: float, low: float, high: float) -> list[int]:
-    """The places of what is to go so that the rest fits `low`, once what is held is above `high`: those of least worth
+def above(worth: Sequence[BudgetItem], used: float, low: float, high: float) -> list[int]:
+    """The places of what is to go so that the rest fits `low`, once what is used is above `high`: those of least worth
     for their cost. Between the two marks nothing moves, so that one more does not push out one each time."""
-    if held <= high:
+    if used <= high:
         return []
     going, order = list[int](), sorted(range(len(worth)), key=lambda n: (_density(worth[n]), n))
     for n in order:
-        if held <= low:
+        if used <= low:
             break
-        held -= worth[n].cost
+        used -= worth[n].cost
         going.append(n)
     return sorted(going)

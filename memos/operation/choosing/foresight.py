@@ -106,14 +106,14 @@ class Foresight:
             self._count(group, at)
             visit = self._visits.pop(user, None) or _begun(user)
             self._expect(visit, -1)
-            told = np.zeros(_KINDS)
+            probabilities = np.zeros(_KINDS)
             for kind, distance, context in visit.contexts():
                 follows = self._follows.pop(context) if context in self._follows else Follows()
                 self._follows[context] = follows
                 if group in follows.counts:
-                    told[kind] = follows.counts[group] * follows.scale
+                    probabilities[kind] = follows.counts[group] * follows.scale
                 follows.add(group, distance)
-            self._kinds = _believed(self._kinds, told)
+            self._kinds = _believed(self._kinds, probabilities)
             visit = Visit(user, (*visit.trail, ("group", group))[-WINDOW:], at)
             visit.coming = self._predicted(visit)
             self._expect(visit, 1)
@@ -192,17 +192,17 @@ class Foresight:
         if len(self._rows) < self._most:
             return
         names = list(self._rows)
-        kept = np.sort(np.argsort(-self._worth(names, now), kind="stable")[: self._most // 2])
-        self._rows = {names[row]: n for n, row in enumerate(kept)}
+        best = np.sort(np.argsort(-self._worth(names, now), kind="stable")[: self._most // 2])
+        self._rows = {names[row]: n for n, row in enumerate(best)}
         for column in (self._uses, self._last, self._soon):
-            column.keep(kept)
+            column.keep(best)
 
 
 def _begun(user: str) -> Visit:
     return Visit(user, (("session", user),))
 
 
-def _believed(weights: Floats, told: Floats) -> Floats:
-    """After each expert told the probability of what happened: those that told more of it are believed more."""
-    proven = weights * told
+def _believed(weights: Floats, probabilities: Floats) -> Floats:
+    """After each expert gave the probability of what happened: those that gave more are believed more."""
+    proven = weights * probabilities
     return weights + _LEARN * (proven / proven.sum() - weights) if proven.sum() > 0 else weights

@@ -92,16 +92,16 @@ class MemScheduler:
         out = [Segment(c.header.segment, (c,)) for c in ordered if apart(c)]
         free = sorted((c for c in ordered if not apart(c)), key=lambda c: c.header.segment)
         for key, group in groupby(free, key=lambda c: c.header.segment):
-            held: list[MemCube] = []
+            taken: list[MemCube] = []
             room = self.config.segment_tokens
             for cube in group:
                 need = tokens(cube.text)
-                if held and need > room:
-                    out.append(Segment(key, tuple(held)))
-                    held, room = [], self.config.segment_tokens
-                held.append(cube)
+                if taken and need > room:
+                    out.append(Segment(key, tuple(taken)))
+                    taken, room = [], self.config.segment_tokens
+                taken.append(cube)
                 room -= need
-            out.append(Segment(key, tuple(held)))
+            out.append(Segment(key, tuple(taken)))
         return out
 
     def admit(
@@ -219,13 +219,13 @@ def _without_clashes(
     mine, taken = {cube.id for cube in first}, {name for cube in first for name in apart(cube)}
     out = []
     for segment in segments:
-        kept = []
+        allowed = []
         for cube in segment.cubes:
             if cube.id in mine or not apart(cube) & taken:
-                kept.append(cube)
+                allowed.append(cube)
                 taken |= apart(cube)
-        if kept:
-            out.append(segment if len(kept) == len(segment.cubes) else Segment(segment.key, tuple(kept)))
+        if allowed:
+            out.append(segment if len(allowed) == len(segment.cubes) else Segment(segment.key, tuple(allowed)))
     return out
 
 
@@ -236,12 +236,12 @@ def _pinned(room: int, always: Sequence[MemCube], tokens: Callable[[str], int]) 
         if not apart(cube) & taken:
             fitting.append(cube)
             taken |= apart(cube)
-    kept = [fitting[n] for n in fill([BudgetItem(1.0, tokens(c.text)) for c in fitting], room)]
-    if len(kept) < len(fitting):
+    shown = [fitting[n] for n in fill([BudgetItem(1.0, tokens(c.text)) for c in fitting], room)]
+    if len(shown) < len(fitting):
         log.warning(
-            "of %d memories tagged %s, %d have no room in the prompt", len(fitting), ALWAYS, len(fitting) - len(kept)
+            "of %d memories tagged %s, %d have no room in the prompt", len(fitting), ALWAYS, len(fitting) - len(shown)
         )
-    return kept, room - sum(tokens(c.text) for c in kept)
+    return shown, room - sum(tokens(c.text) for c in shown)
 
 
 def _most_in(
@@ -266,8 +266,8 @@ def _most_in(
 def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
     """True if one of the texts names one of those, or nobody is named: an adapter that answers for a stranger is wrong,
     however sure it is."""
-    said = " ".join(texts)
-    return not about or any(_word(name).search(said) for name in about)
+    whole = " ".join(texts)
+    return not about or any(_word(name).search(whole) for name in about)
 
 
 def _word(name: str) -> re.Pattern[str]:

@@ -81,10 +81,10 @@ class MovePlanner:
         for form, budget in budgets.items():
             of_form = [d for d in derived if d.form is form]
             items = [BudgetItem(heats.get(d.id, 0.0), _size(d)) for d in of_form]
-            held, low, high = sum(i.cost for i in items), self._config.low_water, self._config.high_water
-            going = above(items, held, low * budget, high * budget)
+            used, low, high = sum(i.cost for i in items), self._config.low_water, self._config.high_water
+            going = above(items, used, low * budget, high * budget)
             moves += [Move(None, cube=of_form[n], why=f"over the budget of {form}") for n in going]
-            room[form] = high * budget - held + sum(items[n].cost for n in going)
+            room[form] = high * budget - used + sum(items[n].cost for n in going)
         return moves, room
 
     @property

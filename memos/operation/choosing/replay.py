@@ -23,12 +23,12 @@ from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.policies.policy import Floats, Note, Staged, Tiers
 
-_VIEWS = 64  # whose tiers are kept
+MAX_CACHED_VIEWS = 64
 Came = tuple[datetime, int, str]  # when, a memory (0) or a use (1), which memory
 
 
 @dataclass
-class _Kept:
+class _Replayed:
     """Tiers, and what they were made of."""
 
     tiers: Tiers
@@ -44,7 +44,7 @@ class Replay:
 
     def __init__(self, vault: MemVault, operator: MemOperator, policy: Staged) -> None:
         self._vault, self._operator, self._policy = vault, operator, policy
-        self._kept: dict[View, _Kept] = {}
+        self._replayed: dict[View, _Replayed] = {}
         self._lock = threading.Lock()
 
     def search(self, query: str, k: int | None, view: View, within: View) -> list[FoundMemory]:
@@ -62,54 +62,55 @@ class Replay:
             return self._brought_up(view)
 
     def _brought_up(self, view: View) -> Tiers:
-        kept = self._kept.pop(view, None) or _Kept(self._policy.tiers())
+        replayed = self._replayed.pop(view, None) or _Replayed(self._policy.tiers())
         with self._operator.steady():
             now = self._operator.versions(view)
             change = self._operator.read
-            vectors = kept.vectors if change == kept.change else self._operator.vectors(now)
-        if not (self._holds(kept, now, vectors) and self._append(kept, view, now, vectors)):
-            kept = _Kept(self._policy.tiers())
-            self._append(kept, view, now, vectors)
-        kept.change = change
-        while len(self._kept) >= _VIEWS:
-            del self._kept[next(iter(self._kept))]
-        self._kept[view] = kept
-        return kept.tiers
+            vectors = replayed.vectors if change == replayed.change else self._operator.vectors(now)
+        if not (self._holds(replayed, now, vectors) and self._append(replayed, view, now, vectors)):
+            replayed = _Replayed(self._policy.tiers())
+            self._append(replayed, view, now, vectors)
+        replayed.change = change
+        while len(self._replayed) >= MAX_CACHED_VIEWS:
+            del self._replayed[next(iter(self._replayed))]
+        self._replayed[view] = replayed
+        return replayed.tiers
 
-    def _holds(self, kept: _Kept, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
+    def _holds(self, replayed: _Replayed, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
         """True if all that was replayed is still there, and as it was. The vector of a note changes with what is said
         around it; what that decides is decided once it is settled."""
-        if vectors is kept.vectors:
+        if vectors is replayed.vectors:
             return True
         return all(
-            now.get(id) == version and (np.array_equal(kept.vectors[id], vectors[id]) or not kept.tiers.settled(id))
-            for id, version in kept.versions.items()
+            now.get(id) == version
+            and (np.array_equal(replayed.vectors[id], vectors[id]) or not replayed.tiers.settled(id))
+            for id, version in replayed.versions.items()
         )
 
     def _as_read(self, cube: MemCube, view: View) -> MemCube:
         return cube if cube.rights.owner == view.owner else self._vault.guard.as_shown(cube)
 
-    def _append(self, kept: _Kept, view: View, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
+    def _append(self, replayed: _Replayed, view: View, now: Mapping[str, int], vectors: Mapping[str, Floats]) -> bool:
         """Replay what is new. False, and nothing is done, where some of it came before what was replayed last."""
-        read = (self._as_read(c, view) for c in self._vault.at(id for id in now if id not in kept.versions))
+        read = (self._as_read(c, view) for c in self._vault.at(id for id in now if id not in replayed.versions))
         new = {c.id: c for c in read if isinstance(c.payload, Text)}
-        uses = self._vault.usage.uses(kept.uses)
+        uses = self._vault.usage.uses(replayed.uses)
         events: list[tuple[Came, list[str]]] = [((c.header.created, 0, c.id), [c.id]) for c in new.values()]
         events += [((at, 1, ""), [id for _, id, _ in of]) for at, of in groupby(uses, key=lambda use: use[2])]
         events.sort()
-        if kept.last and events and events[0][0] < kept.last:
+        if replayed.last and events and events[0][0] < replayed.last:
             return False
-        if vectors is not kept.vectors:
-            kept.tiers.revise(vectors)
+        if vectors is not replayed.vectors:
+            replayed.tiers.revise(vectors)
         for (when, kind, _), ids in events:
             if kind:
-                kept.tiers.use(ids, when)
+                replayed.tiers.use(ids, when)
             else:
-                kept.tiers.keep(_note(new[ids[0]], vectors[ids[0]]))
-        kept.last = events[-1][0] if events else kept.last
-        kept.uses = uses[-1][0] if uses else kept.uses
-        kept.versions |= {id: now[id] for id in new}
-        kept.vectors = vectors
+                replayed.tiers.keep(_note(new[ids[0]], vectors[ids[0]]))
+        replayed.last = events[-1][0] if events else replayed.last
+        replayed.uses = uses[-1][0] if uses else replayed.uses
+        replayed.versions |= {id: now[id] for id in new}
+        replayed.vectors = vectors
         return True
 
 

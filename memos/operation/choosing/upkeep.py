@@ -15,7 +15,7 @@ from typing import Any
 from memos.cube import Form
 from memos.errors import MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.tables.job_list import Job
+from memos.infrastructure.vault.tables.job_list import Ending, Job
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
@@ -85,7 +85,7 @@ class Upkeep:
         self._end(job, "done", str(done.get("cube", "")))
         return done
 
-    def _end(self, job: Job, how: Any, note: str) -> None:
+    def _end(self, job: Job, how: Ending, note: str) -> None:
         """Unless the job has been ended by what carried it out."""
         if any(job.id == going.id for going in self._vault.jobs.all("running")):
             self._vault.jobs.end(job.id, how, note)
@@ -127,6 +127,6 @@ class Upkeep:
             except Exception:  # nobody waits for this thread, so nobody else would tell; the next round goes on
                 log.exception("upkeep failed")
 
-    def _progress(self, *_: Any) -> None:
+    def _progress(self, *_: object) -> None:
         if self._closing.is_set():
             raise KeyboardInterrupt

@@ -72,7 +72,7 @@ class Ways:
             return []
         if card is None:
             return [exact if wanted.level == "auto" else wanted]
-        tried: dict[FidelityConfig, list[dict[str, Any]]] = {}
+        tried: dict[FidelityConfig, list[dict[str, float]]] = {}
         for row in card["levels"]:
             settings = {name: row[name] for name in ("level", "first_tokens", "share")}
             tried.setdefault(_in_use(wanted.model_copy(update=settings)), []).append(row)
@@ -116,13 +116,13 @@ class Ways:
         text = sum(at.tokens(c.text) for c in admission.cubes)
         out = [Way(0, None, costs.forward(at.head + text + at.question))]
         for n in range(1, len(kvs) + 1):
-            held = [at.lying[kv.id] for kv in kvs[:n]]
-            if sum(kv.tokens for kv in held) * costs.bytes > room:
+            caches = [at.lying[kv.id] for kv in kvs[:n]]
+            if sum(kv.tokens for kv in caches) * costs.bytes > room:
                 continue
             text = sum(at.tokens(c.text) for c in replace(admission, activations=kvs[:n]).as_text)
             for level in at.levels[: None if n > 1 else 1]:  # one cache is exact at any level
                 seconds, bringing = (
-                    c.first_token(held, min(at.there, n), level, text, at.question) for c in (costs, bringing_alone)
+                    c.first_token(caches, min(at.there, n), level, text, at.question) for c in (costs, bringing_alone)
                 )
                 out.append(Way(n, level, seconds, bringing))
         return out

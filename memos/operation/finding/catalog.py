@@ -25,10 +25,10 @@ from memos.operation.policies.words import asks
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 AROUND = 2  # turns before and after one that belong to its context
-_GROUP, _NEAR = 512, 32  # rows of the largest group that is told whole; else how many on either side
+MAX_GROUP_ROWS, NEAR_ROWS = 512, 32  # of a group that is given whole; else how many on either side
 _COLUMNS = ("version", "asks", "scope", "kind", "speaker", "subject", "said", "thread", "before", "after")
 _NAMELESS = "\0"  # before the name of a topic group that is not shown
-_VIEWS = 256  # callers whose verdicts are remembered
+MAX_CACHED_VIEWS = 256
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class View:
     """What a search may look at.
 
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
-    memory: its namespace, its rights, and the ids of what it was made of; `expect` is told before which ids these are
+    memory: its namespace, its rights, and the ids of what it was made of; `expect` is given before all of these ids
     altogether. since, until: by when it was said. kinds, among (ids): None for all. single: ids of memories that may be
     seen whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
     """
@@ -213,8 +213,8 @@ class Catalog:
         parts = {"version": self._version.all[rows], "asks": self.asks[rows], "said": self.said[rows]}
         parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
         scopes, parts["scope"] = _used(self._scope.all[rows])
-        told = [json.dumps(_told(*self.scopes.values[code])) for code in scopes]
-        parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(told))
+        packed_scopes = [json.dumps(_scope_as_json(*self.scopes.values[code])) for code in scopes]
+        parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(packed_scopes))
         for name, codes, column in self._coded():
             used, parts[name] = _used(column.all[rows])
             parts |= beneath(f"{name}s", pack([codes.values[code] for code in used]))
@@ -244,7 +244,7 @@ class Catalog:
         catalog.ids = unpack(at("ids", parts))
         rows = len(catalog.ids)
         catalog._row = dict(zip(catalog.ids, range(rows), strict=True))
-        scopes = [json.loads(told) for told in unpack(at("scopes", parts))]
+        scopes = [json.loads(scope) for scope in unpack(at("scopes", parts))]
         catalog.scopes = Codes((Namespace(**of), Rights(**rights), *sources) for of, rights, *sources in scopes)
         catalog.kinds, catalog.speakers, catalog.subjects = (
             Codes(unpack(at(name, parts))) for name in ("kinds", "speakers", "subjects")
@@ -277,7 +277,7 @@ class Catalog:
         new = self.scopes.values[len(verdicts) :]
         view.expect(id for _, _, *sources in new for id in sources)
         verdicts += [view.may(*scope) for scope in new]
-        if len(self._verdicts) > _VIEWS:
+        if len(self._verdicts) > MAX_CACHED_VIEWS:
             del self._verdicts[next(iter(self._verdicts))]
         mask = np.array(verdicts or [False], bool)[self._scope.all]
         mask[[self._row[id] for id in view.single() if id in self._row]] = True
@@ -326,8 +326,8 @@ class Catalog:
             group = np.array(self._groups[subject], np.int64)
             group = group[mask[group]]
             for row in near:
-                at = int(np.searchsorted(group, row)) if len(group) > _GROUP else 0
-                most = slice(max(0, at - _NEAR), at + _NEAR + 1) if len(group) > _GROUP else slice(None)
+                at = int(np.searchsorted(group, row)) if len(group) > MAX_GROUP_ROWS else 0
+                most = slice(max(0, at - NEAR_ROWS), at + NEAR_ROWS + 1) if len(group) > MAX_GROUP_ROWS else slice(None)
                 found |= dict.fromkeys(group[most].tolist())
         return np.array(list(found), np.int64)
 
@@ -335,7 +335,7 @@ class Catalog:
         return int(self.subject[row])
 
 
-def _told(namespace: Namespace, rights: Rights, *sources: str) -> list[Any]:
+def _scope_as_json(namespace: Namespace, rights: Rights, *sources: str) -> list[object]:
     return [namespace.model_dump(), rights.model_dump(), *sources]
 
 

@@ -36,7 +36,7 @@ class Column:
     def all(self) -> Array:
         return self._data[: self._rows]
 
-    def append(self, value: Any) -> None:
+    def append(self, value: npt.ArrayLike) -> None:
         if self._rows == len(self._data):
             grown = np.empty((2 * self._rows, *self._data.shape[1:]), self._data.dtype)  # takes no memory until used
             grown[: self._rows] = self._data
@@ -46,8 +46,8 @@ class Column:
 
     def keep(self, rows: npt.NDArray[np.int64]) -> None:
         """Of all rows these alone, in this order."""
-        kept = self._data[rows]
-        self._data[: len(kept)], self._rows = kept, len(kept)
+        chosen = self._data[rows]
+        self._data[: len(chosen)], self._rows = chosen, len(chosen)
 
 
 def pack(texts: Sequence[str]) -> Parts:

@@ -13,18 +13,17 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from memos.operation.finding.columns import Column, Parts, at, beneath, pack, unpack
+from memos.operation.finding.columns import Array, Column, Parts, at, beneath, pack, unpack
 
 K1, B = 0.9, 0.4  # Anserini's defaults (Lin, Yang et al.), which suit short passages
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 Entries = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint16]]  # term, row, count
-_MOST = 65_535  # of a count
+MAX_COUNT = 65_535
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Matches:
     def first(self, terms: int) -> Matches:
         """Those of the first terms, and of the others that occur at all."""
         pairs = list(zip(self.rows, self.counts, strict=True))
-        kept = [*pairs[:terms], *(pair for pair in pairs[terms:] if len(pair[0]))]
-        return Matches([rows for rows, _ in kept], [counts for _, counts in kept])
+        found = [*pairs[:terms], *(pair for pair in pairs[terms:] if len(pair[0]))]
+        return Matches([rows for rows, _ in found], [counts for _, counts in found])
 
     def joined(self, more: Matches) -> Matches:
         """These with other matches of the same terms; a row that is in both has as many as in both together."""
@@ -106,7 +105,7 @@ class KeywordIndex:
         for term, count in Counter(terms).items():
             rows, counts = self._late.setdefault(self._terms[term], (array("i"), array("H")))
             rows.append(row)
-            counts.append(min(count, _MOST))
+            counts.append(min(count, MAX_COUNT))
         self._lengths.append(len(terms))
 
     def extend(self, texts: Iterable[Sequence[str]]) -> None:
@@ -121,12 +120,12 @@ class KeywordIndex:
         of = np.repeat(np.arange(len(lengths)), lengths)
         key, count = np.unique(np.frombuffer(words, np.int32) * np.int64(len(lengths)) + of, return_counts=True)
         term, row = np.divmod(key, max(1, len(lengths)))
-        self._place(self._entries(term, row + first, np.minimum(count, _MOST)))
+        self._place(self._entries(term, row + first, np.minimum(count, MAX_COUNT)))
 
-    def _entries(self, *more: npt.NDArray[Any]) -> Entries:
+    def _entries(self, *more: Array) -> Entries:
         """All that there are with these, in the order of terms and rows."""
         whole = np.repeat(np.arange(len(self._ends) - 1), np.diff(self._ends))
-        pieces: list[tuple[npt.NDArray[Any], ...]] = [(whole, self._rows, self._counts)]
+        pieces: list[tuple[Array, ...]] = [(whole, self._rows, self._counts)]
         for code, (rows, counts) in self._late.items():
             pieces.append((np.full(len(rows), code), np.frombuffer(rows, np.int32), np.frombuffer(counts, np.uint16)))
         if more:
@@ -143,8 +142,8 @@ class KeywordIndex:
     def packed(self, rows: Rows, place: Rows) -> Parts:
         """rows: those that are kept; place: [rows], where each moves to, or -1."""
         term, row, count = self._entries()
-        kept = place[row] >= 0
-        term, row, count = term[kept], place[row[kept]].astype(np.int32), count[kept]
+        living = place[row] >= 0
+        term, row, count = term[living], place[row[living]].astype(np.int32), count[living]
         found = np.bincount(term, minlength=len(self._terms))
         terms = [word for word, n in zip(self._terms, found.tolist(), strict=True) if n]
         ends = np.concatenate([[0], np.cumsum(found[found > 0])])
@@ -201,12 +200,12 @@ class HiddenWords:
     def packed(self, place: Rows) -> Parts:
         """place: [rows], where each moves to, or -1. Nothing where nothing is hidden."""
         rows = place[self._rows.all]
-        kept = np.flatnonzero(rows >= 0)
-        if not len(kept):
+        living = np.flatnonzero(rows >= 0)
+        if not len(living):
             return {}
         moved = np.full(len(rows), -1)
-        moved[kept] = np.arange(len(kept))
-        return {"rows": rows[kept], **beneath("words", self._words.packed(kept, moved))}
+        moved[living] = np.arange(len(living))
+        return {"rows": rows[living], **beneath("words", self._words.packed(living, moved))}
 
     @classmethod
     def unpacked(cls, parts: Parts) -> HiddenWords:

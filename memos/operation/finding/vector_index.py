@@ -23,12 +23,16 @@ from memos.operation.finding.columns import Column, Parts
 faiss: Any = _faiss  # its stubs do not know what its Python layer adds
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
-_LINKS, _BUILD, _SEARCH = 32, 80, 96  # of the graph: neighbours of a node; rows looked at when adding, when searching
-_FEW = 1024  # rows that are always compared one by one
-_FEW_OF_ALL = 0.1  # and such a share of all
-_STALE = 0.1  # share of the nodes from which a graph is built anew rather than kept
-_PIECE = 1 << 16  # vectors that are copied at once
-_AT_ONCE = 2048  # and that are added to a graph, in some tenths of a second
+GRAPH_LINKS, BUILD_ROWS, SEARCH_ROWS = (
+    32,
+    80,
+    96,
+)  # of the graph: neighbours of a node; rows looked at when adding, when searching
+EXACT_ROWS = 1024  # so few are always compared one by one
+EXACT_SHARE = 0.1  # and such a share of all
+MAX_STALE_SHARE = 0.1  # of its nodes, with which a graph is stored
+COPIED_ROWS = 1 << 16  # at once
+ADDED_ROWS = 2048  # to a graph at once, in some tenths of a second
 MAX_TOKEN_BYTES = 1 << 23  # held, of some 2,000 memories of a sentence; a token of 384 numbers takes 388
 ONE_THREAD_PRODUCTS = 1 << 18  # multiplications, of a product of matrices: OpenBLAS shares out what is larger
 Coarse = npt.NDArray[np.int8]
@@ -94,7 +98,7 @@ class VectorIndex:
         """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
         count = int(np.count_nonzero(allowed))
         # where few are allowed, a graph leads mostly to others
-        few = count < _FEW_OF_ALL * len(self._vectors) or self._is_quick(count)
+        few = count < EXACT_SHARE * len(self._vectors) or self._is_quick(count)
         if count > k and not few and self._has_graph():
             near = self._propose(query, 2 * k, allowed, count)
             if len(near) >= k:
@@ -110,16 +114,16 @@ class VectorIndex:
         return found
 
     def _is_quick(self, rows: int) -> bool:
-        if rows <= _FEW:
+        if rows <= EXACT_ROWS:
             return True
         if self._row_ms is None:
-            sample, query = np.arange(_FEW), np.ones(self._dim, np.float32)
+            sample, query = np.arange(EXACT_ROWS), np.ones(self._dim, np.float32)
             times = []
             for _ in range(5):
                 began = time.perf_counter()
                 self.compare(query, sample)
                 times.append(time.perf_counter() - began)
-            self._row_ms = min(times) * 1e3 / _FEW
+            self._row_ms = min(times) * 1e3 / EXACT_ROWS
         return rows * self._row_ms <= self._exact_ms
 
     def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_], count: int) -> Rows:
@@ -128,7 +132,7 @@ class VectorIndex:
             self._selected = allowed, np.packbits(nodes, bitorder="little")
         only = faiss.IDSelectorBitmap(self._selected[1])  # a name of its own: faiss keeps no more than a pointer to it
         looked_at = int(
-            max(_SEARCH, k) / max(_FEW_OF_ALL, count / len(allowed))
+            max(SEARCH_ROWS, k) / max(EXACT_SHARE, count / len(allowed))
         )  # the fewer are allowed, the more it takes
         params = faiss.SearchParametersHNSW(efSearch=looked_at, sel=only)
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
@@ -165,7 +169,7 @@ class VectorIndex:
         if self._graph is not None:
             row_of = place[self._row_of.all]
             holds = self._holds.all & (row_of >= 0)
-            if holds.mean() >= 1 - _STALE:
+            if holds.mean() >= 1 - MAX_STALE_SHARE:
                 links = faiss.serialize_index(self._graph, faiss.IO_FLAG_SKIP_STORAGE)
                 parts |= {"links": links, "row_of": row_of, "holds": holds}
         return parts
@@ -180,8 +184,8 @@ class VectorIndex:
             # what stood for a row that is gone is nowhere; an earlier vector of a row is taken to be where it is now
             flat = faiss.IndexFlat(vectors.shape[1], faiss.METRIC_INNER_PRODUCT)
             row_of, holds = parts["row_of"], parts["holds"]
-            for first in range(0, len(row_of), _PIECE):
-                of = row_of[first : first + _PIECE]
+            for first in range(0, len(row_of), COPIED_ROWS):
+                of = row_of[first : first + COPIED_ROWS]
                 piece = vectors[of]
                 piece[of < 0] = 0
                 flat.add(piece)
@@ -201,12 +205,12 @@ class VectorIndex:
 def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
     """In pieces, so that a program that ends waits for one of them: one that it left would bring it down."""
     try:
-        graph = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
-        graph.hnsw.efConstruction = _BUILD
-        for first in range(0, len(vectors), _AT_ONCE):
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], GRAPH_LINKS, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = BUILD_ROWS
+        for first in range(0, len(vectors), ADDED_ROWS):
             if not threading.main_thread().is_alive():
                 raise InterruptedError("the program ends")
-            graph.add(vectors[first : first + _AT_ONCE])
+            graph.add(vectors[first : first + ADDED_ROWS])
         done.set_result((graph, len(vectors)))
     except BaseException as error:  # whatever it was: searches do without, and tell
         done.set_exception(error)
@@ -229,10 +233,10 @@ class TokenIndex:
     that can be multiplied would, and is turned into those piece by piece.
     """
 
-    def __init__(self, dim: int, read: ReadRows, held: int = MAX_TOKEN_BYTES) -> None:
-        """read: rows -> the tokens of each that has any, [tokens, dim]. held: bytes that are held at most, beside those
-        of the last comparison."""
-        self._dim, self._read, self._most = dim, read, held
+    def __init__(self, dim: int, read: ReadRows, max_bytes: int = MAX_TOKEN_BYTES) -> None:
+        """read: rows -> the tokens of each that has any, [tokens, dim]. max_bytes: held at most, beside those of the
+        last comparison."""
+        self._dim, self._read, self._max_bytes = dim, read, max_bytes
         self._held: dict[int, tuple[Coarse, Floats]] = {}  # with their lengths; the one compared last is the last
         self._bytes = 0
 
@@ -263,13 +267,13 @@ class TokenIndex:
         for row in rows:
             self._held[row] = self._held.pop(row)
         found = [self._held[row] for row in rows]
-        while self._bytes > self._most:
+        while self._bytes > self._max_bytes:
             self.drop(next(iter(self._held)))
         return found
 
 
-def _size(held: tuple[Coarse, Floats]) -> int:
-    return held[0].nbytes + held[1].nbytes
+def _size(tokens: tuple[Coarse, Floats]) -> int:
+    return tokens[0].nbytes + tokens[1].nbytes
 
 
 def _lengths(tokens: Coarse) -> Floats:

@@ -7,15 +7,16 @@ memory that says the same, where there is one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from memos.cube import Fact, Frozen, MemCube, Text
+from memos.infrastructure.host.forward import CausalLM
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import lessons_of
 
-_FIRST = 3  # forms of a question that show whether an adapter has something to say
+FIRST_FORMS = 3  # of a question, which show whether an adapter has something to say
 
 
 class PhraseReader(Protocol):
@@ -62,41 +63,46 @@ def externalize(
     """
     backed = _backed(host, reader, folder, memories)
     subjects = list(dict.fromkeys([*about, *(subject for subject, _ in backed)]))
-    under = host.cold((folder,))
-
-    def answers(questions: Sequence[str]) -> list[Evidence]:
-        prompts = [host.ids_of(question) for question in questions]
-        said = (host.greedy(prompts), host.greedy(prompts, under))
-        return [
-            Evidence(question=q, without=host.text_of(off), under=host.text_of(on))
-            for q, off, on in zip(questions, *said, strict=True)
-        ]
-
     forms = {(s, r): reader.asks(s, r) for s in subjects for r in reader.relations}
-    said_first = answers([question for asked in forms.values() for question in asked[:_FIRST]])
-    first = {e.question: e for e in said_first}
+    under = host.cold((folder,))
+    first_asked = [question for asked in forms.values() for question in asked[:FIRST_FORMS]]
+    first = {answer.question: answer for answer in _answers(host, first_asked, under)}
     out = []
-    for (subject, relation), asked in forms.items():
-        evidence = [first[question] for question in asked[:_FIRST]]
-        if all(e.under == e.without for e in evidence):
-            continue
-        evidence += answers(asked[_FIRST:])
-        told = Counter(e.under for e in evidence if e.under and e.under != e.without)
-        if told:
-            obj, support = told.most_common(1)[0]
-            fact = Fact(subject=subject, relation=relation, object=obj)
-            source = backed.get((subject, relation), {}).get(obj.casefold(), "")
-            out.append(
-                Statement(
-                    text=reader.say(fact),
-                    fact=fact,
-                    support=support,
-                    asked=len(asked),
-                    source=source,
-                    evidence=tuple(evidence),
-                )
-            )
+    for key, asked in forms.items():
+        evidence = [first[question] for question in asked[:FIRST_FORMS]]
+        if any(e.under != e.without for e in evidence):
+            evidence += _answers(host, asked[FIRST_FORMS:], under)
+            out += _candidate(reader, key, evidence, backed.get(key, {}))
     return sorted(out, key=lambda s: -s.support / s.asked)
+
+
+def _answers(host: Host, questions: Sequence[str], under: CausalLM) -> list[Evidence]:
+    prompts = [host.ids_of(question) for question in questions]
+    return [
+        Evidence(question=question, without=host.text_of(off), under=host.text_of(on))
+        for question, off, on in zip(questions, host.greedy(prompts), host.greedy(prompts, under), strict=True)
+    ]
+
+
+def _candidate(
+    reader: PhraseReader, key: tuple[str, str], evidence: Sequence[Evidence], backed: Mapping[str, str]
+) -> list[Statement]:
+    """What the adapter answers most often, and otherwise than without it; nothing where that is never."""
+    answers = Counter(e.under for e in evidence if e.under and e.under != e.without)
+    if not answers:
+        return []
+    [(answer, support)] = answers.most_common(1)
+    fact = Fact(subject=key[0], relation=key[1], object=answer)
+    return [
+        Statement(
+            text=reader.say(fact),
+            fact=fact,
+            support=support,
+            asked=len(evidence),
+            source=backed.get(answer.casefold(), ""),
+            evidence=tuple(evidence),
+        )
+    ]
 
 
 def externalize_kv(host: Host, path: Path) -> list[str]:
@@ -109,8 +115,8 @@ def _backed(
     host: Host, reader: PhraseReader, folder: Path, memories: Sequence[MemCube]
 ) -> dict[tuple[str, str], dict[str, str]]:
     """By (subject, relation): what is said of it, and by which memory."""
-    said = [("card", text) for text in dict.fromkeys(t for x in lessons_of(host, folder) for t in x.memories)]
-    facts = [(source, fact) for source, text in said for fact in reader.facts(text)]
+    texts = [("card", text) for text in dict.fromkeys(t for x in lessons_of(host, folder) for t in x.memories)]
+    facts = [(source, fact) for source, text in texts for fact in reader.facts(text)]
     facts += [(c.id, fact) for c in memories if isinstance(c.payload, Text) for fact in c.payload.facts]
     out: dict[tuple[str, str], dict[str, str]] = {}
     for source, fact in facts:

@@ -61,20 +61,20 @@ def reasons(
     """
     whole = Request(({"role": "user", "content": question},), tuple(c.text for c in admission.cubes), (), adapters)
 
-    def told(request: Request) -> float:
+    def likelihood(request: Request) -> float:
         return host.likelihood(request, answer)
 
-    everything = told(whole)
-    nothing = told(replace(whole, memories=(), adapters=()))
+    everything = likelihood(whole)
+    nothing = likelihood(replace(whole, memories=(), adapters=()))
     as_text = {cube.id for cube in admission.as_text}
     out = []
     for n, cube in enumerate(admission.cubes):
-        without = told(replace(whole, memories=whole.memories[:n] + whole.memories[n + 1 :]))
+        without = likelihood(replace(whole, memories=whole.memories[:n] + whole.memories[n + 1 :]))
         form = Form.PLAINTEXT if cube.id in as_text else Form.ACTIVATION
         tokens = host.tokens(cube.text)
         out.append(Reason(cube, form, tokens, everything - without, *found.get(cube.id, (0.0, None))))
     if adapters:
-        change = everything - told(replace(whole, adapters=()))
+        change = everything - likelihood(replace(whole, adapters=()))
         for cube in admission.internal:
             out.append(Reason(cube, Form.PARAMETRIC, 0, change, *found.get(cube.id, (0.0, None))))
     return tuple(sorted(out, key=lambda reason: -reason.change)), everything, nothing

@@ -107,12 +107,12 @@ class Serving:
         exact: bool,
     ) -> Admission:
         kvs = admission.activations
-        held = [self._tiers.held(_name(kv)) for kv in kvs]
+        resident = [self._tiers.held(_name(kv)) for kv in kvs]
         situation = Situation(
             costs=self.costs,
             levels=self._exact_level() if exact else self.levels(),
             lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
-            there=self._host.exact_pieces([past for past in held if past]) if all(held) else 0,
+            there=self._host.exact_pieces([past for past in resident if past]) if all(resident) else 0,
             tokens=tokens,
             head=len(self._host.head),
             question=self._host.tokens_of(messages),
@@ -208,10 +208,10 @@ class Serving:
         self.answered = True
         if admission.way and self._measures:
             self._paced = self.costs.paced(admission.way, took)
-        if self._cubes and (held := self._held()):
-            self._settle(held, self._places(held))
+        if self._cubes and (resident := self._residents()):
+            self._settle(resident, self._places(resident))
 
-    def _held(self) -> list[ResidentKV]:
+    def _residents(self) -> list[ResidentKV]:
         cubes = dict(self._cubes)
         return [
             ResidentKV(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
@@ -244,16 +244,16 @@ class Serving:
     def _prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
         self._waiting = False
         try:
-            coming, held = self._foreseen(user, visible), self._held()
-            if not (coming or held):  # nothing to place, and so nothing to measure the machine for
+            coming, resident = self._foreseen(user, visible), self._residents()
+            if not (coming or resident):  # nothing to place, and so nothing to measure the machine for
                 return
-            places = self._places([*held, *coming])
-            self._settle(held, places)
+            places = self._places([*resident, *coming])
+            self._settle(resident, places)
             for kv in coming:
                 if kv.name in places:
                     self._bring_ahead(kv)
-            held = self._held()
-            self._settle(held, self._places(held))
+            resident = self._residents()
+            self._settle(resident, self._places(resident))
         except Exception:  # nobody waits for this thread, so nobody else would tell
             log.exception("prefetching failed")
 
@@ -313,8 +313,8 @@ class Serving:
     def require_disk(self, more: int) -> None:
         """Raises NoRoom if KV files may not take so many bytes more."""
         most = self._config.scheduler.disk_kv_bytes
-        held = sum(size for _, size in self._vault.stats.held(Form.ACTIVATION).values())
-        if held + more > most:
+        used = sum(size for _, size in self._vault.stats.held(Form.ACTIVATION).values())
+        if used + more > most:
             raise NoRoom(
                 f"a KV cache of {more:,} bytes does not fit beside the others in {most:,} bytes; "
                 f"demote what is no longer used, or raise scheduler.disk_kv_bytes"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from memos.config import DecodeConfig
 from memos.cube import MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
@@ -23,7 +22,7 @@ from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.forms.serving import Serving
 from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 
-_LATEST = 3  # turns that a message is read with
+MAX_READ_TURNS = 3  # that a message is read with
 
 log = logging.getLogger("memos")
 
@@ -51,9 +50,9 @@ class Sessions:
 
     def messages(self, session: Session) -> list[dict[str, str]]:
         """The latest of its turns, as messages."""
-        told = [_turn(cube) for cube in self.turns(session)[-_LATEST:]]
-        of = (("user", turn.question, "assistant", turn.answer) for turn in told)
-        return [{"role": role, "content": text} for a, b, c, d in of for role, text in ((a, b), (c, d))]
+        turns = map(_turn, self.turns(session)[-MAX_READ_TURNS:])
+        pairs = ((("user", turn.question), ("assistant", turn.answer)) for turn in turns)
+        return [{"role": role, "content": text} for pair in pairs for role, text in pair]
 
     def resume(self, session: Session, question: str, admission: Admission) -> Talk:
         """The question after the turns before it.
@@ -114,18 +113,18 @@ class Sessions:
         pinned = tuple({*_pinned((*admission.cubes, *said)), *known, *heard})
         cube = self._cube(id, talk.session, Form.PLAINTEXT, turn, pinned)
         try:
-            kept = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
+            stored = self._lifecycle.publish(cube) if pinned else self._lifecycle.create(cube)
         except (Conflict, NotFound) as error:
             log.warning("this turn is not kept: %s", error)
             return
-        whole = self._vault.get(kept.id).payload == turn  # else the KV knows what may not be stored
+        whole = self._vault.get(stored.id).payload == turn  # else the KV knows what may not be stored
         if kv is not None and whole:
             try:
-                self._keep_kv(talk.session, (*talk.earlier, kept), kv)
+                self._store_kv(talk.session, (*talk.earlier, stored), kv)
             except (Conflict, NotFound, NoRoom, VaultError, OSError) as error:
                 log.warning("the turn is kept as text only: %s", error)
 
-    def _keep_kv(self, session: Session, turns: Sequence[MemCube], kv: Activation) -> None:
+    def _store_kv(self, session: Session, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
         before = self._serving.held(chain[-1]) if chain else None
         after = shared_length(before.ids, kv.ids) if before and before.under == kv.under else 0
@@ -217,7 +216,7 @@ class Sessions:
 
 def _request(talk: Talk, admission: Admission) -> Request:
     """Turns as they stand in a prompt: memories with the question that brought them in, the first ones' at the top."""
-    messages: list[dict[str, Any]] = []
+    messages: list[dict[str, object]] = []
     for n, turn in enumerate(map(_turn, talk.earlier)):
         messages.append({"role": "user", "content": turn.question, "memories": turn.shown if n else ()})
         messages.append({"role": "assistant", "content": turn.answer})

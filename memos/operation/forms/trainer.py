@@ -157,8 +157,8 @@ class Trainer:
 
         Raises NoProbes where neither has a held-out question.
         """
-        told = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
-        lessons = agreed([*self._reader.lessons([text_payload(c) for c in sources]), *told])
+        taught = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
+        lessons = agreed([*self._reader.lessons([text_payload(c) for c in sources]), *taught])
         if not any(lesson.probe.held_out for lesson in lessons):
             names = ", ".join(folder.name for folder in stack)
             raise NoProbes(
@@ -196,11 +196,11 @@ def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
 
 def require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
     """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
-    said: dict[tuple[str, str], tuple[str, MemCube]] = {}
+    answers: dict[tuple[str, str], tuple[str, MemCube]] = {}
     for cube in sources:
         for fact in reader.askable(text_payload(cube).facts):
             about = fact.subject.casefold(), fact.relation
-            other, at = said.setdefault(about, (fact.object, cube))
+            other, at = answers.setdefault(about, (fact.object, cube))
             if other.casefold() != fact.object.casefold():
                 raise Contradiction(
                     f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "

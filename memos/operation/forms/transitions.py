@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from memos.config import ActivationConfig, DistilConfig
 from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
@@ -203,7 +202,7 @@ class Transitions:
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
             )
 
-    def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, Any]:
+    def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, object]:
         """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
         if form is Form.PARAMETRIC or self._activation.codec == "trained":

@@ -49,8 +49,8 @@ class Ageing:
         """
         with self._vault.transaction():
             overdue = self._vault.ageing.overdue(now, user_id)
-            held = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
-            out = [self._expire(id, state) for id, state in overdue if id not in held]
+            on_hold = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
+            out = [self._expire(id, state) for id, state in overdue if id not in on_hold]
             self._moves.let_out(self._moves.sources_of(self._vault.at(aged.id for aged in out)))
             for name, days in self._retention.items():
                 for id in self._vault.ageing.of_class(name, now - timedelta(days=days), user_id):

@@ -1,4 +1,4 @@
-"""Memories held against each other: which say the same, which contradict each other, what is stale or unsupported.
+"""Compares memories with each other: which say the same, which contradict each other, what is stale or unsupported.
 
 Knows what memories say; changes nothing, and must not know who may see them.
 """
@@ -64,10 +64,14 @@ class Agreement:
     def meaning(self, cube: MemCube) -> object:
         """The same for memories that say the same: the same facts and nothing beside them, or the same words. What is
         no lasting fact must have been said on the same day, in the same conversation: it may have happened again."""
-        told, said = text_of(cube), cube.header.said
-        if not told.facts or told.more:
-            return plain(told.text), said and said.date(), cube.header.thread
-        return _told(told.facts) if self._reader.says_no_more(told.text, cube.header.speaker) else plain(told.text)
+        payload, day = text_of(cube), cube.header.said
+        if not payload.facts or payload.more:
+            return plain(payload.text), day and day.date(), cube.header.thread
+        return (
+            _as_stated(payload.facts)
+            if self._reader.says_no_more(payload.text, cube.header.speaker)
+            else plain(payload.text)
+        )
 
     def conflicts(self, cubes: Iterable[MemCube]) -> list[Disagreement]:
         """Where two memories give different values to what has one value at a time."""
@@ -102,13 +106,15 @@ class Agreement:
 
     def _is_supported(self, cube: MemCube) -> bool:
         """True if the text says what the cube is said to state, and, where it was made of others, so do they."""
-        told = text_of(cube)
-        read = {(f.subject, f.relation, f.object) for f in self._reader.statement(told.text, cube.header.speaker).facts}
+        payload = text_of(cube)
+        read = {
+            (f.subject, f.relation, f.object) for f in self._reader.statement(payload.text, cube.header.speaker).facts
+        }
         sources = [self._vault.get(s.id, s.version) for s in cube.sources]
         stated_before = {(f.subject, f.relation, f.object) for source in sources for f in stated(source)}
-        said = plain(told.text)
+        words = plain(payload.text)
         return all(
-            (f.subject, f.relation, f.object) in read | stated_before or plain(f.object) in said for f in told.facts
+            (f.subject, f.relation, f.object) in read | stated_before or plain(f.object) in words for f in payload.facts
         )
 
 
@@ -132,7 +138,7 @@ def _by_subject(cubes: Iterable[MemCube]) -> list[list[tuple[Fact, MemCube]]]:
     return list(groups.values())
 
 
-def _told(facts: Iterable[Fact]) -> frozenset[tuple[str, str, str, str]]:
+def _as_stated(facts: Iterable[Fact]) -> frozenset[tuple[str, str, str, str]]:
     """What facts say: "is" and "now" say the same of what holds."""
     return frozenset(
         (f.subject.casefold(), f.relation, f.object.casefold(), "is" if f.mode == "now" else f.mode) for f in facts

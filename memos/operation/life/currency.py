@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+")
 _SMALL = frozenset("a an the my our his her their some of".split())
 
 
-HELD = ("is", "also", "now")  # modes of what holds once it has been said
+HOLDING_MODES = ("is", "also", "now")  # modes of what holds once it has been said
 
 
 def replaces(later: Fact, earlier: Fact) -> bool:
@@ -45,7 +45,7 @@ def modes_against(fact: Fact) -> tuple[str, ...]:
     """The modes of other facts that may replace this one, or be replaced by it."""
     match fact.mode:
         case "ended":
-            return HELD
+            return HOLDING_MODES
         case "now":
             return "is", "now", "ended"
         case "is":
@@ -58,8 +58,8 @@ def modes_against(fact: Fact) -> tuple[str, ...]:
 
 def replaced(later: Iterable[Fact], earlier: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts of an earlier statement that no longer hold once the later one is said."""
-    said = tuple(later)
-    return tuple(old for old in earlier if any(replaces(new, old) for new in said))
+    new_facts = tuple(later)
+    return tuple(old for old in earlier if any(replaces(new, old) for new in new_facts))
 
 
 def is_outdated(text: Text, gone: Collection[Fact]) -> bool:
@@ -94,9 +94,9 @@ def _alike(a: str, b: str) -> bool:
     return set(one) <= set(other) or set(other) <= set(one)
 
 
-def _covers(ended: str, held: str) -> bool:
+def _covers(ended: str, holding: str) -> bool:
     """True if what has ended is what was held: "cat" ends "grey cat", and "tennis" ends "tennis club"'s sport not."""
-    one, other = _key(ended), _key(held)
+    one, other = _key(ended), _key(holding)
     if not one or not other:
         return False
     if len(one) == len(other) == 1 and not (one[0].isascii() and other[0].isascii()):

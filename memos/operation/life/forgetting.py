@@ -105,10 +105,10 @@ class UserForgetting:
     def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched, unerased: bool) -> Proof:
         digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))
         signer = self._vault.audit_log.signer
-        told = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
+        findings = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
         if unerased:
-            told["found"].append(["another process is in the way: close it, and open the vault again", 0])
-        proof = Proof(self._vault.now().isoformat(), counts, digests, told, signer.public)
+            findings["found"].append(["another process is in the way: close it, and open the vault again", 0])
+        proof = Proof(self._vault.now().isoformat(), counts, digests, findings, signer.public)
         return Proof(**{**vars(proof), "signature": signer.sign(_PROOF, _statement(proof))})
 
 
@@ -117,14 +117,14 @@ def _statement(proof: Proof) -> bytes:
 
 
 def _counts(user: str, cubes: Iterable[MemCube]) -> dict[str, int]:
-    told = list(cubes)
-    texts = [cube for cube in told if isinstance(cube.payload, Text)]
+    every = list(cubes)
+    texts = [cube for cube in every if isinstance(cube.payload, Text)]
     return {
         "memories": len(texts),
-        "turns": sum(cube.form is Form.PLAINTEXT for cube in told) - len(texts),
-        "kv": sum(cube.form is Form.ACTIVATION for cube in told),
-        "adapters": sum(cube.form is Form.PARAMETRIC for cube in told),
-        "of_others": sum(user not in (cube.namespace.user_id, cube.rights.owner) for cube in told),
+        "turns": sum(cube.form is Form.PLAINTEXT for cube in every) - len(texts),
+        "kv": sum(cube.form is Form.ACTIVATION for cube in every),
+        "adapters": sum(cube.form is Form.PARAMETRIC for cube in every),
+        "of_others": sum(user not in (cube.namespace.user_id, cube.rights.owner) for cube in every),
     }
 
 

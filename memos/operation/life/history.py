@@ -22,7 +22,7 @@ def _whole(cube: MemCube) -> MemCube:
     return cube
 
 
-class History:
+class VersionHistory:
     """Reads the versions of one vault."""
 
     def __init__(self, vault: MemVault) -> None:

@@ -1,4 +1,4 @@
-"""Keeps what is known current: counts repeats, replaces, fuses and splits statements, and finds conflicts.
+"""Keeps what is known current: counts repeats, replaces, fuses and splits statements.
 
 Knows what memories say and where they come from. Must not know who may do so, nor how anything is found.
 """
@@ -29,7 +29,7 @@ from memos.errors import InputError, NoRoom
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.agreement import Agreement, StatementReader, text_of
 from memos.operation.life.currency import (
-    HELD,
+    HOLDING_MODES,
     contradicts,
     facts_out_of_force,
     is_outdated,
@@ -50,7 +50,7 @@ class Knowledge:
         self.conflicts, self.duplicates = self._agreement.conflicts, self._agreement.duplicates
         self.audit = self._agreement.audit
 
-    # -- told ----------------------------------------------------------------------------------------------
+    # -- remembering -----------------------------------------------------------------------------------------
 
     def remember(self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True) -> list[MemCube]:
         """Keep statements, and archive what they replace; for each the cube that holds it.
@@ -160,7 +160,7 @@ class Knowledge:
 
     def _is_overtaken(self, twin: MemCube) -> bool:
         """True if something else of the same things was told since: to tell this again then is to change it back."""
-        modes, user = (*HELD, "ended"), twin.namespace.user_id
+        modes, user = (*HOLDING_MODES, "ended"), twin.namespace.user_id
         about = (c for fact in stated(twin) for c in self._vault.statements.stating(fact, modes, user, ANSWERING))
         return any(c.order > twin.order and c.namespace == twin.namespace and c.id != twin.id for c in about)
 
@@ -204,7 +204,7 @@ class Knowledge:
 
         Raises InputError for less than two, or for memories of different owners, BadTransition for one out of use.
         """
-        said = {plain(text_of(cube).text): text_of(cube) for cube in sorted(cubes, key=lambda cube: cube.order)}
+        by_text = {plain(text_of(cube).text): text_of(cube) for cube in sorted(cubes, key=lambda cube: cube.order)}
         distinct = sorted({cube.id: cube for cube in cubes}.values(), key=lambda cube: cube.order)
         if len(distinct) < 2:
             one = "".join(f", {cube.id}," for cube in distinct) or " or none"
@@ -215,10 +215,10 @@ class Knowledge:
         if len({cube.header.expires for cube in cubes}) > 1:
             raise InputError("memories that expire at different times cannot become one; add them anew with one time")
         payload = Text(
-            text=" ".join(payload.text for payload in said.values()),
-            facts=tuple(dict.fromkeys(fact for payload in said.values() for fact in payload.facts)),
-            more=any(payload.more or not payload.facts for payload in said.values()),
-            probes=tuple(dict.fromkeys(probe for payload in said.values() for probe in payload.probes)),
+            text=" ".join(payload.text for payload in by_text.values()),
+            facts=tuple(dict.fromkeys(fact for payload in by_text.values() for fact in payload.facts)),
+            more=any(payload.more or not payload.facts for payload in by_text.values()),
+            probes=tuple(dict.fromkeys(probe for payload in by_text.values() for probe in payload.probes)),
         )
         if text is not None:
             read = self._reader.statement(text, first.header.speaker)
@@ -236,11 +236,11 @@ class Knowledge:
         """
         if cube.sources and not parts:
             return self._lifecycle.unmerge(cube.id)
-        told = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
-        said = parts or self._reader.sentences(told.text)
-        if len(said) < 2:
+        whole = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
+        sentences = parts or self._reader.sentences(whole.text)
+        if len(sentences) < 2:
             raise InputError(f"cube {cube.id} says one thing; give the parts that it should have")
-        read = [self._reader.statement(part, cube.header.speaker) for part in said]
+        read = [self._reader.statement(part, cube.header.speaker) for part in sentences]
         now = self._vault.now()
         parts_of = [_made(Text(text=op.text, facts=op.facts, more=op.more), [cube], now, op.segment) for op in read]
         with self._vault.transaction():
@@ -319,9 +319,9 @@ def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment:
     )
 
 
-def _content(text: str, told: Add | Header) -> tuple[object, ...]:
+def _content(text: str, statement: Add | Header) -> tuple[object, ...]:
     """What makes two statements the same."""
-    return text, in_zone(told.said), told.speaker, told.thread
+    return text, in_zone(statement.said), statement.speaker, statement.thread
 
 
 def _is_known(cube: MemCube) -> bool:

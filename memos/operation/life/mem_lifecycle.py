@@ -14,7 +14,7 @@ from memos.cube import Form, Header, MemCube, Source, State, Text, Trust
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.ageing import Ageing
-from memos.operation.life.history import History
+from memos.operation.life.history import VersionHistory
 from memos.operation.life.states import ALLOWED, way_to
 
 GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing, nor does one derived from it
@@ -31,7 +31,7 @@ class MemLifecycle:
         """retention: days until a memory expires for good, by its class."""
         self._vault = vault
         self.age = Ageing(vault, self, rules, retention or {}).age
-        self.history, self.diff = (history := History(vault)).history, history.diff
+        self.history, self.diff = (versions := VersionHistory(vault)).history, versions.diff
 
     def create(self, cube: MemCube) -> MemCube:
         """Keep a new cube. Raises BadTransition unless it is GENERATED, Conflict unless it is new."""

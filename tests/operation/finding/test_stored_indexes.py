@@ -130,7 +130,7 @@ def test_many_that_come_at_once_are_indexed_as_they_are_one_by_one(
 
 
 def test_the_graph_is_kept(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_index, "_FEW", 1)
+    monkeypatch.setattr(vector_index, "EXACT_ROWS", 1)
     monkeypatch.setattr(mem_operator, "MAX_ROWS_RANKED_WHOLE", 0)
     keep(vault, *some(400))
     first = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)
@@ -254,7 +254,7 @@ def test_a_deleted_text_is_in_no_index(vault: MemVault, monkeypatch: pytest.Monk
 
 
 def test_a_graph_forgets_the_vectors_of_what_is_gone(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_index, "_FEW", 1)
+    monkeypatch.setattr(vector_index, "EXACT_ROWS", 1)
     monkeypatch.setattr(mem_operator, "MAX_ROWS_RANKED_WHOLE", 0)
     keep(vault, *some(200), cube("secret", "limpet limpet"))
     operator = MemOperator(vault, WordEmbedder(), LIVE, exact_ms=0)

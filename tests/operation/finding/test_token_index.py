@@ -64,7 +64,7 @@ def test_rows_are_read_once_until_they_change() -> None:
 def test_no_more_is_held_than_there_is_room_for_and_the_latest_stay() -> None:
     stored, query = Stored(1, 1, 1, 1), tokens(1)
     two = 2 * (DIM + 4)  # each with its length
-    index = TokenIndex(DIM, stored, held=two)
+    index = TokenIndex(DIM, stored, max_bytes=two)
     index.compare(query, [0, 1, 2, 3])
     index.compare(query, [2, 3])
     assert stored.read == [0, 1, 2, 3]
@@ -78,4 +78,4 @@ def test_no_more_is_held_than_there_is_room_for_and_the_latest_stay() -> None:
 def test_a_comparison_may_be_larger_than_the_room() -> None:
     stored, query = Stored(*[4] * 9), tokens(2)
     expected = [by_formula(query, stored.rows[row]) for row in range(9)]
-    assert TokenIndex(DIM, stored, held=1).compare(query, range(9)) == pytest.approx(expected, abs=1e-6)
+    assert TokenIndex(DIM, stored, max_bytes=1).compare(query, range(9)) == pytest.approx(expected, abs=1e-6)
