@@ -24,7 +24,7 @@ class GateConfig(Section):
 
 
 class DistilConfig(Section):
-    """Context distillation into LoRA. Unset values come by the size of the model; see docs/architecture.md."""
+    """Context distillation into LoRA. Unset values come by the size of the model; see docs/decisions (0012)."""
 
     rank: int = Field(32, ge=1)
     alpha: int = Field(64, ge=1)

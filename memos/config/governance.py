@@ -107,7 +107,7 @@ class TrustConfig(Section):
 
 
 class GovernanceConfig(Section):
-    """Who may call, and what is signed, hidden, believed and kept (docs/architecture.md, the governance door)."""
+    """Who may call, and what is signed, hidden, believed and kept (docs/concepts/governance.md)."""
 
     require_credentials: bool = Field(
         False, description="refuse calls without a key (`memos key add`), also in this process"

@@ -66,7 +66,7 @@ class DecodeConfig(Section):
 
 
 class FidelityConfig(Section):
-    """How several KV caches are put in front of one question; the levels are those of docs/architecture.md."""
+    """How several KV caches are put in front of one question; the levels are those of docs/decisions (0004)."""
 
     level: Literal["auto", "L0", "L1", "L2", "L3", "L4"] = Field(
         "auto",

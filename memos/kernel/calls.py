@@ -1,5 +1,4 @@
-"""The one table of public calls: what each does, the right that it needs, what it may leave behind, and which doors
-have it.
+"""The one table of public calls: what each does, the right it needs, what it may leave behind, which doors have it.
 
 A call is a method of a service, whose first argument is the caller. Every door, the authorisation of a key, what is
 shown of a result, and the reference pages follow from the line here.

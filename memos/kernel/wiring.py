@@ -1,6 +1,4 @@
-"""The parts of a kernel, each made from those that it needs. The model and the encoders are loaded when they are first
-asked for.
-"""
+"""Makes the parts of a kernel, each from those that it needs; models are loaded when they are first asked for."""
 
 from __future__ import annotations
 

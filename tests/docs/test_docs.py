@@ -24,6 +24,7 @@ from memos.cube import State
 from memos.errors import ConfigError
 from memos.interface.doors.cli.app import app
 from memos.interface.doors.cli.settings import groups, schema, schema_text
+from memos.kernel.calls import public
 from memos.operation.life.states import ALLOWED
 from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
 
@@ -170,7 +171,8 @@ def test_a_python_block_compiles_and_calls_what_is_there(doc: Path, block: str) 
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         function = called(call)
         if function is not None:
-            known = inspect.signature(function).parameters
+            signature = function.signature if isinstance(function, public) else inspect.signature(function)  # type: ignore[arg-type]
+            known = signature.parameters
             assert {k.arg for k in call.keywords} <= set(known), ast.unparse(call)
 
 

@@ -16,7 +16,7 @@ SAMPLED_ELEMENTS = 4096  # of each tensor, evenly spread, where the weights are 
 
 
 def fingerprint_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt_format: str) -> dict[str, str]:
-    """Everything that a tensor payload depends on (docs/architecture.md, "Fingerprint"), by name."""
+    """Everything that a tensor payload depends on (docs/decisions/0019-fingerprint.md), by name."""
     config = model.config.get_text_config().to_dict()
     # what says nothing about the tensors: where it was loaded from and by which version
     for key in ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype", "use_cache"):

@@ -3,7 +3,7 @@
 Written here rather than taken from a library, for three things that none of those measured gives together: numbers of
 documents and lengths counted among the allowed rows alone, so that nobody's rare words are told by another's scores;
 the scores of all rows and not of the best alone, so that a row can be judged by its neighbours; and groups of rows
-scored as one text from the same postings. See docs/architecture.md.
+scored as one text from the same postings. See docs/decisions/0022-own-keyword-index.md.
 """
 
 from __future__ import annotations
