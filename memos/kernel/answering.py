@@ -128,12 +128,12 @@ class Answering:
         request = _Request(via, turns, self._session(caller, session), on_text, decode)
         where = Conversation(caller, session, turns)
         waiting = self._pipelines.answered(message, where)
-        asked, meant = waiting or (self._reader.asked(message, self._before(request), self._today()), {})
+        asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
             return self._carried_out(asked, meant, where, request)
         if asked[0].intent == "forget":
             return replace(self._forget(caller, self._reader.forget(asked[0].what)), operations=asked)
-        beside = self._reader.read_turns([{"role": "user", "content": message}], "chat")  # what a question tells
+        beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside))
         reply = self._ask(caller, message, request, remembered)
         return replace(reply, remembered=tuple(remembered), operations=asked)

@@ -224,7 +224,7 @@ class Pipelines:
 
     def _step(self, asked: Asked, caller: Caller, meant: str | None) -> Step:
         if asked.intent in ("remember", "correct"):
-            add = self._reader.told(asked)
+            add = self._reader.to_statement(asked)
             return Step(asked, (), (add,))
         if asked.intent in ("recall", "about", "talk"):
             return Step(asked)

@@ -170,7 +170,7 @@ class Unread:
         """A statement of the model as one to remember. It replaces nothing: where a fact of it stands against what is
         known, the statement is kept without its facts."""
         header = turn.header
-        op = self._reader.reported(statement, header.speaker)
+        op = self._reader.attributed(statement, header.speaker)
         if self._knowledge.disputes(op, turn.namespace):
             op = op.model_copy(update={"facts": (), "more": False, "kind": "note"})
         known = {name: getattr(header, name) for name in ("speaker", "said", "expires", "tags", "metadata")}

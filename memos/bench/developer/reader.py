@@ -134,7 +134,7 @@ def judge(told: Sequence[Case], show: Show) -> list[Outcome]:
     """Read them all."""
     reader, out = MemReader(RequestTagger()), list[Outcome]()
     for n, case in enumerate(told, start=1):
-        out.append(Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))))
+        out.append(Outcome(case, tuple(reader.read_request(case.request, case.turns, case.today))))
         show("requests", n, len(told))
     return out
 

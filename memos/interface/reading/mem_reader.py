@@ -64,9 +64,11 @@ class MemReader:
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
         format (the extension point `memos.readers`). Raises InputError, EmptyMemory."""
-        return self.heard(path)[0]
+        return self.read_content(path)[0]
 
-    def heard(self, content: Path | Iterable[dict[str, object]]) -> tuple[list[Add | Correct], list[DialogueTurn]]:
+    def read_content(
+        self, content: Path | Iterable[dict[str, object]]
+    ) -> tuple[list[Add | Correct], list[DialogueTurn]]:
         """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
         origin = str(content) if isinstance(content, Path) else "turns"
         found, unread = list[Add | Correct](), list[DialogueTurn]()
@@ -77,7 +79,7 @@ class MemReader:
                 unread.append(part)
         return found, unread
 
-    def reported(self, text: str, speaker: str) -> Add | Correct:
+    def attributed(self, text: str, speaker: str) -> Add | Correct:
         """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
         return self.statement(text, speaker if _FIRST_PERSON.search(text) else "")
 
@@ -85,6 +87,11 @@ class MemReader:
         """One operation per statement worth keeping in turns of {role or speaker, content, time?}, and per call of a
         tool among them."""
         return [op for part in _conversation(turns, origin) for op in self._part(part, origin)]
+
+    def read_message(self, text: str) -> list[Add | Correct]:
+        """One operation per statement worth keeping in what the user says in a chat. Raises InputError."""
+        _require_words(text)
+        return self._spoken(DialogueTurn(USER, text), "chat")
 
     def verbatim(self, turns: Iterable[dict[str, object]]) -> list[Add | Correct]:
         """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
@@ -105,7 +112,7 @@ class MemReader:
         """One operation per statement of written text, all of which is worth keeping."""
         return self._written(Passage(text, heading), origin)
 
-    def asked(
+    def read_request(
         self, text: str, turns: Sequence[Mapping[str, object]] = (), today: date | None = None
     ) -> tuple[Asked, ...]:
         """What a message asks for, one after the other, in its words. turns: what was said before it. today: the day of
@@ -120,7 +127,7 @@ class MemReader:
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
         return found
 
-    def told(self, asked: Asked, speaker: str = USER) -> Add | Correct:
+    def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
         words = asked.what[:1].upper() + asked.what[1:]
         if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"

@@ -69,7 +69,7 @@ class Keeping:
         """
         until = _until(ttl, in_zone(expires), self._vault.now())
         if infer and not isinstance(content, str):
-            ops, left = self._reader.heard(content)
+            ops, left = self._reader.read_content(content)
         elif isinstance(content, str):
             ops, left = [self._reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
         elif isinstance(content, Path):

@@ -72,12 +72,12 @@ def test_a_sentence_has_an_intent(text: str, kind: SentenceIntent, words: str) -
     ],
 )
 def test_what_was_asked_to_be_kept_becomes_a_statement(told: Any, what: str, kind: type, text: str) -> None:
-    op = reader.told(Asked(intent=told, what=what))
+    op = reader.to_statement(Asked(intent=told, what=what))
     assert (type(op), op.text) == (kind, text)
 
 
 def test_a_statement_carries_its_facts_and_subject() -> None:
-    op = reader.told(Asked(intent="remember", what="I live in Oslo"), "Tom")
+    op = reader.to_statement(Asked(intent="remember", what="I live in Oslo"), "Tom")
     assert op.facts == (Fact(subject="Tom", relation="city", object="Oslo", sole=True),)
     assert (op.speaker, op.segment, op.kind) == ("Tom", "Tom", "fact")
 
@@ -102,7 +102,7 @@ def test_what_is_no_fact_is_forgotten_by_its_words() -> None:
 
 def test_an_empty_request_is_refused() -> None:
     with pytest.raises(InputError, match="the message is empty"):
-        MemReader(RequestTagger()).asked("  ")
+        MemReader(RequestTagger()).read_request("  ")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_models_own_words_are_never_memories() -> None:
     ],
 )
 def test_what_is_to_be_forgotten_is_not_learnt_from_being_named(content: str) -> None:
-    assert reader.heard([{"role": "user", "content": content}]) == ([], [])
+    assert reader.read_content([{"role": "user", "content": content}]) == ([], [])
 
 
 def test_a_turn_keeps_its_time_and_a_time_without_a_zone_is_utc() -> None:

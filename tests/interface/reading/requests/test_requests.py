@@ -19,7 +19,7 @@ WEDNESDAY = date(2026, 3, 11)
 
 def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
     said = [{"role": "user", "content": turn} for turn in turns]
-    return [(one.intent, one.arguments) for one in reader.asked(text, said, WEDNESDAY)]
+    return [(one.intent, one.arguments) for one in reader.read_request(text, said, WEDNESDAY)]
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ class Hasty:
     ],
 )
 def test_a_tagger_that_takes_all_for_deletion_is_held_back(text: str, said: str, intent: str) -> None:
-    [told] = MemReader(Hasty()).asked(text, [{"role": "user", "content": said}], WEDNESDAY)
+    [told] = MemReader(Hasty()).read_request(text, [{"role": "user", "content": said}], WEDNESDAY)
     assert told.intent == intent
 
 
 def test_a_cache_that_was_spoken_of_long_ago_says_nothing_of_a_deletion() -> None:
     turns = [{"role": "user", "content": "The menu is in the cache."}, {"role": "user", "content": "And so on. " * 40}]
-    [told] = MemReader(Hasty()).asked("menus can go", turns, WEDNESDAY)
+    [told] = MemReader(Hasty()).read_request("menus can go", turns, WEDNESDAY)
     assert told.intent == "forget"
 
 
@@ -216,7 +216,7 @@ def test_several_requests_are_one_after_the_other() -> None:
 
 def test_requests_that_the_tagger_was_not_trained_with_are_read() -> None:
     told = cases(Path(__file__).with_name("reader_dev.yaml"))
-    outcomes = [Outcome(case, tuple(reader.asked(case.request, case.turns, case.today))) for case in told]
+    outcomes = [Outcome(case, tuple(reader.read_request(case.request, case.turns, case.today))) for case in told]
     found = figures(outcomes)
     assert found["requests"] >= 100 and found["intent"] >= 0.95 and found["arguments"] >= 0.9
     assert found["destructive_guesses"] == 0
@@ -224,7 +224,7 @@ def test_requests_that_the_tagger_was_not_trained_with_are_read() -> None:
 
 def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> None:
     turns = [{"role": "user", "content": "我住在哪里？"}, {"role": "assistant", "content": "您住在大同。"}]
-    [told] = reader.asked("根本不是这样的。", turns, date(2026, 5, 1))
+    [told] = reader.read_request("根本不是这样的。", turns, date(2026, 5, 1))
     assert (told.intent, told.doubted) == ("ask_back", "correct")
 
 
@@ -244,7 +244,7 @@ def test_a_request_made_twice_is_not_lost() -> None:
 
 def test_a_reader_without_a_tagger_reads_no_requests() -> None:
     with pytest.raises(TypeError, match="give MemReader a tagger"):
-        MemReader().asked("Forget my address.")
+        MemReader().read_request("Forget my address.")
 
 
 @pytest.mark.parametrize(
