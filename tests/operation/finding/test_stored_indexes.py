@@ -12,6 +12,7 @@ import pytest
 
 from memos.cube import Fact, MemCube, State, Text
 from memos.errors import VaultError
+from memos.infrastructure.vault.blobs.index_store import IndexStore
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding import follower, indexes, mem_operator, vector_index
 from memos.operation.finding.mem_operator import MemOperator
@@ -65,7 +66,7 @@ def found(operator: MemOperator, k: int = 12) -> list[list[tuple[str, float]]]:
 def without(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[str, float]]]:
     """What is found by one who builds the indexes from the memories."""
     with monkeypatch.context() as patch:
-        patch.setattr(MemVault, "index", lambda *_: None)
+        patch.setattr(IndexStore, "load", lambda *_: None)
         return found(MemOperator(vault, WordEmbedder(), LIVE))
 
 

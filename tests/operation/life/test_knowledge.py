@@ -171,7 +171,7 @@ def test_only_the_owner_reworks_a_memory(memos: MemOS, ada: str, bob: str, call:
         "fuse": (ids,), "split": (ids[0],), "tag": (ids[0], ["always"]), "reinstate": (ids[0],)
     }  # fmt: skip
     with pytest.raises((NotFound, Denied)):
-        getattr(memos, call)(*given[call], user=bob)
+        getattr(memos.within(bob), call)(*given[call])
     assert [c.id for c in memos.within(ada).memories()] == ids
 
 
