@@ -574,13 +574,15 @@ def run_pack(data: bytes, folder: Path) -> None:
     from memos.operation.life.mem_lifecycle import MemLifecycle
     from memos.plugins.packs.loader import MemLoader
     from memos.plugins.packs.pack import PackReader
+    from memos.plugins.packs.pack_table import PackTable
 
     path = folder / "a.mip"
     path.write_bytes(data)
     with PackReader(path) as pack, MemVault(folder / "vault") as vault:
         lifecycle, reader = MemLifecycle(vault), MemReader()
         knowledge = Knowledge(vault, lifecycle, reader, LimitsConfig())
-        loader = MemLoader(vault, lifecycle, knowledge, reader, vault.packs, lambda _: False, lambda *_: None)
+        table = PackTable(vault.extensions)
+        loader = MemLoader(vault, lifecycle, knowledge, reader, table, lambda _: False, lambda *_: None)
         loader.load(pack, Namespace(user_id="bob"))
 
 

@@ -20,7 +20,7 @@ class PackCalls(Bound):
     install = public(Packs.install, ops.Load, ADDS, api="", files=("place",))
     subscribe = public(Packs.subscribe, ops.Load, CHANGES, api="")
     update_packs = public(Packs.update_packs, ops.Load, CHANGES, api="")
-    remove_pack = public(Packs.remove_pack, ops.RemovePack, CHANGES, api="", files=("place", "key"))
+    remove_pack = public(Packs.remove_pack, ops.RemovePack, CHANGES, api="")
     installed = public(Packs.installed, ops.ListPacks, READS, api="")
     trusted = public(Packs.trusted, ops.ListPacks, READS, api="")
     untrust = public(Packs.untrust, ops.Untrust, CHANGES, api="")

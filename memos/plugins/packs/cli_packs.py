@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
-from memos.plugins.packs.calls import PackCalls
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
+    from memos.plugins.packs.calls import PackCalls
+    from memos.plugins.packs.loader import Loaded
 
 packs = typer.Typer()
 Trusted = Annotated[str | None, typer.Option("--trust", help="the key that it may be signed with, if not known here")]
@@ -49,7 +50,7 @@ def dump(
     user: User = None,
 ) -> Output:
     """Write memories to a pack, signed, for another vault, model or user."""
-    done = PackCalls.of(kernel.within(user)).dump(
+    done = calls(kernel, user).dump(
         path,
         ids=id or (),
         kinds=kind or (),
@@ -78,18 +79,27 @@ def load(
     user: User = None,
 ) -> Output:
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
-    done = PackCalls.of(kernel.within(user)).load(path, trust=trust, clash=clashing(clash), owners=owners)
+    done = calls(kernel, user).load(path, trust=trust, clash=clashing(clash), owners=owners)
     return Output(done, [loaded_line(done), *left_lines(done.left)])
 
 
-def clashing(way: str) -> Any:
-    """Raises InputError."""
-    if way not in (ways := ("refuse", "rename", "update")):
-        raise InputError(f"--clash {way!r} is no way to treat a clash; give one of {', '.join(ways)}")
-    return way
+def calls(kernel: MemOS, user: str | None = None) -> PackCalls:
+    """The calls on packs as a user, or as the one of the config."""
+    from memos.plugins.packs.calls import PackCalls  # loads the kernel
+
+    return PackCalls.of(kernel.within(user))
 
 
-def loaded_line(done: Any) -> str:
+def clashing(way: str) -> Literal["refuse", "rename", "update"]:
+    """The option --clash. Raises InputError."""
+    match way:
+        case "refuse" | "rename" | "update":
+            return way
+        case _:
+            raise InputError(f"--clash {way!r} is no way to treat a clash; give one of refuse, rename, update")
+
+
+def loaded_line(done: Loaded) -> str:
     """One line: what became of the memories of a pack."""
     counts = {
         "added": len(done.added),

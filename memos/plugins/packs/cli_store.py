@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memos.errors import InputError, PackError
 from memos.interface.doors.cli.shared import Output, User, command, new_vault_command, vault_command
-from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.cli_packs import (
     Clash,
     Ids,
@@ -21,6 +20,7 @@ from memos.plugins.packs.cli_packs import (
     Tensors,
     Trusted,
     Until,
+    calls,
     clashing,
     left_lines,
     loaded_line,
@@ -29,6 +29,8 @@ from memos.plugins.packs.cli_packs import (
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
     from memos.plugins.packs.mem_store import MemStore
+    from memos.plugins.packs.mip import RegistryEntry
+    from memos.plugins.packs.subscriptions import PackUpdate
 
 store = typer.Typer(name="store", help="Packs of memories in registries.", no_args_is_help=True)
 Registry = Annotated[
@@ -62,7 +64,7 @@ def publish(
     user: User = None,
 ) -> Output:
     """Make a pack of memories in force, signed, and put it into a registry."""
-    entry, written = PackCalls.of(kernel.within(user)).publish(
+    entry, written = calls(kernel, user).publish(
         registry,
         pack,
         version,
@@ -79,9 +81,9 @@ def publish(
         since=since,
         until=until,
     )
-    said = entry.said
-    made = f"{pack} {version}: {said.records} memories, {said.bytes:,} bytes, signed with {entry.key}"
-    return Output({**entry.model_dump(mode="json"), "left": written.left}, [made, *left_lines(written.left)])
+    listing = entry.said
+    summary = f"{pack} {version}: {listing.records} memories, {listing.bytes:,} bytes, signed with {entry.key}"
+    return Output({**entry.model_dump(mode="json"), "left": written.left}, [summary, *left_lines(written.left)])
 
 
 @command(store)
@@ -118,10 +120,10 @@ def install(
     user: User = None,
 ) -> Output:
     """Take a pack, with what it builds on, into the memories of a user."""
-    done = PackCalls.of(kernel.within(user)).install(
+    done = calls(kernel, user).install(
         registry, pack, versions=version, trust=trust, subscribe=follow, clash=clashing(clash)
     )
-    return Output(done, _became(done))
+    return Output(done, _update_lines(done))
 
 
 @vault_command(store)
@@ -132,9 +134,9 @@ def subscribe(
     user: User = None,
 ) -> Output:
     """Keep an installed pack up with its publisher."""
-    PackCalls.of(kernel.within(user)).subscribe(pack, on=on)
-    kept = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
-    return Output({"pack": pack, "subscribed": on}, kept)
+    calls(kernel, user).subscribe(pack, on=on)
+    outcome = f"{pack} is {'kept up with `memos store update`' if on else 'left as it is'}"
+    return Output({"pack": pack, "subscribed": on}, outcome)
 
 
 @vault_command(store)
@@ -145,10 +147,10 @@ def update(
     user: User = None,
 ) -> Output:
     """Bring packs to their latest versions, and archive what was withdrawn."""
-    done = PackCalls.of(kernel.within(user)).update_packs(pack, trust=trust)
-    failed = sum(bool(kept.failed) for kept in done)
+    done = calls(kernel, user).update_packs(pack, trust=trust)
+    failed = sum(bool(update.failed) for update in done)
     error = PackError(f"{failed} of {len(done)} packs could not be brought up to date; see above")
-    return Output(done, _became(done), failed=error if failed else None)
+    return Output(done, _update_lines(done), failed=error if failed else None)
 
 
 @vault_command(store)
@@ -156,7 +158,7 @@ def remove(kernel: MemOS, pack: Pack, user: User = None) -> Output:
     """Delete what a pack has brought, and nothing else."""
     from memos.interface.doors.api.values import deleted
 
-    gone = PackCalls.of(kernel.within(user)).remove_pack(pack)
+    gone = calls(kernel, user).remove_pack(pack)
     return Output({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")
 
 
@@ -170,15 +172,15 @@ def withdraw(
     key: Key = None,
 ) -> Output:
     """Take a published version back: whoever has it archives it with the next update."""
-    PackCalls.of(kernel).withdraw(registry, pack, version, why, key=key)
+    calls(kernel).withdraw(registry, pack, version, why, key=key)
     return Output({"pack": pack, "version": version, "withdrawn": why}, f"{pack} {version} is withdrawn: {why}")
 
 
 @vault_command(store, "list")
 def list_installed(kernel: MemOS, user: User = None) -> Output:
     """The packs that a user has installed."""
-    found = PackCalls.of(kernel.within(user)).installed()
-    lines = [_entry(there.entry) for there in found]
+    found = calls(kernel, user).installed()
+    lines = [_entry(one.entry) for one in found]
     lines += [f"{one.pack}: from {one.registry}, {'kept up' if one.subscribed else 'left as it is'}" for one in found]
     value = [
         {**one.entry.model_dump(mode="json"), "registry": one.registry, "subscribed": one.subscribed} for one in found
@@ -189,7 +191,7 @@ def list_installed(kernel: MemOS, user: User = None) -> Output:
 @vault_command(store)
 def keys(kernel: MemOS) -> Output:
     """Whose key is trusted here; and the vault's own."""
-    pins, own = PackCalls.of(kernel).trusted()
+    pins, own = calls(kernel).trusted()
     others = (f"{key}  {name if name != key else 'whoever made a dump'}" for name, key in pins.items())
     return Output({"own": own, "trusted": pins}, [f"{own}  this vault", *others])
 
@@ -199,7 +201,7 @@ def untrust(
     kernel: MemOS, name: Annotated[str, typer.Argument(help="publisher, or the key of a dump")], user: User = None
 ) -> Output:
     """Give up the key of a publisher; the next one is asked about anew."""
-    PackCalls.of(kernel.within(user)).untrust(name)
+    calls(kernel, user).untrust(name)
     return Output({"name": name}, f"no key of {name} is trusted")
 
 
@@ -211,22 +213,23 @@ def _store(registry: str) -> MemStore:
     return MemStore(registry)
 
 
-def _entry(entry: Any) -> str:
-    said = entry.said
-    taken = f"  withdrawn: {said.withdrawn}" if said.withdrawn else ""
-    what = f"{said.records} memories, {said.release.licence}  {said.release.description}".rstrip()
-    return f"{said.release.pack} {said.release.version}  {what}{taken}"
+def _entry(entry: RegistryEntry) -> str:
+    listing, release = entry.said, entry.said.release
+    withdrawn = f"  withdrawn: {listing.withdrawn}" if listing.withdrawn else ""
+    what = f"{listing.records} memories, {release.licence}  {release.description}".rstrip()
+    return f"{release.pack} {release.version}  {what}{withdrawn}"
 
 
-def _became(done: Iterable[Any]) -> Iterator[str]:
-    for kept in done:
-        if kept.failed:
-            yield f"{kept.pack} {kept.version}: not brought up to date: {kept.failed}"
-        elif kept.loaded is None and not kept.withdrawn:
-            yield f"{kept.pack} {kept.version}: nothing is new"
+def _update_lines(updates: Iterable[PackUpdate]) -> Iterator[str]:
+    """What became of each pack, and of the memories that were left out or archived."""
+    for update in updates:
+        if update.failed:
+            yield f"{update.pack} {update.version}: not brought up to date: {update.failed}"
+        elif update.loaded is None and not update.withdrawn:
+            yield f"{update.pack} {update.version}: nothing is new"
         else:
-            what = loaded_line(kept.loaded) if kept.loaded else "no version is left"
-            yield f"{kept.pack} {kept.version}: {what}"
-        yield from left_lines(kept.loaded.left if kept.loaded else {})
-        for id, why in kept.withdrawn.items():
+            what = loaded_line(update.loaded) if update.loaded else "no version is left"
+            yield f"{update.pack} {update.version}: {what}"
+        yield from left_lines(update.loaded.left if update.loaded else {})
+        for id, why in update.withdrawn.items():
             yield f"archived: {id}: {why}"

@@ -43,7 +43,7 @@ from memos.plugins.packs.pack_file import PIECE_BYTES, Sink, bad, reading, requi
 
 _Value = TypeVar("_Value", bound=BaseModel)
 _ID: TypeAdapter[str] = TypeAdapter(Id)
-MAX_PART_MEMORIES, _PART_BYTES = 200, 4 << 20  # of a part that is written, which a loader takes over at a time
+MAX_PART_MEMORIES, MAX_PART_BYTES = 200, 4 << 20  # of a part that is written, which a loader takes over at a time
 
 
 class _ManifestVersion(BaseModel):
@@ -67,7 +67,7 @@ class PackWriter:
                 f"memory {record.cube.id} takes {len(line):,} bytes and a pack holds {MAX_RECORD_BYTES:,} of one; "
                 f"leave it out, or `memos split` it"
             )
-        if self._lines and (self._size + len(line) > _PART_BYTES or len(self._lines) == MAX_PART_MEMORIES):
+        if self._lines and (self._size + len(line) > MAX_PART_BYTES or len(self._lines) == MAX_PART_MEMORIES):
             self._flush()
         self._lines.append(line)
         self._size += len(line)

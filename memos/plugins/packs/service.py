@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from memos.cube import Frozen, MemCube, Namespace, in_zone
+from memos.cube import Blob, Frozen, MemCube, Namespace, in_zone
 from memos.errors import InputError
 from memos.kernel.identity import require_keeper
 from memos.kernel.mem_os import Services
@@ -39,7 +39,10 @@ class Packs:
         self._table = table = PackTable(vault.extensions)
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
         self.dumper = MemDumper(vault, reader, table, lambda owner, cubes: governance.visible(Caller(owner), cubes))
-        accept = lambda *tensor: parts.transitions().accept(*tensor)  # noqa: E731  (the model is loaded when it is asked)
+
+        def accept(blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
+            parts.transitions().accept(blob, path, sources, judged)  # loads the model with the first tensor
+
         self.loader = MemLoader(vault, lifecycle, parts.knowledge, reader, table, parts.fits, accept)
         self._subscriptions = Subscriptions(vault, lifecycle, table, self.dumper, self.loader, self.publishers)
 
@@ -209,6 +212,7 @@ class Packs:
 
     def trusted(self, caller: Caller) -> tuple[dict[str, str], str]:
         """(key by the name of a publisher, the vault's own key)."""
+        require_keeper(caller, "sees none of the keys that are trusted here")
         return self._table.pins(), self.publishers.key().public
 
     def untrust(self, caller: Caller, name: str) -> None:

@@ -72,9 +72,9 @@ def there(tmp_path: Path, model: MemOS) -> Iterator[MemOS]:
         yield kernel
 
 
-def sent(here: MemOS, path: Path, **how: Any) -> tuple[Path, str]:
+def sent(here: MemOS, path: Path, user: str | None = None, **how: Any) -> tuple[Path, str]:
     """A dump and its key."""
-    done = PackCalls.of(here).dump(path, **how)
+    done = PackCalls.of(here.within(user)).dump(path, **how)
     return path, done.key
 
 
@@ -315,7 +315,7 @@ def test_a_pack_cannot_overwrite_anothers_memory(tmp_path: Path, here: MemOS, th
 def test_a_clash_late_in_a_pack_leaves_nothing_of_it(
     tmp_path: Path, here: MemOS, there: MemOS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_PART_BYTES", 200)
+    monkeypatch.setattr(pack, "MAX_PART_BYTES", 200)
     talk(here)
     [mine] = there.add("Mira: I live in Oslo.")
     cubes = [*here.memories(), here.memories()[0].model_copy(update={"id": mine.id})]
@@ -386,6 +386,7 @@ import os, signal, sys
 from pathlib import Path
 from memos import MemOS
 from memos.operation.life.mem_lifecycle import MemLifecycle
+from memos.plugins.packs.calls import PackCalls
 
 taken, take = [], MemLifecycle.take_over
 def killed(self, line, state, why):
@@ -395,14 +396,14 @@ def killed(self, line, state, why):
     return take(self, line, state, why)
 MemLifecycle.take_over = killed
 with MemOS(vault=Path(sys.argv[1])) as memos:
-    memos.load(Path(sys.argv[2]), trust=sys.argv[3])
+    PackCalls.of(memos).load(Path(sys.argv[2]), trust=sys.argv[3])
 """
 
 
 def test_killed_at_any_part_it_goes_on_from_there(
     tmp_path: Path, here: MemOS, model: MemOS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_PART_BYTES", 1_500)
+    monkeypatch.setattr(pack, "MAX_PART_BYTES", 1_500)
     facts = [f"Mira: I live in house {n}." for n in range(12)]
     for fact in facts:
         here.add(fact)

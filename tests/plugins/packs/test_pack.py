@@ -250,7 +250,7 @@ def test_a_memory_that_is_too_large_is_told_to_its_owner(tmp_path: Path) -> None
 
 
 def test_many_memories_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_PART_BYTES", 1_000)
+    monkeypatch.setattr(pack, "MAX_PART_BYTES", 1_000)
     with PackReader(packed(tmp_path / "x", *map(cube, range(1, 40)))) as read:
         parts = list(read.parts_of_records())
     assert len(parts) > 5 and [r.cube for part in parts for r in part] == [cube(n) for n in range(1, 40)]

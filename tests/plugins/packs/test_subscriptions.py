@@ -241,7 +241,8 @@ def test_what_is_not_there_is_named(ada: MemOS, bob: MemOS, place: str) -> None:
         PackCalls.of(bob).install(place, "ada/life", versions=">=2.0.0")
     with pytest.raises(InputError, match="is no version"):
         PackCalls.of(bob).install(place, "ada/life", versions=">=two")
-    for attempt in (bob.remove_pack, bob.subscribe, bob.update_packs):
+    packs = PackCalls.of(bob)
+    for attempt in (packs.remove_pack, packs.subscribe, packs.update_packs):
         with pytest.raises(NotFound, match="has not installed 'ada/life'"):
             attempt("ada/life")
     with pytest.raises(RegistryError, match="no version '9.9.9'"):
