@@ -7,8 +7,8 @@ what names no statement of the turn is no memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict, cast
 
 from memos.interface.reading.documents.parts import DialogueTurn, one_line
 
@@ -21,7 +21,22 @@ _ASK = (
 )
 
 
-def schema(facts: int = FEW, characters: int = 60) -> dict[str, Any]:
+class ExtractedFact(TypedDict):
+    """A statement that the model finds. turn: its number in the prompt, from 1."""
+
+    turn: int
+    statement: str
+    who: str
+
+
+class Extraction(TypedDict):
+    """An answer of the model, as `schema` has it."""
+
+    reasoning: str
+    facts: list[ExtractedFact]
+
+
+def schema(facts: int = FEW, characters: int = 60) -> dict[str, object]:
     """Of one extraction: a short reasoning first. facts: at most; characters: of each text, at most."""
     text = {"type": "string", "maxLength": characters}
     fact = {
@@ -50,7 +65,7 @@ def prompt(turns: Sequence[DialogueTurn]) -> list[dict[str, str]]:
     return [{"role": "user", "content": _ASK.format(turns=lines)}]
 
 
-def parsed(answer: str) -> Mapping[str, Any] | None:
+def parsed(answer: str) -> Extraction | None:
     """The answer as the schema has it; None where it is no such thing."""
     try:
         extracted = json.loads(answer)
@@ -63,10 +78,10 @@ def parsed(answer: str) -> Mapping[str, Any] | None:
         isinstance(fact, dict) and isinstance(fact.get("statement"), str) and isinstance(fact.get("turn"), int)
         for fact in facts
     )
-    return extracted if known else None
+    return cast(Extraction, extracted) if known else None
 
 
-def statements(extracted: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+def statements(extracted: Extraction) -> Iterator[tuple[int, str]]:
     """(number of the turn from 0, statement) of each fact of an answer as `parsed` gives it."""
     for fact in extracted["facts"]:
         if fact["statement"].strip():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any
 
 from memos.cube import in_zone
 from memos.errors import InputError
@@ -40,7 +39,7 @@ def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[DialogueTurn
     yield from trace.unfinished()
 
 
-def _turn(entry: dict[str, Any], time: datetime | None, where: str) -> DialogueTurn:
+def _turn(entry: dict[str, object], time: datetime | None, where: str) -> DialogueTurn:
     content, role, name = _content(entry, where), entry.get("role", ""), entry.get("speaker", "")
     for part in (role, name):
         if isinstance(part, str):
@@ -51,7 +50,7 @@ def _turn(entry: dict[str, Any], time: datetime | None, where: str) -> DialogueT
     return DialogueTurn(speaker, content, time, role.lower() in _SILENT)
 
 
-def _content(entry: dict[str, Any], where: str) -> str:
+def _content(entry: dict[str, object], where: str) -> str:
     """Text, or the texts of OpenAI's list of parts."""
     content = entry.get("content")
     if isinstance(content, list):

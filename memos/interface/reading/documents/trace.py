@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from memos.errors import InputError
 from memos.interface.reading.documents.parts import ToolCall, ended, one_line
@@ -35,11 +35,11 @@ class Trace:
         self.task = ""
         self._open: dict[str, _Open] = {}
 
-    def is_step(self, entry: dict[str, Any]) -> bool:
+    def is_step(self, entry: dict[str, object]) -> bool:
         """True for a call with its result in one entry."""
         return "call" in entry or ("content" not in entry and bool({"result", "error"} & entry.keys()))
 
-    def step(self, entry: dict[str, Any], time: datetime | None, where: str) -> ToolCall:
+    def step(self, entry: dict[str, object], time: datetime | None, where: str) -> ToolCall:
         """Raises InputError."""
         if "call" not in entry:
             raise InputError(f"{where}: a result without its call; {_HOW}")
@@ -53,7 +53,7 @@ class Trace:
         failed = "result" not in entry
         return _ended(began, _json(entry["error" if failed else "result"], where), failed)
 
-    def begin(self, entry: dict[str, Any], time: datetime | None, where: str) -> None:
+    def begin(self, entry: dict[str, object], time: datetime | None, where: str) -> None:
         """Take note of the calls in a message. Raises InputError."""
         calls = entry.get("tool_calls") or []
         if not isinstance(calls, list):
@@ -69,10 +69,10 @@ class Trace:
             self._open[id] = _begun(function, self.task, time, where)
 
     @staticmethod
-    def is_result(entry: dict[str, Any]) -> bool:
+    def is_result(entry: dict[str, object]) -> bool:
         return entry.get("role") == "tool" and "tool_call_id" in entry
 
-    def end(self, entry: dict[str, Any], result: str, where: str) -> ToolCall:
+    def end(self, entry: dict[str, object], result: str, where: str) -> ToolCall:
         """Raises InputError."""
         id = entry["tool_call_id"]
         began = self._open.pop(id, None) if isinstance(id, str) else None
@@ -89,7 +89,7 @@ class Trace:
             yield _call(began, "no result is recorded")
 
 
-def _begun(call: dict[str, Any], task: str, time: datetime | None, where: str) -> _Open:
+def _begun(call: dict[str, object], task: str, time: datetime | None, where: str) -> _Open:
     name, arguments = call.get("name"), call.get("arguments")
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{where}: a call names its tool as text, not {name!r:.80}; {_HOW}")

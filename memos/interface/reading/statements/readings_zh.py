@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import yaml
 
@@ -71,7 +70,7 @@ def _any(words: str) -> str:
     return "|".join(words.split())
 
 
-def _lexicon(book: dict[str, Any]) -> dict[str, str]:
+def _lexicon(book: dict[str, str]) -> dict[str, str]:
     """The patterns that stand for {JOB}, {PLAY}, {DO}, {o=ANIMAL} and {o=TONGUE} in a form."""
     before = r"(?![我你他她的年月天一二三四五六七八九十两几])[\u4e00-\u9fff]"
     trade = r"(?![一二三四五六七八九十年月天的])[\u4e00-\u9fff]"
