@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from typer.testing import CliRunner, Result
 from memos import MemOS
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.interface.doors.cli.app import app
-from tests.doubles import BriefReader
 
+pytestmark = pytest.mark.usefixtures("brief_reader")
 ROOT = Path(__file__).parents[4]
 MEMOS = [sys.executable, "-m", "memos"]
 TALK = [{"speaker": "Mira", "content": "I live in Lisbon."}, {"speaker": "Mira", "content": "I work as a nurse."}]
@@ -47,13 +47,6 @@ LORA = {"promote": {"to": "parametric"}}
 
 def ask(via: str, questions: str = "questions.jsonl") -> dict[str, Any]:
     return {"ask": {"via": via, "questions": questions}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _brief() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memos.kernel.wiring.MemReader", BriefReader)
-        yield
 
 
 def invoke(*args: Any, say: str | None = None) -> Result:

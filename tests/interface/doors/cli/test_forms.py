@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,11 @@ from typer.testing import CliRunner, Result
 from memos import MemOS
 from memos.config import Config, DistilConfig
 from memos.interface.doors.cli.app import app
-from tests.doubles import BriefReader
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
+pytestmark = [
+    pytest.mark.usefixtures("brief_reader"),
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),  # peft's use of it
+]
 BRIEF = "{steps: 2, batch: 2, batch_keep: 2, rank: 2, layers: 0.25, isolation: thread, gate: {%s}}" % ", ".join(  # noqa: UP031
     [*(f"{name}: 0" for name in ("reliability", "generality", "locality", "in_context", "override")), "drift: 1000"]
 )
@@ -22,13 +23,6 @@ BRIEF = "{steps: 2, batch: 2, batch_keep: 2, rank: 2, layers: 0.25, isolation: t
 
 def memos(*command: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in command])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _brief() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memos.kernel.wiring.MemReader", BriefReader)
-        yield
 
 
 @pytest.fixture(scope="module")
