@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from memos import Memory, MemOS
 from memos.interface.doors.cli.app import app
+from memos.kernel.calls import Calls
 from memos.ops import Add
+from memos.rights import Caller
 
 # commands without --json, and why
 WITHOUT = {
@@ -196,14 +198,14 @@ def test_an_error_leaves_stdout_empty_or_with_what_was_done(vault: Path, tmp_pat
 
 
 def test_a_line_of_add_is_told_when_its_statement_is_kept(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, said = MemOS.add, list[str]()
+    real, said = Calls.add.method, list[str]()
 
-    def add(kernel: MemOS, what: str, **named: object) -> object:
+    def add(keeping: Any, caller: Caller, what: Any, **named: Any) -> Any:
         if said:
             raise KeyboardInterrupt
         said.append(what)
-        return real(kernel, what, **named)
+        return real(keeping, caller, what, **named)
 
-    monkeypatch.setattr(MemOS, "add", add)
+    monkeypatch.setattr(Calls.add, "method", add)
     cut = CliRunner().invoke(app, ["add", "Mia plays the oboe.", "Mia lives in Bonn.", "--vault", str(vault)])
     assert cut.exit_code != 0 and "Mia plays the oboe." in cut.stdout and "Bonn" not in cut.stdout
