@@ -1,4 +1,4 @@
-"""Parts that are found by name: registries that Python entry points fill.
+"""Finds parts by name in registries that the entry points of installed packages fill.
 
 What ships with memos stands in pyproject.toml like everybody else's: a group, a name, and an object to import. A part
 is imported when it is asked for, and one that fails to load harms nobody who does not ask for it. Knows names and

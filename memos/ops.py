@@ -1,4 +1,4 @@
-"""The closed set of operations: what every door turns into, and what the kernel carries out.
+"""The closed set of operations that every request becomes and the kernel carries out.
 
 Each names its arguments and the right that it needs (`memos.rights.ACTIONS` says who has it); the caller travels beside
 it. Knows the cube; knows nothing else.

@@ -1,4 +1,4 @@
-"""Who may do what: relations between somebody and a memory, or a whole namespace (Zanzibar's tuples).
+"""Who may do what: callers, and relations between somebody and a memory or a whole namespace (Zanzibar's tuples).
 
 Knows the relations and what each allows; knows no stores, and not what is granted to whom.
 """

@@ -1,4 +1,4 @@
-"""What one caller sees: cubes by id, texts, and the view that a search is narrowed to. Must not know what is asked."""
+"""What one caller sees: cubes by id, texts, and the view that a search is narrowed to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main path: a message -> what it asks for -> what may be seen of it -> what the model is given -> a reply.
+"""The main path: from a message to what it asks for, what may be seen of it, what the model is given, and a reply.
 
     message -> reader -> governance -> operator -> scheduler -> host -> reply
                  (what)     (may)       (find)      (admit)    (answer)

@@ -1,4 +1,4 @@
-"""A vault as a whole, looked after from outside: checked, backed up, brought back, measured, compacted.
+"""Looks after a vault as a whole from outside: checks, backs up, restores, measures, compacts it.
 
 Takes folders; needs no model and no caller, as whoever can read the folder, and has its key, can read all that is in
 it. key, scratch: of an encrypted vault, url: of one on a server, as config.vault has them. Must not know how any of it

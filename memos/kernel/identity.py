@@ -1,4 +1,4 @@
-"""Who calls: a `Caller`, made where a call comes in; what it is shown of a result; and which files it may name.
+"""Makes the `Caller` where a call comes in, and decides what it is shown of a result and which files it may name.
 
 Must not know what a call does, nor what a caller may do.
 """

@@ -1,4 +1,4 @@
-"""MemOS: a kernel around one local model, as one typed facade over whole services. The main path is in answering.py."""
+"""MemOS: a typed facade over whole services, around one local model; the main path is in answering.py."""
 
 from __future__ import annotations
 

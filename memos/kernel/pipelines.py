@@ -1,4 +1,4 @@
-"""What a message asks of the memory, carried out: looked up, authorised as a whole, done, and undone.
+"""Carries out what a message asks of the memory: looked up, authorised as a whole, done, and undone.
 
 Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
 where several could be, they are named with their ids, and the next message of that conversation, to this process, may

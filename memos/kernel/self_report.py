@@ -1,4 +1,4 @@
-"""What the memory says of itself: what there is, how much, since when, and why an answer was given.
+"""Answers questions about the memory itself: what there is, how much, since when, and why an answer was given.
 
 Knows what was asked and the services; knows no language.
 """

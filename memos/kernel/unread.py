@@ -1,4 +1,4 @@
-"""Turns that the rules left: kept as they were said, and read by the local model, several at once, beside the requests.
+"""Stores turns that the rules could not read, and has the local model read several at once in the background.
 
 Knows which turns wait and what of an answer is a memory. Must not know how the model answers, nor what rules read.
 

@@ -1,4 +1,4 @@
-"""What runs the local model, by the name in model.engine; `transformers`, which ships, loads it into this process.
+"""Finds what runs the local model by its name in model.engine; `transformers`, which ships, runs it in this process.
 
 Imports neither torch nor transformers until a model is loaded.
 """

@@ -1,4 +1,4 @@
-"""What memos calls of a causal language model: one forward over tokens, with or without a KV cache."""
+"""The interface of a causal language model that memos uses: one forward over tokens, with or without KV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local model as a machine for memories: it answers, encodes and serves adapters. Knows no callers or rights.
+"""The local model as a machine for memories: answers, encodes and serves adapters; knows no callers or rights.
 
 `Host` is the facade over the parts in model/, kv/ and adapters/, and the class that the rest of memos sees. It never
 changes the model it is given: adapters live in a twin that shares the weights.

@@ -1,4 +1,4 @@
-"""A prompt and the KV of its memories -> the row its answer is decoded from: which KV it begins with, put together how.
+"""Builds the row that an answer is decoded from: which KV the prompt begins with, and how it is composed.
 
 Knows the levels of fidelity and what the model's KV can be used for; knows no adapters' insides and no callers.
 """

@@ -1,4 +1,4 @@
-"""What deletions still owe: bytes of deleted texts and payloads that may lie on disk, and their removal.
+"""Erases from disk what deletions still owe: bytes of deleted texts and payloads.
 
 A deletion writes its debt down in its own transaction; it is paid right after the commit, of a large vault soon, in
 the background; where that is cut short, a later commit or opening pays it. Must not know what was deleted, nor why.

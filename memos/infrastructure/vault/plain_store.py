@@ -1,4 +1,4 @@
-"""A vault in a folder, its files as they are: the store that needs no plug-in."""
+"""Keeps a vault in a folder with its files as they are: the store that needs no plug-in."""
 
 from __future__ import annotations
 

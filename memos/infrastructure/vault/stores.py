@@ -1,4 +1,4 @@
-"""Which store a vault is kept in: the parts of `memos.stores`, and which of them a folder belongs to.
+"""Finds the store that a vault is kept in, among the parts of `memos.stores`.
 
     sqlite       vault.db and files beside it, as they are (plain_store.py); what nobody claims is one of these
     encryption   the same files, encrypted                                   memos.plugins.encryption

@@ -1,4 +1,4 @@
-"""Removing a user from a vault: every cube, every version, and every row that names the user.
+"""Removes a user from a vault: every cube, every version, and every row that names the user.
 
 Knows in which tables and files a name or a text can stand. Must not know who may ask for it.
 """

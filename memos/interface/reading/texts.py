@@ -1,4 +1,4 @@
-"""A text as such: its sentences, its language by script, and what no text may hold. Knows no grammar and no meaning."""
+"""Splits a text into sentences, tells its language by script, and refuses what no text may hold."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The public calls, a service for each kind."""
+"""The services behind the public calls, one for each kind."""

@@ -1,4 +1,4 @@
-"""Finding and listing memories, narrowed to what the caller may see before anything is ranked."""
+"""The calls that find and list memories, narrowed to what the caller may see before anything is ranked."""
 
 from __future__ import annotations
 

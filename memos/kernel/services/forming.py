@@ -1,4 +1,4 @@
-"""Changing the form of memories, and judging what was made."""
+"""The calls that change the form of memories, and judge what was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Governance: trust, quarantine, legal holds, the right to be forgotten, the audit log."""
+"""The calls of governance: trust, quarantine, legal holds, the right to be forgotten, the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping, reading, changing and deleting single memories."""
+"""The calls that keep, read, change and delete single memories."""
 
 from __future__ import annotations
 

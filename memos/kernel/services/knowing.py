@@ -1,4 +1,4 @@
-"""Keeping what is known current: tags, feedback, fusing, splitting, conflicts (memos/operation/life/knowledge.py)."""
+"""The calls that keep what is known current: tags, feedback, fusing, splitting, conflicts."""
 
 from __future__ import annotations
 

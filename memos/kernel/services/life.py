@@ -1,4 +1,4 @@
-"""Going back: versions, states, snapshots."""
+"""The calls that change states and go back: versions, states, snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is, and where it comes from: values for whoever looks at a vault. Must not know how they are come by."""
+"""The values that describe a vault: what there is, and where it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planned moves of memories: what the scheduler wants done, as jobs that a request never waits for."""
+"""The calls that plan moves of memories, as jobs that a request never waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing what there is, and where it comes from; see memos/kernel/services/overview.py."""
+"""The calls that show what there is, and where it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers give each other: grants, groups, and keys for whoever holds the vault's folder.
+"""The calls that share memories: grants, groups, and keys.
 
 Must not know what a memory says, nor how one is found.
 """

@@ -1,4 +1,4 @@
-"""Which memories should change their form now: promotions that heat asks for, and what is given up for want of room.
+"""Plans which memories change their form now: promotions by heat, and demotions for want of room.
 
 Knows heat and budgets; knows not how a form is built or stored.
 """

@@ -1,4 +1,4 @@
-"""Whether memories go to the model as KV or as text, and where KV stays, by the measured costs of this machine.
+"""Chooses between KV and text, and where KV stays, by the measured costs of this machine.
 
 Knows costs and bytes; knows not how KV is built or stored, nor who asks.
 """

@@ -1,4 +1,4 @@
-"""Arrays of rows: one that grows, and what an index holds as named arrays, so that it can be stored, and back."""
+"""Arrays of rows: one that grows, and an index as named arrays that can be stored and read back."""
 
 from __future__ import annotations
 

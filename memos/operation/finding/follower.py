@@ -1,4 +1,4 @@
-"""Keeps the indexes what the vault says: reads what changed, embeds what is new, and stores the indexes on closing.
+"""Keeps the indexes equal to the vault: reads what changed, embeds what is new, saves them on closing.
 
 Knows the vault, the embedder and when there is news; must not know what is searched for, nor how it is ranked.
 """

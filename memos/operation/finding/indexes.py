@@ -1,4 +1,4 @@
-"""The indexes over the vault's texts, row by row: a memory is added to, dropped from and packed with all of them.
+"""The indexes over the vault's texts: adds a memory to all of them, drops it, and packs them.
 
 Knows rows and what they say; must not know where memories are stored, nor who looks for them.
 """

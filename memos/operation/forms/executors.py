@@ -1,4 +1,4 @@
-"""The registry of executors: a name in `distil.isolation` -> where an adapter is trained."""
+"""The registry of executors: finds where an adapter is trained by the name in distil.isolation."""
 
 from __future__ import annotations
 

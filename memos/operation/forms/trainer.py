@@ -1,4 +1,4 @@
-"""Training a form: text -> an adapter, or KV of few rows, with lessons to learn and a gate that judges the result.
+"""Trains an adapter, or KV of few rows, from texts: makes the lessons, trains, and has the gate judge.
 
 Knows how lessons are made and judged; must not know which memories are worth it, nor how the result is published.
 """

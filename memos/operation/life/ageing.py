@@ -1,4 +1,4 @@
-"""What time does to memories: they expire, are archived when idle, and go when their class has been kept long enough.
+"""Applies time to memories: they expire, are archived when idle, and go when their retention ends.
 
 Knows the rules of ageing and who is held back from it; moves memories through the life cycle alone.
 """

@@ -1,4 +1,4 @@
-"""Compares memories with each other: which say the same, which contradict each other, what is stale or unsupported.
+"""Compares memories with each other: which say the same, which contradict, what is stale or unsupported.
 
 Knows what memories say; changes nothing, and must not know who may see them.
 """

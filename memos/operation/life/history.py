@@ -1,4 +1,4 @@
-"""What has become of a memory: its versions, moves and repetitions in time order, and how two versions differ.
+"""Tells what has become of a memory: versions, moves and repeats in order, and how two versions differ.
 
 Knows what a version says; changes nothing.
 """

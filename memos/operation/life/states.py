@@ -1,4 +1,4 @@
-"""Which state of a memory may follow which, and what the move is for."""
+"""The table of states: which may follow which, and what each move is for."""
 
 from __future__ import annotations
 

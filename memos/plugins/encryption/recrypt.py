@@ -1,4 +1,4 @@
-"""A vault written again under another key, or under none: a whole copy in its folder, and then a swap. See swap.py."""
+"""Rewrites a vault under another key, or under none: a whole copy in its folder, and then a swap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vault that was written again in its folder takes the place of the one that was there. Knows names of files alone.
+"""Puts a vault that was rewritten in its folder in the place of the former one; knows names of files alone.
 
     next.part/   the copy, being written; the next opening removes it
     next/        the copy, whole: from its renaming on it is the vault, and the next opening finishes the swap

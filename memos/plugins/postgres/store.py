@@ -1,4 +1,4 @@
-"""A vault on a PostgreSQL server, as `memos.stores` has it. Imports psycopg only once a vault is opened."""
+"""The store of `memos.stores` on a PostgreSQL server; imports psycopg only once a vault is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `memos top` shows, as text: rows, budgets, counts, jobs and a memory's life. Knows the Memory API's replies."""
+"""What `memos top` shows, as text: rows, budgets, counts, jobs and a memory's life."""
 
 from __future__ import annotations
 

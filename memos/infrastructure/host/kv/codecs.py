@@ -1,4 +1,4 @@
-"""How KV is stored: the codecs that ship, and the registry that YAML's names are looked up in. Knows no files.
+"""The codecs that store KV, and the registry that looks up activation.codec; knows no files.
 
 Keys are scaled per channel over blocks of tokens, values per token over their channels, since outliers lie that
 way (KIVI, 2402.02750). What a codec loses is measured where it is used, never assumed.

@@ -1,4 +1,4 @@
-"""The payloads of a vault as its callers have them: staged, stored, read and discarded. Must not know what a cube is for."""
+"""The payloads of a vault: staged, stored, read and discarded; must not know what a cube is for."""
 
 from __future__ import annotations
 

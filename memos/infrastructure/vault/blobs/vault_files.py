@@ -1,4 +1,4 @@
-"""The files beside the rows of a vault: as they are here, or sealed by a plug-in.
+"""Reads and writes the files beside the rows of a vault, as they are; a plug-in may seal them.
 
 Readers and writers of payloads work on paths, in the clear. `lend` and `staged` are where those lie.
 """

@@ -1,1 +1,1 @@
-"""Cubes in the vault's rows: how they are read, and found by what they say, their age, their use and what replaced them."""
+"""Reads cubes from the vault's rows, and finds them by words, age, use and replacement."""

@@ -1,4 +1,4 @@
-"""Cubes found by their age: whose time to expire has come, what lies idle, and what is of a class of retention.
+"""Finds cubes by their age: whose time to expire has come, what lies idle, what its retention class ends.
 
 Must not know what becomes of them.
 """

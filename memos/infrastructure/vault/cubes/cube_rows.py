@@ -1,4 +1,4 @@
-"""Cubes as the rows of versions, heads and usage say that they are. Must not know why one is wanted."""
+"""Reads cubes from the rows of versions, heads and usage; must not know why one is wanted."""
 
 from __future__ import annotations
 

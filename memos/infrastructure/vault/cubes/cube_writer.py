@@ -1,4 +1,4 @@
-"""Writing versions: the rows that follow from a cube, in one place. Must not know whether one may be written."""
+"""Writes versions of cubes and the rows that follow from them; must not know whether one may be written."""
 
 from __future__ import annotations
 

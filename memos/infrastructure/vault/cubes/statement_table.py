@@ -1,4 +1,4 @@
-"""Memories found by what they say: their words, their tags, and the facts that they state. Must not know what follows."""
+"""Finds memories by what they say: their words, their tags, and the facts that they state."""
 
 from __future__ import annotations
 

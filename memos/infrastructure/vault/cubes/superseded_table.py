@@ -1,4 +1,4 @@
-"""Which memories were replaced by which others, from when on, and since when that is known; what was known at a time.
+"""Which memories were replaced by which others, from when on, and since when that is known.
 
 Must not know why one replaces another.
 """

@@ -1,4 +1,4 @@
-"""How often memories were used, when and by whom; how much they helped; and how often they were told again.
+"""Counts how often memories were used, when and by whom, how much they helped, and how often they were repeated.
 
 Kept apart from versions: a use changes no memory. Must not know what follows from it.
 """

@@ -1,4 +1,4 @@
-"""The time as a vault tells it: never before one that was told or written down. Must not know what it is asked for."""
+"""The time of a vault, which never goes back behind what was read or written; must not know what it is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One SQLite file, and one of vectors attached to it: connections, and transactions on them.
+"""The SQLite file of a vault with its attached file of vectors: connections, and transactions on them.
 
 Knows what makes a write whole and lasting. Must not know what a cube is, nor what the rows are for.
 

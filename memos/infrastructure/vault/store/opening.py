@@ -1,4 +1,4 @@
-"""Opening vault.db and vectors.db: they are made, or brought up to date, or refused as they are.
+"""Opens vault.db and vectors.db: creates them, upgrades them, or refuses them as they are.
 
 Knows files and schemas; must not know what the rows are for.
 """

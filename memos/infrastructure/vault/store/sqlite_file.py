@@ -1,4 +1,4 @@
-"""How a file of SQLite is opened: as it is here, or encrypted by a plug-in. Must not know what is in the file."""
+"""Opens a SQLite file as it is, or encrypted by a plug-in; must not know what is in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured on hosts, by their digests. Must not know what the figures mean."""
+"""Stores what was measured on hosts, by their digests; must not know what the figures mean."""
 
 from __future__ import annotations
 

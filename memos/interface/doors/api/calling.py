@@ -1,4 +1,4 @@
-"""What surrounds every call of the Memory API: its arguments are checked, and its reply says what it cost.
+"""Surrounds every call of the Memory API: checks its arguments, and reports what it cost.
 
 The doors read here what a call takes and returns: from the signature of its method, as it stands.
 """

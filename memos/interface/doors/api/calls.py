@@ -1,4 +1,4 @@
-"""The calls of the Memory API: arguments and results are JSON values, typed; what a call does is the kernel's."""
+"""The calls of the Memory API, with typed JSON values; what a call does is the kernel's."""
 
 from __future__ import annotations
 

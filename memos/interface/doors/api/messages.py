@@ -1,4 +1,4 @@
-"""What the Memory API is given besides names: messages, times to live, limits, filters. Knows shapes alone."""
+"""Reads what the Memory API is given besides names: messages, times to live, limits, filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose memories a call of the Memory API is about: a user, agent or session, by name or by a key."""
+"""Resolves whose memories a call of the Memory API is about: a user, agent or session, by name or by a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the Memory API: what its calls return, as JSON has it. Knows shapes; must not know what a call does."""
+"""The values that the Memory API's calls return, as JSON has them; must not know what a call does."""
 
 from __future__ import annotations
 

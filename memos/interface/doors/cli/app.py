@@ -1,4 +1,4 @@
-"""The command line `memos`: `run`, `chat`, the groups of the other files, and those that packages add by name.
+"""The command line `memos`: `run`, `chat`, `quickstart`, the groups of the other files, and those of other packages.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """

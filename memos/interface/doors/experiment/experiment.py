@@ -1,4 +1,4 @@
-"""Runs the experiment of a config step by step into one folder, and goes on with a run that was interrupted.
+"""Runs the experiment of a config step by step into one folder, and continues an interrupted run.
 
 After every step the results so far are written down, so an interrupted run goes on where it was; promotions are the
 kernel's own transactions, so one that was cut off is simply made again.

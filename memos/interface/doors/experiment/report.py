@@ -1,4 +1,4 @@
-"""The report of an experiment: what report.json holds, as a table and as a picture. Knows nothing of the kernel."""
+"""Shows what report.json holds as a table and as a picture; knows nothing of the kernel."""
 
 from __future__ import annotations
 

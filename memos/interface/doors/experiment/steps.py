@@ -1,4 +1,4 @@
-"""Carries out the steps of an experiment on a kernel, and writes down what each gave and cost."""
+"""Carries out the steps of an experiment on a kernel, and records what each achieved and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memos serve`: the Memory API and an OpenAI-compatible one over HTTP, for whoever has a key.
+"""`memos serve`: the Memory API and an OpenAI-compatible one over HTTP.
 
     request -> edge (who, how much, how large) -> a route -> a lane (a thread, or the model's queue) -> Memory
 

@@ -1,4 +1,4 @@
-"""The server as an ASGI app over one kernel: its routes, those that packages add, and its end."""
+"""The server as an ASGI app over one kernel: its routes, those that packages add, and its orderly end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes under /v1 share: a key, a body of strict JSON, and no answer for a client that has disconnected."""
+"""What the routes under /v1 share: a key, a body of strict JSON, and dropping requests of disconnected clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells of the server itself: that it lives, that it can serve, and its figures for Prometheus. Needs no key."""
+"""Reports on the server itself: that it lives, that it can serve, and its figures for Prometheus; needs no key."""
 
 from __future__ import annotations
 

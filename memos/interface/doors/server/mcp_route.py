@@ -1,4 +1,4 @@
-"""The tools of agents/mcp.py at /v1/mcp of the server: each request as whoever its key stands for, within all limits.
+"""Serves the tools of agents/mcp.py at /v1/mcp, each request as its key's caller and within all limits.
 
 Over streamable HTTP, each request by itself.
 """

@@ -1,4 +1,4 @@
-"""A message -> what it asks for, one after the other, each with its arguments.
+"""Turns a message into the requests it contains, one after the other, each with its arguments.
 
 Knows what a tagger finds in a message, times and references; knows no kernel. Which parts ask for something, and which
 words say what and who, is read by the tagger; what those words stand for is said by rules. What is to be destroyed and

@@ -1,4 +1,4 @@
-"""What a sentence is for: to remember, ask, correct, forget, or just talk. Knows English and Chinese by rules.
+"""Recognises what a sentence is for (remember, ask, correct, forget, talk) in English and Chinese, by rules.
 
 Knows language; knows no operations, no stores and no tensors.
 """

@@ -1,4 +1,4 @@
-"""The words of a message that point, withhold or name the form of a memory, in English and Chinese: tables alone."""
+"""Tables of the words that point, withhold, or name the form of a memory, in English and Chinese."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The English words that say how a clause holds, where a clause ends, and how attributes are worded: tables alone."""
+"""Tables of the English words that say how a clause holds, where it ends, and how attributes are worded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""readings.yaml, compiled: the forms and word lists by which English clauses are read, beside the phrasebook."""
+"""Compiles readings.yaml: the forms and word lists by which English clauses are read, beside the phrasebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""readings_zh.yaml, compiled: the forms and word lists by which Chinese clauses are read."""
+"""Compiles readings_zh.yaml: the forms and word lists by which Chinese clauses are read."""
 
 from __future__ import annotations
 

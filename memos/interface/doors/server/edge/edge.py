@@ -1,4 +1,4 @@
-"""What every request passes before a route: who asks, how much, and how large; and what is reported afterwards.
+"""Checks every request before a route: who asks, how much, how large; and reports it afterwards.
 
 Pure ASGI, since the path of a request has to stay short. Reads no body, and writes none of it down.
 """

@@ -1,4 +1,4 @@
-"""Errors of memos as answers over HTTP: one table of status codes, one shape, the message of the error."""
+"""Turns errors of memos into HTTP answers: one table of status codes, one shape, the message of the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is reported of requests: figures for Prometheus, spans for OpenTelemetry, a line of the access log.
+"""Reports requests: figures for Prometheus, spans for OpenTelemetry, a line of the access log.
 
 Never what was asked or answered. Spans leave the process only where OTEL_EXPORTER_OTLP_ENDPOINT says where to.
 """

@@ -1,4 +1,4 @@
-"""Answers in the forms of OpenAI's API: whole, or as server-sent events while they grow."""
+"""Writes answers in the forms of OpenAI's API: whole, or as server-sent events while they grow."""
 
 from __future__ import annotations
 

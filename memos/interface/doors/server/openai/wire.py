@@ -1,4 +1,4 @@
-"""Requests and answers of OpenAI's API, as far as memos can honour them.
+"""The requests and answers of OpenAI's API, as far as memos can honour them.
 
 A field that changes an answer and cannot be honoured is refused by name, as is an unknown one; one that changes none is
 ignored.
