@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.blobs.blob_store import BlobStore
-from memos.infrastructure.vault.blobs.index_store import IndexStore
-from memos.infrastructure.vault.store.store import Store
-from memos.infrastructure.vault.tables.vector_table import VectorTable
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.blobs.blob_store import BlobStore
+    from memos.infrastructure.vault.blobs.index_store import IndexStore
+    from memos.infrastructure.vault.store.store import Store
+    from memos.infrastructure.vault.tables.vector_table import VectorTable
 
 log = logging.getLogger("memos")
 AT_ONCE_BYTES = 1 << 25  # of vault.db that are vacuumed while somebody waits: some tenths of a second

@@ -296,12 +296,13 @@ class MemVault:
 
     def changed_since(self, n: int, states: Iterable[State]) -> tuple[list[MemCube], list[str]]:
         """What changed after `n`: plaintext cubes that are in one of `states`, and the ids of others that are there."""
-        known = "SELECT id FROM changes WHERE n > ?"
-        sql = CURRENT + f"AND h.form = ? AND {STATE} {IN} AND h.id IN ({known})"
-        values = Form.PLAINTEXT, self._rows.at(), json.dumps(list(states)), n
-        cubes = [self._rows.cube(row) for row in self._db.rows(sql, *values)]
-        kept = {cube.id for cube in cubes}
-        return cubes, [id for (id,) in self._db.rows(known, n) if id not in kept]
+        wanted = f"CASE WHEN h.form = ? AND {STATE} {IN} THEN 1 ELSE 0 END"
+        sql = (
+            CURRENT.replace("SELECT ", f"SELECT h.id, {wanted}, ", 1)
+            + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
+        )
+        rows = self._db.rows(sql, Form.PLAINTEXT, self._rows.at(), json.dumps(list(states)), n)
+        return [self._rows.cube(row[2:]) for row in rows if row[1]], [row[0] for row in rows if not row[1]]
 
     def deleted(self, ids: Iterable[str]) -> list[str]:
         """Those of `ids` that are not there any more; nothing on disk remembers their names."""

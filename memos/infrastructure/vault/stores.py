@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memos.errors import PluginError, VaultError, how_to_install
 from memos.extensions import Registry
-from memos.infrastructure.vault.blobs.blob_store import Shelf
 from memos.infrastructure.vault.blobs.vault_files import FileFormat, Files, PlainFormat
-from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.blobs.blob_store import Shelf
+    from memos.infrastructure.vault.care.residue import Unsealer
+    from memos.infrastructure.vault.store.store import Store
 
 Show = Callable[[str, int, int], None]  # (what, done, of how many)
 
@@ -33,14 +36,6 @@ class Place:
     key: str | None = None
     scratch: Path | None = None
     url: str | None = None
-
-
-class Unsealer(NamedTuple):
-    """How another process reads what sealed files say: `pieces(path, secret)` of a module gives their content, or None
-    for a file that is not sealed."""
-
-    module: str
-    secret: str
 
 
 class Sealing(Protocol):
@@ -74,8 +69,8 @@ class OpenStore(NamedTuple):
 
 
 class StoreKind(Protocol):
-    """A way to keep vaults: an entry point of `memos.stores`. Its module is imported whenever a vault is opened, so what
-    it needs of other packages it imports in functions."""
+    """A way to keep vaults: an entry point of `memos.stores`. Its module is imported whenever a vault is opened, so it
+    imports other packages in functions."""
 
     elsewhere: str  # what to do in place of a backup by memos, where the folder does not hold the rows; else ""
 
@@ -105,7 +100,7 @@ def store_of(place: Place) -> StoreKind:
             return kind
     if claiming:
         return claiming[0]
-    from memos.infrastructure.vault.plain_store import PLAIN_STORE  # which checks vaults, and stands on this
+    from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which checks vaults, and stands on this
 
     return PLAIN_STORE
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, Text, Turn
 from memos.errors import CorruptBlob
-from memos.infrastructure.vault.blobs.blob_store import BlobStore
-from memos.infrastructure.vault.blobs.vault_files import Files
 from memos.infrastructure.vault.care.residue import Searched, search
 from memos.infrastructure.vault.cubes.cube_rows import parsed
 from memos.infrastructure.vault.store.rows import checksum, kept
@@ -23,6 +21,8 @@ from memos.infrastructure.vault.store.store import IN, Store
 from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, ForgottenLedger, named
 
 if TYPE_CHECKING:
+    from memos.infrastructure.vault.blobs.blob_store import BlobStore
+    from memos.infrastructure.vault.blobs.vault_files import Files
     from memos.infrastructure.vault.mem_vault import MemVault
 
 _NAMES = (  # where a user stands beside cubes, snapshots and the tables of plug-ins

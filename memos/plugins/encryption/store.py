@@ -10,10 +10,11 @@ from typing import Any, cast
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import check, file_sums
-from memos.infrastructure.vault.plain_store import PLAIN_STORE
-from memos.infrastructure.vault.store.database import Database
-from memos.infrastructure.vault.store.sqlite_file import Driver
-from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show, Unsealer
+from memos.infrastructure.vault.care.residue import Unsealer
+from memos.infrastructure.vault.sqlite.database import Database
+from memos.infrastructure.vault.sqlite.driver import Driver
+from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.swap import finish_swap, is_being_swapped
 from memos.plugins.encryption.vault_key import DataKey

@@ -30,7 +30,7 @@ from memos.infrastructure.vault.blobs.vault_files import made
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER
+from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.kernel import care
 from memos.plugins.encryption import sealed_files
@@ -39,7 +39,7 @@ from memos.plugins.encryption.store import SealedDriver
 from memos.plugins.encryption.vault_key import NAME, DataKey, is_encrypted, source, unlock
 from tests.infrastructure.vault import test_mem_vault
 from tests.infrastructure.vault.blobs import test_index_store
-from tests.infrastructure.vault.store.test_database import of_the_schema_before
+from tests.infrastructure.vault.sqlite.test_database import of_the_schema_before
 from tests.infrastructure.vault.test_mem_vault import derived_from, note, stored
 
 pytestmark = pytest.mark.sqlite
@@ -208,9 +208,9 @@ def test_what_lies_in_memory_is_for_this_user_alone_and_goes(tmp_path: Path, vau
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER
+from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER
 from memos.plugins.encryption import sealed_files
-from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.sqlite.database import Database
 sealed_files.MEMORY = Path(sys.argv[2])
 from memos.infrastructure.vault.mem_vault import MemVault
 vault = MemVault(Path(sys.argv[1]), key="env:KEY")

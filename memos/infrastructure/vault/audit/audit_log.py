@@ -77,8 +77,11 @@ class AuditLog:
             raise VaultError(f"the decision on {names} would be lost in a rollback; decide before transaction()")
         # nobody may come between reading the last row and writing the next
         with self._db.transaction(lasting=not all(decision.allowed for decision in decisions)):
-            last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1") if decisions else []
+            sql = "SELECT n, hash, (SELECT at FROM clock) FROM audit ORDER BY n DESC LIMIT 1"
+            last = self._db.rows(sql) if decisions else []
             first, prev = (last[0][0] + 1, last[0][1]) if last else (1, "")
+            if last:
+                self._db.heard(last[0][2])  # with the same statement
             for n, decision in enumerate(decisions, start=first):
                 row = AuditRow(n, self._db.stamp(), *decision, prev, "", secrets.token_hex(16))
                 values = row._replace(hash=row.expected_hash())

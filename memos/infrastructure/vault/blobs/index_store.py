@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,11 @@ import xxhash
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.blobs.blob_store import Shelf
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.store.store import Rows, Store
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.blobs.blob_store import Shelf
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memos.cube import Blob
-from memos.infrastructure.vault.blobs.blob_store import BlobStore
-from memos.infrastructure.vault.blobs.vault_files import Files
-from memos.infrastructure.vault.store.store import Store
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.blobs.blob_store import BlobStore
+    from memos.infrastructure.vault.blobs.vault_files import Files
+    from memos.infrastructure.vault.store.store import Store
 
 
 class Payloads:

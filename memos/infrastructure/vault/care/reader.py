@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.care import wal_file
+from memos.infrastructure.vault.sqlite.driver import Driver, why
 from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import (
@@ -23,7 +24,6 @@ from memos.infrastructure.vault.store.schema import (
     require_known,
     schema,
 )
-from memos.infrastructure.vault.store.sqlite_file import Driver, why
 
 _BATCH = 4096  # rows
 WAY_OUT = "bring back a backup with `memos vault restore`"

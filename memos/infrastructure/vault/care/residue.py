@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.stores import Unsealer
 
 _KEY = 8  # bytes that are looked up
 _PIECE, _STEP = 64, 256  # of tensors: so many bytes, from every so many
@@ -33,6 +32,14 @@ _PHRASE = 32  # bytes of a part of a long text
 _BLOCK = 1 << 24  # bytes of a file at once
 _TRIES = 3  # at what does not fit its proof: it may just be written
 _VARIED = 6  # different bytes that a key must have at least: rows of zeros are everywhere
+
+
+class Unsealer(NamedTuple):
+    """How another process reads what sealed files say: `pieces(path, secret)` of a module gives their content, or None
+    for a file that is not sealed."""
+
+    module: str
+    secret: str
 
 
 @dataclass(frozen=True)

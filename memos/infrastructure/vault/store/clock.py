@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.store.store import Store
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.store.store import Store
 
 log = logging.getLogger("memos")
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -46,6 +49,7 @@ class Times:
         """A time that was read where it is written down: all that is told from here on is after it."""
         if at:
             self._known = max(self._known, moment(at))
+            self._written = self._written or self._known
 
     def _told(self, after: datetime) -> datetime:
         said = clock()

@@ -8,7 +8,7 @@ import pytest
 
 from memos.errors import PluginError, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.plain_store import PLAIN_STORE
+from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.stores import STORES, Place, is_vault, store_of
 from memos.plugins.encryption.store import ENCRYPTED_STORE
 from memos.plugins.postgres.store import POSTGRES_STORE

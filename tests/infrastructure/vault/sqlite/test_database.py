@@ -24,11 +24,11 @@ from memos.cube import Blob, Form, MemCube, Source, Text
 from memos.errors import VaultError
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.sqlite.database import Database
+from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
-from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver
 from memos.plugins.packs import pack_table
 
 pytestmark = pytest.mark.sqlite

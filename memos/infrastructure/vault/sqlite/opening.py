@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from memos.errors import VaultError
+from memos.infrastructure.vault.sqlite.driver import Driver, why
 from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.on_disk import land
 from memos.infrastructure.vault.store.schema import (
@@ -22,7 +23,6 @@ from memos.infrastructure.vault.store.schema import (
     in_schema,
     require_known,
 )
-from memos.infrastructure.vault.store.sqlite_file import Driver, why
 from memos.infrastructure.vault.store.writer_lock import WriterLock
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memos.infrastructure.vault.blobs.vault_files import PlainFiles
 from memos.infrastructure.vault.care import check
-from memos.infrastructure.vault.store.database import Database
+from memos.infrastructure.vault.sqlite.database import Database
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
 
 

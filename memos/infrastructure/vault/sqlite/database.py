@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import VaultError
+from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver, why
+from memos.infrastructure.vault.sqlite.group_sync import GroupSync
+from memos.infrastructure.vault.sqlite.opening import opened, opened_to_read, side_of
 from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.clock import Times
-from memos.infrastructure.vault.store.group_sync import GroupSync
 from memos.infrastructure.vault.store.on_disk import fsync
-from memos.infrastructure.vault.store.opening import opened, opened_to_read, side_of
 from memos.infrastructure.vault.store.schema import reading
-from memos.infrastructure.vault.store.sqlite_file import PLAIN_DRIVER, Driver, why
 from memos.infrastructure.vault.store.writer_lock import lock_of
 
 log = logging.getLogger("memos")
