@@ -72,7 +72,7 @@ class _Discourse:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _RequestPart:
     """One part of a message that asks for something, with its slots and all that its arguments are read from.
 
     what, with_, to: the likeliest slot of each. refs: words that point within a longer text. days, people: marks.
@@ -187,7 +187,7 @@ def _read_parts(text: str, tagged: TaggedMessage, discourse: _Discourse, today: 
             continue
         if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
             continue  # goes with the part that says what
-        asked = _asked(_Request(text, part, slots, discourse, tuple(found), today))
+        asked = _asked(_RequestPart(text, part, slots, discourse, tuple(found), today))
         if asked.intent != "talk":
             found.append(asked)
     return found
@@ -250,7 +250,7 @@ def _uncapitalised(words: str) -> str:
 # -- one part ------------------------------------------------------------------------------------------
 
 
-def _asked(request: _Request) -> Asked:
+def _asked(request: _RequestPart) -> Asked:
     """One part, with its arguments."""
     name, _, detail = request.part.label.partition(":")
     intent = cast(Intent, name)
@@ -277,7 +277,7 @@ def _asked(request: _Request) -> Asked:
     return Asked(intent=intent, what=what, to=detail if intent == "promote" else "")
 
 
-def _is_clear(intent: Intent, what: str, request: _Request) -> bool:
+def _is_clear(intent: Intent, what: str, request: _RequestPart) -> bool:
     """True where a destructive request is sure of what it destroys."""
     if request.part.sure < SURE_OF.get(intent, SURE):
         return False
@@ -286,7 +286,7 @@ def _is_clear(intent: Intent, what: str, request: _Request) -> bool:
     return intent != "correct" or not (request.what is None or wordings.SO.fullmatch(what))  # wrong: what is right?
 
 
-def _asked_about_somebody(intent: Intent, what: str, request: _Request) -> Asked:
+def _asked_about_somebody(intent: Intent, what: str, request: _RequestPart) -> Asked:
     people = request.people
     if intent == "correct" and request.what:  # "sorry, I meant 14 Elm Street" is about nobody
         people = [mark for mark in people if mark.label != "me" or _within(request.what, [mark])]
@@ -294,7 +294,7 @@ def _asked_about_somebody(intent: Intent, what: str, request: _Request) -> Asked
     return Asked(intent=intent, what=what, who=_about(request, people, what), when="".join(when))
 
 
-def _asked_to_share(intent: Intent, what: str, relation: str, request: _Request) -> Asked:
+def _asked_to_share(intent: Intent, what: str, relation: str, request: _RequestPart) -> Asked:
     partner = _partner(request)
     if not partner and request.what and (after := wordings.AFTER.match(request.text, request.what.end)):
         partner = after["with"]  # a name that is none to the tagger: "with user12"
@@ -306,7 +306,7 @@ def _asked_to_share(intent: Intent, what: str, relation: str, request: _Request)
     return Asked(intent=intent, what=what, with_=partner, relation=relation, until=until)
 
 
-def _version(request: _Request) -> str | int:
+def _version(request: _RequestPart) -> str | int:
     """The version to go back to; of "that one" the version that the message names elsewhere, or that was named last."""
     part = request.part
     lines = (
@@ -317,7 +317,7 @@ def _version(request: _Request) -> str | int:
     return next((state for line in lines if (state := versions.state(line, request.today))), "previous")
 
 
-def _of_form(request: _Request) -> bool:
+def _of_form(request: _RequestPart) -> bool:
     """True where a memory is not to go, but only its KV or its adapter, as with 1,905 of 1,925 such messages of
     scripts/reader. Of the two the one that can be undone."""
     text, part, what = request.text, request.part, request.what
@@ -331,7 +331,7 @@ def _of_form(request: _Request) -> bool:
 # -- what the words of a part stand for ----------------------------------------------------------------
 
 
-def _what(intent: str, request: _Request) -> tuple[str, bool]:
+def _what(intent: str, request: _RequestPart) -> tuple[str, bool]:
     """(what is meant, with what it points to put in its place; False where that could be several)."""
     text, part, slot, discourse = request.text, request.part, request.what, request.discourse
     words, things = _cut(text, slot), discourse.things
@@ -360,7 +360,7 @@ def _several(word: str, discourse: _Discourse) -> bool:
     return len(references.person_of(word.lower(), discourse.known)) > 1
 
 
-def _resolved(begin: int, end: int, request: _Request) -> str:
+def _resolved(begin: int, end: int, request: _RequestPart) -> str:
     """The words [begin, end) of a message with what they point to in its place."""
     text, out, done = request.text, "", begin
     for ref in (ref for ref in request.refs if begin <= ref.begin and ref.end <= end):
@@ -387,7 +387,7 @@ def _named(word: str, before: str, discourse: _Discourse) -> str:
     return (fits or named or ("",))[-1]
 
 
-def _partner(request: _Request) -> str:
+def _partner(request: _RequestPart) -> str:
     """With whom something is shared."""
     words, discourse = _cut(request.text, request.with_), request.discourse
     if words and not wordings.PERSON.fullmatch(words):
@@ -413,7 +413,7 @@ def _who(text: str) -> str:
     return "user" if first and first.start() <= position else name
 
 
-def _about(request: _Request, people: Sequence[TaggedSpan], what: str) -> str:
+def _about(request: _RequestPart, people: Sequence[TaggedSpan], what: str) -> str:
     """Whom a part is about; "user": who speaks."""
     text, slot = request.text, request.what
     put_in = next((name for name in references.names_in(what) if name not in text), "")  # for a pointer
