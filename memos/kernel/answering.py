@@ -298,7 +298,7 @@ class Answering:
         if not seen and not derived:
             return
         foresight, now = self._foresight(), self._vault.now()
-        self._lifecycle.used([c.id for c in (*seen, *derived)], now, caller.user_id)
+        self._lifecycle.used([*seen, *derived], now, caller.user_id)
         for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
             foresight.used(caller.user_id, group, now.timestamp())
 

@@ -326,14 +326,13 @@ class MemLifecycle:
                 self._vault.put(cube.model_copy(update=update))
             return self.lead(cube.id, to, why)
 
-    def used(self, ids: Iterable[str], when: datetime, user_id: str | None = None) -> None:
+    def used(self, cubes: Sequence[MemCube], when: datetime, user_id: str | None = None) -> None:
         """Count one recall of each, by this user or else by whose it is; it activates what was generated only."""
-        names = list(ids)
-        self._vault.usage.record(names, when, user_id)
-        for cube in self._vault.at(names):
+        self._vault.usage.record([cube.id for cube in cubes], when, user_id)
+        for cube in cubes:
             if cube.state is State.GENERATED:
-                with self._vault.transaction():
-                    if self._vault.at([cube.id])[:1] == [cube]:  # nobody has moved or deleted it meanwhile
+                with self._vault.transaction():  # it may have been moved or deleted meanwhile
+                    if any(now.state is State.GENERATED for now in self._vault.at([cube.id])):
                         self.move(cube.id, State.ACTIVATED, "recalled")
 
     def rated(self, id: str, useful: float, pace: float) -> MemCube:

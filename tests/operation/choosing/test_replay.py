@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,12 +55,6 @@ class OneByOne(Embedder):
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
     return OneByOne(EmbedderConfig())
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path / "vault") as vault:
-        yield vault
 
 
 def cube(n: int, text: str, user: str = "ann", version: int = 1, **header: Any) -> MemCube:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,6 @@ def cube(id: str, text: str, version: int = 1, user: str = "ann", minute: int = 
 
 def talk(*said: str, thread: str = "t", user: str = "ann") -> list[MemCube]:
     return [cube(f"{thread}{n}", text, user=user, minute=n, thread=thread) for n, text in enumerate(said)]
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path / "vault") as vault:
-        yield vault
 
 
 @pytest.fixture

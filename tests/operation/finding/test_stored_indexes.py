@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,6 @@ from memos.operation.policies.policy import Signals
 from tests.operation.finding.test_mem_operator import ALL, ANN, LIVE, WordEmbedder, cube, ids, keep, talk
 
 WORDS = "tea milk harp oslo chess bridge river garden lamp 拿铁 咖啡 été".split()
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path / "vault") as vault:
-        yield vault
 
 
 @pytest.fixture(autouse=True)

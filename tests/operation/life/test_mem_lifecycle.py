@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -27,17 +26,6 @@ WAY = {
     State.FROZEN: [State.FROZEN],
 }
 MOVES = list(itertools.product(State, State))
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def life(vault: MemVault) -> MemLifecycle:
-    return MemLifecycle(vault)
 
 
 @pytest.fixture(scope="module")
@@ -459,7 +447,7 @@ def test_nothing_leads_out_of_expired(vault: MemVault, life: MemLifecycle) -> No
 def test_a_first_recall_activates(vault: MemVault, life: MemLifecycle) -> None:
     new, frozen = brought_to(vault, State.GENERATED), brought_to(vault, State.FROZEN)
     for _ in range(2):
-        life.used([new.id, frozen.id], vault.now())
+        life.used([new, frozen], vault.now())
     assert [(vault.get(c.id).state, vault.get(c.id).usage.recalls) for c in (new, frozen)] == [
         (State.ACTIVATED, 2),
         (State.FROZEN, 2),
@@ -560,7 +548,7 @@ def test_use_and_edits_keep_a_text_young(vault: MemVault, later: Callable[[timed
     life = MemLifecycle(vault, RULES)
     used, edited, idle = (brought_to(vault, State.ACTIVATED) for _ in range(3))
     later(9 * DAY)
-    life.used([used.id], vault.now())
+    life.used([used], vault.now())
     life.edit(edited.id, Text(text="two"))
     later(2 * DAY)
     assert [aged.id for aged in life.age(vault.now())] == [idle.id]

@@ -184,7 +184,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(id=ids)
     def use(self, id: str) -> None:
-        self.life.used([c.id for c in self.vault.at([id]) if c.state in LIVE], self.vault.now())
+        self.life.used([c for c in self.vault.at([id]) if c.state in LIVE], self.vault.now())
 
     @rule(id=consumes(ids))
     def delete(self, id: str) -> None:

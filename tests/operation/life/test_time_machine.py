@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -17,17 +15,6 @@ from memos.operation.life.time_machine import TimeMachine
 
 ADA, BOB = Namespace(user_id="ada"), Namespace(user_id="bob")
 SESSION = Namespace(user_id="ada", session_id="monday")
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def life(vault: MemVault) -> MemLifecycle:
-    return MemLifecycle(vault)
 
 
 @pytest.fixture
