@@ -112,7 +112,7 @@ def test_a_conversation_goes_on_under_an_adapter_and_without(memos: MemOS, adapt
     first, second = (memos.ask("Where does Mira live?", via="parametric", session="under") for _ in range(2))
     assert "Lisbon" in first.text and second.past_tokens > first.past_tokens == 0
     assert memos.ask("Where does Mira live?", session="under").past_tokens == 0  # as text, without the adapter
-    memos.parts.sessions().rewind(memos._caller(None).model_copy(update={"session_id": "under"}), 0)
+    memos.rewind("under", 0)
 
 
 def test_kv_under_an_adapter_goes_with_each_memory_that_the_adapter_knows(memos: MemOS, tmp_path: Path) -> None:

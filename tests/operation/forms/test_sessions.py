@@ -16,12 +16,13 @@ from torch.testing import assert_close
 
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DecodeConfig
-from memos.cube import Form, MemCube, State, Turn
+from memos.cube import Form, MemCube, Namespace, State, Turn
 from memos.errors import InputError, NoRoom
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
-from memos.operation.choosing.mem_scheduler import Admission
+from memos.operation.choosing.mem_scheduler import Admission, Session
+from memos.rights import Caller
 
 ROOT = Path(__file__).parents[3]
 MIRA = ("I live in Lisbon.", "I work as a nurse.")
@@ -49,9 +50,14 @@ def kernel(memos: MemOS, tmp_path: Path) -> Iterator[MemOS]:
         yield kernel
 
 
+def session_of(kernel: MemOS, name: str) -> Session:
+    user = Namespace(user_id=kernel.config.user_id)
+    return Session(user.model_copy(update={"session_id": name}), Caller(user, keeper=True))
+
+
 def heard(kernel: MemOS, session: str = "s") -> Activation:
     """The KV that the next question would find."""
-    named = kernel._caller(None).model_copy(update={"session_id": session})
+    named = session_of(kernel, session)
     request = kernel.parts.sessions().request(kernel.parts.sessions().resume(named, "What?", Admission()), Admission())
     assert request.talk
     return request.talk
@@ -229,7 +235,7 @@ def test_a_conversation_longer_than_the_context_goes_on_with_its_newer_half(kern
         kernel.host.decoder.context = whole
     assert len(kernel.turns("s")) == 16  # nothing is lost
     assert sum(past < 10 for past, _ in read) <= 6, read  # read again seldom
-    assert len(kernel.parts.sessions()._chain(kernel._caller(None).model_copy(update={"session_id": "s"}))) < 10
+    assert len(kernel.parts.sessions()._chain(session_of(kernel, "s"))) < 10
     require_exact(kernel, heard(kernel))
 
 
