@@ -34,7 +34,7 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
         with claim as announce, listening(config.host, config.port) as listener:
             address = f"{host}:{listener.getsockname()[1]}"
             announce(f"process {os.getpid()} at {address}")
-            memory.kernel.host, memory.kernel.parts.operator()
+            memory.kernel.host  # noqa: B018  loaded before the first request
             memory.kernel.parts.operator().refresh_soon()
             server = NotifyingServer(
                 uvicorn.Config(

@@ -15,10 +15,10 @@ from memos import Memory
 from memos.config import KeyLimits, ServeConfig
 from memos.cost import metered
 from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
-from memos.interface.doors.api.memory import API
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Meter
 from memos.interface.doors.server.edge.lanes import ClientDisconnected
+from memos.kernel.calls import api_names
 from tests.interface.doors.server.conftest import running
 
 
@@ -38,7 +38,7 @@ def own(keyless: Memory) -> Iterator[httpx.Client]:
 
 def test_every_call_of_the_memory_api_has_a_route_of_its_form(client: httpx.Client) -> None:
     described = client.get("/openapi.json").json()
-    assert {path.removeprefix("/v1/memory/") for path in described["paths"] if "/memory/" in path} == set(API)
+    assert {path.removeprefix("/v1/memory/") for path in described["paths"] if "/memory/" in path} == set(api_names())
     search = described["paths"]["/v1/memory/search"]["post"]
     form = described["components"]["schemas"]["search_arguments"]
     assert search["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/search_arguments")
@@ -194,7 +194,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
 ) -> None:
     key, made = memory.kernel.services.sharing.add_key(ada)
     looked, match = list[str](), memory.kernel.vault.credentials.match
-    monkeypatch.setattr(memory.kernel.vault, "match_key", lambda given: looked.append(given) or match(given))
+    monkeypatch.setattr(memory.kernel.vault.credentials, "match", lambda given: looked.append(given) or match(given))
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         [told] = client.post("/v1/memory/add", json={"messages": "I live in Oslo."}).json()["results"]
         for path, given in (
