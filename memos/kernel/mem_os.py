@@ -74,9 +74,9 @@ class Services:
         self.sharing = Sharing(p.vault, p.governance, p.access, p.freshness)
         self.governing = Governing(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.freshness, p.replays)
         self.seeing = Seeing(p, self.finding, self.planning, self._origins)
-        pipelines = Pipelines(p, self.finding, self.keeping, self.life, self.forming, self.sharing, self._invoke)
+        self.pipelines = Pipelines(p, self.finding, self.keeping, self.life, self.forming, self.sharing, self._invoke)
         report = SelfReport(p.access, p.reader, self.finding, self.keeping, self.planning)
-        self.answering = Answering(p, self.finding, self.keeping, self.knowing, pipelines, report)
+        self.answering = Answering(p, self.finding, self.keeping, self.knowing, self.pipelines, report)
         self._by_class: dict[str, object] = {type(service).__name__: service for service in vars(self).values()}
         self._of_plugins: dict[str, object] = {}
 

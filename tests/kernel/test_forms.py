@@ -274,12 +274,13 @@ def test_another_user_neither_sees_nor_uses_what_was_derived(memos: MemOS, ada: 
     assert memos.within(bob).ask(ASKED).admission.form is None
     with pytest.raises(EmptyMemory):
         memos.within(bob).ask(ASKED, via=form)
-    attempts: list[Any] = [memos.get, memos.demote, memos.delete, memos.history]
-    attempts += [lambda id, user: memos.within(user).promote(id, form)]
+    other = memos.within(bob)
+    attempts: list[Any] = [other.get, other.demote, other.delete, other.history]
+    attempts += [lambda id: other.promote(id, form)]
     for attempt in attempts:
         for id in (cube.id, ids[0]):
             with pytest.raises(NotFound):
-                attempt(id, user=bob)
+                attempt(id)
     talk(memos, bob)  # the same words: still another memory
     assert memos.within(bob).ask(ASKED).admission.form is Form.PLAINTEXT
     assert memos.within(ada).get(cube.id).state is State.ACTIVATED
@@ -529,7 +530,7 @@ def test_a_card_decides_the_level(memos: MemOS, tmp_path: Path) -> None:
     row = {"first_tokens": 2, "share": 0.2, "n_cubes": 8, "ttft_ms": 5.0}
     with opened(tmp_path / "vault", memos) as kernel:
         assert kernel.parts.serving().levels()[0].level == "L0"
-        kernel.keep_card({"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
+        kernel.vault.keep_card(kernel.host.digest, {"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
         assert kernel.parts.serving().levels()[0] == FidelityConfig(level="L3", first_tokens=2, share=0.2)
     with opened(tmp_path / "vault", memos) as kernel:
         assert kernel.parts.serving().levels()[0].level == "L3"

@@ -43,7 +43,7 @@ def test_what_has_expired_answers_in_no_form(memos: MemOS, later: Callable[[time
     assert found(memos) == ["Mira works as a nurse."]
     assert memos.memories() == [memos.get(job.id)]
     assert memos.turns("monday") == []  # an answer may say again whatever the conversation had shown
-    admission = memos.admit(Recall(question=ASKED, about=("Mira",)), memos._caller(None))
+    admission = memos.services.answering.admit(memos.caller, Recall(question=ASKED, about=("Mira",)))
     assert home.id not in {cube.id for cube in (*admission.cubes, *admission.internal)}
     assert admission.activations == ()
     assert "Lisbon" not in memos.ask(ASKED).text
@@ -187,6 +187,6 @@ def test_a_reader_may_look_at_a_history_and_not_change_it(memos: MemOS) -> None:
     [cube] = memos.add("Mira lives in Lisbon.")
     memos.grant(cube.id, "tom", "reader")
     assert memos.within("tom").diff(cube.id, 1, 1) == []
-    for call in (memos.freeze, memos.archive):
+    for call in (memos.within("tom").freeze, memos.within("tom").archive):
         with pytest.raises(Denied, match="tom may not (manage|write)"):
-            call(cube.id, user="tom")
+            call(cube.id)

@@ -13,6 +13,7 @@ from memos.errors import BadTransition, Denied, InputError, NotFound
 from memos.kernel.mem_os import MemOS
 from memos.kernel.pipelines import Conversation
 from memos.ops import Asked
+from memos.rights import Caller
 
 UNTIL = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
@@ -51,7 +52,7 @@ def test_what_one_process_has_done_another_undoes(tmp_path: Path) -> None:
         kernel.within("ada").grant(cube.id, "group:crew", "editor")
         given = set(kernel.within("ada").grants(cube.id))
         asked = [Asked(intent="unshare", what="where I live", with_=who) for who in ("bob", "group:crew")]
-        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id="ada")), {}, "ada")
+        done = kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id="ada"))), {})
         assert not kernel.within("ada").grants(cube.id)
     with MemOS(vault=tmp_path / "vault") as kernel:
         kernel.within("ada").undo(done.id)
@@ -75,10 +76,10 @@ def test_an_undo_that_fails_is_tried_again_from_there(kernel: MemOS, ada: str, b
 def test_a_demotion_says_where_there_was_nothing_to_give_up(kernel: MemOS, ada: str) -> None:
     [cube] = kernel.within(ada).add("I live in Oslo.")
     asked = [Asked(intent="demote", what="where I live")]
-    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    done = kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     assert "Nothing was done" in done.text and "I live in Oslo." in done.text and not done.id
     kv = kernel.within(ada).promote([cube.id], "activation")
-    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    done = kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     assert done.text.startswith("As text again") and kernel.within(ada).get(kv.id).state is State.ARCHIVED
     kernel.within(ada).undo(done.id)
     assert kernel.within(ada).get(kv.id).state is State.ACTIVATED
@@ -153,18 +154,18 @@ def test_what_is_final_comes_last(kernel: MemOS, ada: str) -> None:
     code, job = (kernel.within(ada).add(text)[0] for text in ("My locker code is 4711.", "My job is baker."))
     asked = [Asked(intent="forget", what=code.id), Asked(intent="share", what=job.id, with_="nobody:x")]
     with pytest.raises(InputError, match="names nobody"):
-        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+        kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     asked[1] = Asked(intent="forget", what=job.id)
     kernel.within(ada).freeze(job.id)
     with pytest.raises(BadTransition, match="frozen and cannot be deleted"):
-        kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+        kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     assert len(kernel.within(ada).memories()) == 2
 
 
 def test_what_is_shared_and_deleted_leaves_nothing_to_undo(kernel: MemOS, ada: str, bob: str) -> None:
     [cube] = kernel.within(ada).add("My locker code is 4711.")
     asked = [Asked(intent="share", what=cube.id, with_=bob), Asked(intent="forget", what=cube.id)]
-    done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+    done = kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     assert done.forgotten == (cube.id,) and not done.id
 
 
@@ -172,21 +173,22 @@ def test_one_statement_is_undone_with_what_it_replaced_and_nothing_else(kernel: 
     """What somebody else changed meanwhile is not of the pipeline."""
     [oslo] = kernel.within(ada).add("I live in Oslo.")
     [job] = kernel.within(ada).add("My job is baker.")
-    promote = kernel.promote
+    forming = kernel.services.forming
+    promote = forming.promote
 
-    def meanwhile(ids: Sequence[str], to: Form | str, *, user: str | None = None) -> MemCube:
+    def meanwhile(caller: Caller, ids: Sequence[str], to: Form) -> MemCube:
         kernel.within(ada).archive(job.id)
-        return promote(ids, to, user=user)
+        return promote(caller, ids, to)
 
-    kernel.promote = meanwhile  # type: ignore[method-assign, assignment]
+    forming.promote = meanwhile  # type: ignore[method-assign, assignment]
     try:
         asked = [
             Asked(intent="remember", what="I have moved to Rome"),
             Asked(intent="promote", what=kernel.within(ada).add("My locker code is 4711.")[0].id, to="activation"),
         ]
-        done = kernel.pipelines.run(asked, Conversation(Namespace(user_id=ada)), {}, ada)
+        done = kernel.services.pipelines.run(asked, Conversation(Caller(Namespace(user_id=ada))), {})
     finally:
-        del kernel.promote  # type: ignore[attr-defined]
+        del forming.promote  # type: ignore[attr-defined]
     assert kernel.within(ada).get(oslo.id).state is State.ARCHIVED
     kernel.within(ada).undo(done.id)
     assert kernel.within(ada).get(oslo.id).state is State.ACTIVATED

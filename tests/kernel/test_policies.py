@@ -37,7 +37,7 @@ def opened(vault: Path, model: MemOS, config: Config | None = None, **settings: 
 
 
 def told(kernel: MemOS, people: dict[str, str] = PEOPLE, **user: str) -> list[MemCube]:
-    return [kernel.add(f"{name} lives in {city}.", **user)[0] for name, city in people.items()]
+    return [kernel.within(**user).add(f"{name} lives in {city}.")[0] for name, city in people.items()]
 
 
 def texts(cubes: Any) -> list[str]:

@@ -183,9 +183,10 @@ def test_an_owner_is_not_told_what_others_made_of_a_memory(memos: MemOS, ada: st
     cube = told(memos, ada)
     memos.within(ada).grant(cube.id, bob, "reader")
     kept = memos.parts.sessions()
-    from memos.operation.choosing.mem_scheduler import Admission, Talk
+    from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 
-    talk = Talk("What is the code?", session=Namespace(user_id=bob, session_id="s"))
+    own = Session(Namespace(user_id=bob, session_id="s"), Caller(Namespace(user_id=bob)))
+    talk = Talk("What is the code?", session=own)
     kept.keep(talk, "LIMPET", Admission(cubes=(memos.within(bob).get(cube.id),)), (), None)
     [turn] = memos.within(bob).turns("s")
     assert memos.within(ada).delete(cube.id) == [cube.id]
@@ -255,9 +256,9 @@ def test_a_key_stands_for_its_namespace_and_nothing_in_a_call_widens_it(memos: M
     assert [hit.cube.id for hit in memory.search("what is the code")] == [mine.id]
     with pytest.raises(NotFound):
         memory.get(other.id)
-    with pytest.raises(InputError, match="takes no user"):
+    with pytest.raises(Denied, match="does not reach"):
         memory.within(bob).get(other.id)
-    with pytest.raises(AttributeError, match="no call that acts for a caller"):
+    with pytest.raises(AttributeError, match="has no attribute"):
         memory.vault  # noqa: B018
     assert made.id in key and key not in str(memos.services.sharing.keys())
 
@@ -381,8 +382,8 @@ def test_kv_and_adapters_in_memory_answer_only_those_who_may_read_their_sources(
         kv = [kernel.within("ada").promote(cube.id, Form.ACTIVATION) for cube in cubes]
         kernel.within("ada").ask("Where does Mira live?", via="activation")  # it is in memory now
         asked = Recall(question="Where does Mira live?")
-        bob = Namespace(user_id="bob")
-        assert kernel.admit(asked, bob).cubes == ()
+        bob = Caller(Namespace(user_id="bob"))
+        assert kernel.services.answering.admit(bob, asked).cubes == ()
         kernel.within("ada").grant(cubes[0].id, "bob", "reader")
         reply = kernel.within("bob").ask("Where does Mira live?", via="activation", session=None)
         assert [c.id for c in reply.admission.activations] == [kv[0].id] and "Rome" in reply.text
@@ -408,22 +409,22 @@ def exchanging(tmp_path: Path) -> Iterator[MemOS]:
 def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(exchanging: MemOS, tmp_path: Path) -> None:
     told(exchanging, "tess", "My code is WHELK.")
     bound = exchanging.as_(exchanging.services.sharing.add_key("tess")[0])
-    made = bound.dump(Path("own.mip"))
+    made = PackCalls.of(bound).dump(Path("own.mip"))
     assert made.path == tmp_path / "exchange" / "tess" / "own.mip"
     for refused in (
-        lambda: bound.dump(Path("all.mip"), everyone=True),
-        lambda: bound.dump(Path("all.mip"), key=Path("key.pem")),
-        lambda: bound.load(Path("own.mip"), owners=True),
-        lambda: bound.load(Path("own.mip"), trust=made.key),
-        lambda: bound.install(".", "ada/life", trust=made.key),
-        lambda: bound.update_packs(trust=made.key),
+        lambda: PackCalls.of(bound).dump(Path("all.mip"), everyone=True),
+        lambda: PackCalls.of(bound).dump(Path("all.mip"), key=Path("key.pem")),
+        lambda: PackCalls.of(bound).load(Path("own.mip"), owners=True),
+        lambda: PackCalls.of(bound).load(Path("own.mip"), trust=made.key),
+        lambda: PackCalls.of(bound).install(".", "ada/life", trust=made.key),
+        lambda: PackCalls.of(bound).update_packs(trust=made.key),
     ):
         with pytest.raises(Denied, match="ask who keeps this vault"):
             refused()
     for name in ("publish", "withdraw", "untrust", "trusted", "audit_query", "audit_export", "vault"):
-        with pytest.raises(AttributeError, match="no call that acts for a caller"):
+        with pytest.raises(AttributeError, match="has no attribute"):
             getattr(bound, name)
-    assert bound.load(Path("own.mip")).added == [] and not made.path.with_name("all.mip").exists()
+    assert PackCalls.of(bound).load(Path("own.mip")).added == [] and not made.path.with_name("all.mip").exists()
 
 
 def test_who_has_a_key_names_no_file_of_the_process(memos: MemOS, ada: str, tmp_path: Path) -> None:
@@ -457,11 +458,11 @@ def files_named(bound: Any, folder: Path) -> list[Callable[[], object]]:
     adapters = [folder / "adapter"]
     return [
         lambda: bound.add(folder / "notes.md"),
-        lambda: bound.dump(folder / "own.mip"),
-        lambda: bound.load(folder / "own.mip"),
-        lambda: bound.load(str(folder / "own.mip")),
-        lambda: bound.install(str(folder), "ada/life"),
-        lambda: bound.install(place=str(folder), pack="ada/life"),
+        lambda: PackCalls.of(bound).dump(folder / "own.mip"),
+        lambda: PackCalls.of(bound).load(folder / "own.mip"),
+        lambda: PackCalls.of(bound).load(str(folder / "own.mip")),
+        lambda: PackCalls.of(bound).install(str(folder), "ada/life"),
+        lambda: PackCalls.of(bound).install(place=str(folder), pack="ada/life"),
         lambda: bound.gate(adapters),
         lambda: bound.gate(iter(adapters)),
         lambda: bound.externalize(folder / "adapter"),
@@ -482,7 +483,7 @@ def test_no_two_users_share_a_folder(exchanging: MemOS, tmp_path: Path, one: str
     there = [exchanging.as_(exchanging.services.sharing.add_key(Namespace(user_id=user))[0]) for user in (one, other)]
     for user, bound in zip((one, other), there, strict=True):
         told(exchanging, user)
-        bound.dump(Path("own.mip"))
+        PackCalls.of(bound).dump(Path("own.mip"))
     found = sorted(tmp_path.rglob("own.mip"))
     assert len(found) == 2 and {path.parent.parent for path in found} == {tmp_path / "exchange"}
 
@@ -495,12 +496,12 @@ def test_an_agent_takes_no_packs_for_its_user_and_forgets_nobody(exchanging: Mem
     PackCalls.of(memos.within("uma")).dump(own / "uma.mip")
     agent = memos.as_(memos.services.sharing.add_key("agent:uma/planner")[0])
     for refused in (
-        lambda: agent.load(Path("uma.mip"), clash="update"),
-        lambda: agent.install(".", "ada/life"),
-        lambda: agent.subscribe("ada/life"),
-        lambda: agent.update_packs(),
-        lambda: agent.remove_pack("ada/life"),
-        lambda: agent.installed(),
+        lambda: PackCalls.of(agent).load(Path("uma.mip"), clash="update"),
+        lambda: PackCalls.of(agent).install(".", "ada/life"),
+        lambda: PackCalls.of(agent).subscribe("ada/life"),
+        lambda: PackCalls.of(agent).update_packs(),
+        lambda: PackCalls.of(agent).remove_pack("ada/life"),
+        lambda: PackCalls.of(agent).installed(),
         lambda: agent.forget_user(),
     ):
         with pytest.raises(Denied, match="namespace uma"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing_extensions import get_type_hints
 
 from memos import AsyncMemory, Memory
 from memos.errors import BadTransition, ConfigError, Denied, InputError, MemosError, NotFound
+from memos.interface.doors.api.calling import arguments, result
 from memos.kernel.calls import Calls, api_names
 from memos.plugins.packs.calls import PackCalls
 
@@ -301,16 +301,16 @@ def test_every_call_says_what_it_cost_and_that_it_does(memory: Memory, ada: str)
         replies[name] = None
     assert set(replies) == set(api_names()) and done["operations"]
     for name, reply in replies.items():
-        assert "cost" in get_type_hints(inspect.signature(getattr(Memory, name)).return_annotation), name
+        assert "cost" in get_type_hints(result(getattr(Memory, name))), name
         assert reply is None or set(reply["cost"]) == {"model_calls", "tokens", "seconds"}, name
     assert replies["explain"]["cost"]["model_calls"] >= 2 and replies["promote"]["cost"]["tokens"] > 0
 
 
 @pytest.mark.parametrize("name", list(api_names()))
 def test_a_call_names_each_argument_for_the_doors(name: str) -> None:
-    signature = inspect.signature(getattr(Memory, name))
-    assert {"user_id", "agent_id", "run_id"} <= set(signature.parameters)
-    assert all(p.kind is not p.VAR_KEYWORD and p.annotation is not p.empty for p in signature.parameters.values())
+    form = arguments(getattr(Memory, name))
+    assert {"user_id", "agent_id", "run_id"} <= set(form.model_fields)
+    assert "who" not in form.model_fields and form.model_json_schema()["additionalProperties"] is False
     assert getattr(Memory, name).__doc__
 
 
@@ -320,7 +320,7 @@ def test_what_is_left_out_of_the_api_is_for_those_who_run_the_kernel() -> None:
         *("ask", "parity", "rewind", "keep", "conflicts", "audit_memory", "diff", "memories", "turns", "cubes"),
         *("gate", "externalize", "export_adapter", "plan", "segments", "tiers", "dump", "load", "origins"),
         *("known_origins", "install", "subscribe", "update_packs", "remove_pack", "installed", "forget_user"),
-        *("credit", "lineage"),
+        *("credit", "lineage", "publish", "withdraw", "trusted", "untrust"),
     }
     assert {*Calls.table(), *PackCalls.table()} - set(api_names()) == files_and_models
     assert set(api_names()) - {*Calls.table(), *PackCalls.table()} == other_names
