@@ -126,15 +126,15 @@ class Decoder:
         seconds = now(model) - began
         return [
             ModelAnswer(
-                _cut(self._text(s.ids), stops).strip(),
-                tuple(s.ids),
-                len(r.ids) + len(r.renewed),
-                r.past_length - len(r.renewed),
-                first,
-                seconds,
-                s.kv,
+                text=_cut(self._text(stream.ids), stops).strip(),
+                ids=tuple(stream.ids),
+                prompt_tokens=len(row.ids) + len(row.renewed),
+                past_tokens=row.past_length - len(row.renewed),
+                ttft_s=first,
+                seconds=seconds,
+                kv=stream.kv,
             )
-            for s, r in zip(streams, rows, strict=True)
+            for stream, row in zip(streams, rows, strict=True)
         ]
 
     def require_room(self, prompt: int, config: DecodeConfig) -> None:
