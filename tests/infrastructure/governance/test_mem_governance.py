@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
@@ -19,12 +17,6 @@ ADA, BOB, EVE = (Namespace(user_id=name) for name in ("ada", "bob", "eve"))
 ADA_AGENT = Namespace(user_id="ada", agent_id="planner")
 ADA_SESSION = Namespace(user_id="ada", agent_id="planner", session_id="s1")
 ADA_OTHER = Namespace(user_id="ada", agent_id="coder")
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

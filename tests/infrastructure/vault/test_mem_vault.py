@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -26,12 +25,6 @@ from memos.infrastructure.vault.tables.vector_table import VectorRow
 
 ROOT = Path(__file__).parents[3]
 DAY = datetime(2025, 1, 1, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path / "vault") as opened:
-        yield opened
 
 
 def note(text: str = "Ada lives in Oslo.", *, day: int = 0, segment: str = "", user: str = "ada") -> MemCube:

@@ -29,7 +29,8 @@ from memos.infrastructure.vault.store.store import Rows, Store
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import Shelf
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
 _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
 _PIECE = 1 << 24  # bytes
 _SHELVED = "index/"  # before the name of a file on a shelf
@@ -76,7 +77,7 @@ class IndexStore:
             ) from error
         return True
 
-    def load(self, layout: str, embedder: str) -> tuple[int, dict[str, npt.NDArray[Any]]] | None:
+    def load(self, layout: str, embedder: str) -> tuple[int, dict[str, Array]] | None:
         """(change, arrays) as they were saved; None where nothing is kept.
 
         Raises VaultError, naming what does not fit: another layout or embedder, or a file that is gone or changed.
@@ -158,13 +159,13 @@ def _write(write: Callable[[bytes], object], arrays: Arrays) -> str:
     return str(checksum.hexdigest())
 
 
-def _pieces(array: npt.NDArray[Any]) -> Iterator[bytes]:
+def _pieces(array: Array) -> Iterator[bytes]:
     """Copies, as the array may be written to meanwhile, and what is in the file must be what its checksum is of."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return (flat[start : start + _PIECE].tobytes() for start in range(0, len(flat), _PIECE))
 
 
-def _read(path: Path, format: FileFormat, digest: str) -> dict[str, npt.NDArray[Any]]:
+def _read(path: Path, format: FileFormat, digest: str) -> dict[str, Array]:
     """Arrays that can be written to. Raises CorruptBlob for a file that is not what was written."""
     checksum = xxhash.xxh3_128()
     arrays = {}

@@ -35,7 +35,7 @@ from memos.infrastructure.vault.care import file_sums, wal_file
 from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head, sources
-from memos.infrastructure.vault.store.store import IN, Rows
+from memos.infrastructure.vault.store.store import IN, Row, Rows
 from memos.infrastructure.vault.stores import Place, Sealing, Show, store_of
 
 _Item = TypeVar("_Item")
@@ -164,7 +164,7 @@ class RowsAtOnce(Rows, Protocol):
 
     way_out: str  # of damage to the structure
 
-    def each(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+    def each(self, sql: str, *values: object) -> Iterator[Row]:
         """Rows, some at a time."""
 
     def damage(self, of: str) -> list[str]:
@@ -230,12 +230,16 @@ class _Content:
                   JOIN versions v ON v.id = h.id AND v.version = h.version"""
         for batch in _batches(self._db.each(sql)):
             ids = json.dumps([row[5] for row in batch])
-            newest = dict(self._db.rows(f"SELECT id, max(version) FROM versions WHERE id {IN} GROUP BY id", ids))
+            newest: dict[str, int] = dict(
+                self._db.rows(f"SELECT id, max(version) FROM versions WHERE id {IN} GROUP BY id", ids)
+            )
             last = {}
             for id, *move in self._db.each(f"SELECT id, state, at FROM transitions WHERE id {IN} ORDER BY n", ids):
                 last[id] = move
-            told = dict(self._db.rows(f"SELECT id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids))
-            changes = dict(self._db.rows(f"SELECT id, n FROM changes WHERE id {IN}", ids))
+            told: dict[str, int] = dict(
+                self._db.rows(f"SELECT id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids)
+            )
+            changes: dict[str, int] = dict(self._db.rows(f"SELECT id, n FROM changes WHERE id {IN}", ids))
             stated, made = defaultdict(list), defaultdict(list)
             for fact in self._db.each(
                 f"SELECT id, user_id, subject, relation, object, mode FROM facts WHERE id {IN}", ids

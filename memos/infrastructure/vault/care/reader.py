@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from memos.errors import VaultError
@@ -24,6 +23,7 @@ from memos.infrastructure.vault.store.schema import (
     require_known,
     schema,
 )
+from memos.infrastructure.vault.store.store import Row
 
 _BATCH = 4096  # rows
 WAY_OUT = "bring back a backup with `memos vault restore`"
@@ -99,11 +99,11 @@ class VaultReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, *values: object) -> list[Row]:
         """Raises VaultError."""
         return list(self.each(sql, *values))
 
-    def each(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
+    def each(self, sql: str, *values: object) -> Iterator[Row]:
         """The same, some at a time. Raises VaultError."""
         try:
             found = self._db.execute(sql, values)

@@ -32,8 +32,10 @@ class VaultStats:
         for form, state, count in self._db.rows("SELECT form, state, count(*) FROM heads GROUP BY form, state"):
             cubes[form][state] = count
         [(versions,)] = self._db.rows("SELECT count(*) FROM versions")
-        users = dict(self._db.rows("SELECT user_id, count(*) FROM heads GROUP BY user_id ORDER BY user_id"))
-        jobs = dict(self._db.rows("SELECT state, count(*) FROM jobs GROUP BY state ORDER BY state"))
+        users: dict[str, int] = dict(
+            self._db.rows("SELECT user_id, count(*) FROM heads GROUP BY user_id ORDER BY user_id")
+        )
+        jobs: dict[str, int] = dict(self._db.rows("SELECT state, count(*) FROM jobs GROUP BY state ORDER BY state"))
         places = self._db.sizes() | {name: _size(self._folder / name) for name in _FOLDERS}
         used = {
             "bytes": self.bytes(),

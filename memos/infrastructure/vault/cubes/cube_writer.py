@@ -26,7 +26,7 @@ class CubeWriter:
         """Raises Conflict unless each is the version after the current one."""
         ids = [cube.id for cube in cubes]
         which, names = ("= ?", ids[0]) if len(ids) == 1 else (IN, json.dumps(ids))
-        current = dict(self._db.rows(f"SELECT id, version FROM heads WHERE id {which}", names))
+        current: dict[str, int] = dict(self._db.rows(f"SELECT id, version FROM heads WHERE id {which}", names))
         for cube in cubes:
             was = current.get(cube.id, 0)
             if cube.version != was + 1:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,7 @@ from memos.infrastructure.vault.store import writer_lock
 from memos.infrastructure.vault.store.clock import Times
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import reading
+from memos.infrastructure.vault.store.store import Row
 from memos.infrastructure.vault.store.writer_lock import lock_of
 
 log = logging.getLogger("memos")
@@ -171,7 +171,7 @@ class Database:
             "and open the vault again"
         )
 
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, *values: object) -> list[Row]:
         try:
             if self._lock.mine:
                 return self._db.execute(sql, values).fetchall()
@@ -269,11 +269,11 @@ class Database:
         done = self._at_once("PRAGMA wal_checkpoint(TRUNCATE)")
         return done is not None and not done[0][0]
 
-    def _at_once(self, sql: str) -> list[tuple[Any, ...]] | None:
+    def _at_once(self, sql: str) -> list[Row] | None:
         """What this gives; None where it cannot be done. Who reads for long, as a backup does, is not waited for."""
         try:
             self._db.execute("PRAGMA busy_timeout = 0")
-            found: list[tuple[Any, ...]] = self._db.execute(sql).fetchall()
+            found: list[Row] = self._db.execute(sql).fetchall()
             return found
         except self._damaged as error:
             log.debug("%s: %s failed (%s)", self._file, sql, why(error))

@@ -19,10 +19,13 @@ IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parame
 LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of `now`, given twice, and what is written down
 
 
+Row = tuple[Any, ...]  # as a statement names its columns
+
+
 class Rows(Protocol):
     """What can be asked, and not written to."""
 
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]: ...
+    def rows(self, sql: str, *values: object) -> list[Row]: ...
 
 
 class Store(Rows, Protocol):

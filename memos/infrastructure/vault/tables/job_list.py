@@ -25,12 +25,15 @@ OPEN: tuple[Open, ...] = ("queued", "running", "interrupted")
 _TRIES = 3  # after which a job that takes its process along is begun no more
 
 
+JobPayload = dict[str, Any]  # JSON
+
+
 class Job(NamedTuple):
     """Ids in the payload, never text: a job outlives a deletion. Its `sources` are "id@version"."""
 
     id: str
     kind: str
-    payload: dict[str, Any]
+    payload: JobPayload
     started: datetime
     note: str = ""  # how far it is, or how it ended
     state: str = "running"
@@ -41,7 +44,7 @@ class JobList:
         """transaction: of the vault, after which the work of jobs that have ended is removed."""
         self._db, self._transaction = db, transaction
 
-    def start(self, kind: str, payload: dict[str, Any]) -> str:
+    def start(self, kind: str, payload: JobPayload) -> str:
         id = new_id()
         with self._db.transaction():
             self._db.write(
@@ -50,7 +53,7 @@ class JobList:
             )
         return id
 
-    def queue(self, kind: str, payload: dict[str, Any]) -> str:
+    def queue(self, kind: str, payload: JobPayload) -> str:
         """Write down work for whoever has time; its id, or that of the same work where that is open already."""
         with self._db.transaction():
             for job in (job for state in OPEN for job in self.all(state, kind)):
@@ -78,7 +81,7 @@ class JobList:
             self._db.write("UPDATE jobs SET state = 'running', tries = tries + 1, note = '' WHERE id = ?", id)
             return next(job for job in self.all("running") if job.id == id)
 
-    def describe(self, id: str, payload: dict[str, Any]) -> None:
+    def describe(self, id: str, payload: JobPayload) -> None:
         """Say more closely what a running job does."""
         with self._db.transaction():
             self._db.write("UPDATE jobs SET payload = ? WHERE id = ?", json.dumps(payload), id)
@@ -100,7 +103,7 @@ class JobList:
             for job in self.all("cancelled"):
                 self._end("undone", "cancelled", job.id)
 
-    def resume(self, kind: str, payload: dict[str, Any]) -> str | None:
+    def resume(self, kind: str, payload: JobPayload) -> str | None:
         """Take up an interrupted job of this kind and payload, if there is one; its id."""
         with self._db.transaction():
             for job in self.all("interrupted", kind):

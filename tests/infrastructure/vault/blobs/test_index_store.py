@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -31,12 +31,6 @@ ARRAYS = {
     "speaker": np.zeros(0, np.int32),
     "none": np.zeros((0, 4), np.float32),
 }
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path / "vault") as vault:
-        yield vault
 
 
 def note(text: str = "Ada lives in Oslo.") -> MemCube:

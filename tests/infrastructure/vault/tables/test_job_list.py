@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,12 +9,6 @@ import pytest
 
 from memos.errors import NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-
-
-@pytest.fixture
-def vault(tmp_path: Path) -> Iterator[MemVault]:
-    with MemVault(tmp_path) as opened:
-        yield opened
 
 
 def queued(vault: MemVault, *names: str) -> list[str]:
