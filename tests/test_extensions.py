@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from memos import MemOS
+from memos.config import parse_config
+from memos.errors import InputError
+
 ROOT = Path(__file__).resolve().parents[1]
 SEARCH = """
 from memos import MemOS
@@ -141,3 +145,10 @@ def test_all_that_is_installed_is_listed_with_what_is_wrong_with_it(tmp_path: Pa
         "raising|raises|2.0|raises:make, which provides the part 'raising', fails to load "
         "(RuntimeError: no licence file); mend or uninstall raises",
     ]
+
+
+def test_an_executor_that_nothing_provides_is_refused_at_the_start(tmp_path: Path) -> None:
+    config = parse_config({"distil": {"isolation": "proces"}})
+    with pytest.raises(InputError, match=r"no executor 'proces'; did you mean process\?"):
+        MemOS(config, vault=tmp_path / "vault")
+    assert not (tmp_path / "vault").exists()

@@ -24,7 +24,7 @@ _LEFT_RUNNING = """
 import sys
 from memos import MemOS
 memos = MemOS(vault=sys.argv[1])
-memos.vault.take_job()
+memos.vault.jobs.take()
 print("taken", flush=True)
 sys.stdin.read()
 """
