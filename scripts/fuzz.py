@@ -525,7 +525,7 @@ def run_vault(data: bytes, folder: Path) -> None:
                 vault.transitions(cube.id)
         with suppress(MemosError):
             vault.audit_log.rows()
-            vault.audit_log.verify().problems
+            vault.audit_log.verify()
         with suppress(MemosError):
             vault.jobs.all("running")
         with suppress(MemosError):

@@ -1,4 +1,4 @@
-"""Measure the structure of memos/: sizes, import chains, arrows between rooms, and what a question and an add go through.
+"""Measure the structure of memos/: sizes, import chains, arrows between rooms, and what a question and an add enter.
 
     scripts/measure_house                   # a table
     scripts/measure_house --json house.json # the figures as JSON

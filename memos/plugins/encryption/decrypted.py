@@ -32,7 +32,7 @@ _LOG = "-wal"
 
 
 def pieces(path: Path, secret: str) -> Iterator[bytes] | None:
-    """What a file in the vault's folder says, in its order; None for one that is not encrypted. secret: the vault's data
+    """What a file in the vault's folder says, in order; None for one that is not encrypted. secret: the vault's data
     key, in hex.
 
     While it is read, raises CorruptBlob for what cannot be decrypted with the key, and OSError.

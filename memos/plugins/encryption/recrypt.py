@@ -84,7 +84,7 @@ def _alone(folder: Path, must: bool = True) -> Iterator[bool]:
     """True if nobody else opens the vault meanwhile. Raises VaultError if somebody has it open, and must not."""
     if store_of(Place(folder)).elsewhere:
         raise VaultError(
-            f"{folder} is of a vault on a server, of which memos cannot encrypt the rows; encrypt the disk of its server"
+            f"{folder} is of a vault on a server, whose rows memos cannot encrypt; encrypt the disk of its server"
         )
     if not (folder / "vault.db").exists() and not (folder / NEXT).exists():
         raise VaultError(f"there is no vault in {folder}; name its folder with --vault")
