@@ -150,7 +150,6 @@ class MemVault:
                 log.warning("%s is not named by the vault as it is now, and was removed", self.path / name)
             self._clear_work()
             self.erasing.pay(self.erasing.owes())
-        self.audit_log.sign_what_is_older()
 
     def close(self) -> None:
         """What is not signed yet of the audit log is signed; the last to close sums up what the files are."""

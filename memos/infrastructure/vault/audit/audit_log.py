@@ -169,11 +169,6 @@ class AuditLog:
                 log.warning("the audit log is not signed: %s", error)
             self._warned = True
 
-    def sign_what_is_older(self) -> None:
-        """A log from before there were checkpoints is signed as it is found, once."""
-        if not self.signer.exists and not self._last_checkpoint():
-            self.sign()
-
     def _last_checkpoint(self) -> Checkpoint | None:
         rows = self._db.rows("SELECT * FROM checkpoints ORDER BY n DESC LIMIT 1")
         return Checkpoint(*rows[0]) if rows else None

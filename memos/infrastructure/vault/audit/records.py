@@ -40,7 +40,7 @@ class AuditRow(NamedTuple):
     forgetting: int = 0
 
     def expected_hash(self) -> str:
-        return digest_of([*self[:8], self.salt] if self.salt else self[:8])
+        return digest_of([*self[:8], self.salt])
 
     @property
     def as_written(self) -> bool:

@@ -173,18 +173,6 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
         assert own.audit_log.verify() == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
 
 
-@pytest.mark.sqlite
-def test_a_log_of_an_older_vault_is_signed_when_it_is_opened(tmp_path: Path) -> None:
-    with MemVault(tmp_path) as vault:
-        vault.audit_log.append("ann", "read", "a", True, "get")
-    with closing(sqlite3.connect(tmp_path / "vault.db", isolation_level=None)) as old:
-        old.execute("DELETE FROM checkpoints")
-    for name in ("signing.key", "signing.key.head"):
-        (tmp_path / name).unlink()
-    with MemVault(tmp_path) as vault:
-        assert vault.audit_log.verify().checkpoints == 1
-
-
 def test_a_key_that_cannot_be_used_is_named_and_stops_no_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
