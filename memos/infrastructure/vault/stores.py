@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -119,10 +120,16 @@ def _usable(place: Place) -> Iterator[StoreKind]:
         if name == "sqlite":
             continue
         try:
-            yield STORES.get(name)
+            yield _kind(name)
         except PluginError as error:
             if name in needed:
                 raise VaultError(f"{place.folder} cannot be opened: {error}; {how_to_install(name)}") from error
+
+
+@cache
+def _kind(name: str) -> StoreKind:
+    """Looked up once: a vault may be opened often, and whether a package fits is not asked each time."""
+    return STORES.get(name)
 
 
 def _needed(place: Place) -> set[str]:

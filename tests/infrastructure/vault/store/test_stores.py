@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memos.errors import PluginError, VaultError
+from memos.infrastructure.vault import stores
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.stores import STORES, Place, is_vault, store_of
@@ -36,6 +37,7 @@ def test_a_vault_that_needs_a_plug_in_is_not_taken_for_a_plain_one(
     def fails(name: str) -> object:
         raise PluginError(f"{name} fails to load")
 
+    stores._kind.cache_clear()
     if broken:
         monkeypatch.setattr(STORES, "get", fails)
     else:
