@@ -42,7 +42,7 @@ class Form(_Word):
 
 
 class State(_Word):
-    """Where a memory is in its life; `operation/mem_lifecycle.py` has the table of moves."""
+    """Where a memory is in its life; `memos/operation/life/states.py` has the table of moves."""
 
     GENERATED = "generated"
     ACTIVATED = "activated"
@@ -50,6 +50,10 @@ class State(_Word):
     ARCHIVED = "archived"
     EXPIRED = "expired"
     FROZEN = "frozen"
+
+
+GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing, nor does one derived from it
+ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
 
 
 class Frozen(BaseModel):

@@ -56,6 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     DOORS: (*VOCABULARY, DOORS, KERNEL, *PUBLIC),
     PLUGINS: (*VOCABULARY, PLUGINS, INFRASTRUCTURE, OPERATION, READING, KERNEL, DOORS, *PUBLIC),
     BENCH: ("memos",),  # measures the parts and the whole, from above all of them
+    "memos.interface.__init__": (),
     "memos.__init__": (*VOCABULARY, KERNEL, DOORS),
     "memos.__main__": (DOORS,),
 }

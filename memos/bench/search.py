@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 
 from memos.config import RetrievalConfig, SchedulerConfig
-from memos.cube import Form, Header, MemCube, Namespace, Rights, Text, new_id
+from memos.cube import ANSWERING, Form, Header, MemCube, Namespace, Rights, Text, new_id
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.doors.progress import Show
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.operation.policies.memos import MemosPolicy
 from memos.rights import Caller, Grant
 

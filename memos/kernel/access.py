@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from memos.cube import Form, MemCube, Namespace, Text
+from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
 from memos.errors import Denied
-from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.mem_vault import MemVault, absent
-from memos.kernel.identity import AsRead
-from memos.lazy import Lazy
 from memos.operation.finding.catalog import View
-from memos.operation.life.mem_lifecycle import ANSWERING
-from memos.ops import Operation
-from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.kernel.identity import AsRead
+    from memos.lazy import Lazy
     from memos.operation.finding.mem_operator import MemOperator
     from memos.operation.forms.serving import Serving
+    from memos.ops import Operation
+    from memos.rights import Caller
 
 T = TypeVar("T")
 Limits = tuple[frozenset[str] | None, datetime | None, datetime | None]  # kinds, since, until: see `View`

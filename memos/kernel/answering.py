@@ -12,12 +12,10 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memos.config import DecodeConfig
-from memos.cube import Form, MemCube
+from memos.cube import ANSWERING, Form, MemCube
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -27,22 +25,25 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
-from memos.infrastructure.vault.audit.records import Decision
 from memos.kernel.access import unique
 from memos.kernel.pipelines import Conversation, Pipelines
-from memos.kernel.self_report import SelfReport
-from memos.kernel.services.finding import Finding, Hit
-from memos.kernel.services.keeping import Keeping
-from memos.kernel.services.knowing import Knowing
-from memos.kernel.wiring import Parts
 from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Asked, Forget, Get, Recall, Rewind
-from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from datetime import date
+
+    from memos.config import DecodeConfig
     from memos.infrastructure.host.model.decode import ModelAnswer
+    from memos.infrastructure.vault.audit.records import Decision
+    from memos.kernel.self_report import SelfReport
+    from memos.kernel.services.finding import Finding, Hit
+    from memos.kernel.services.keeping import Keeping
+    from memos.kernel.services.knowing import Knowing
+    from memos.kernel.wiring import Parts
     from memos.operation.forms.insight import Explanation
+    from memos.operation.forms.insight import Reason as Reason
+    from memos.rights import Caller
 
 log = logging.getLogger("memos")
 _ALONE = frozenset(("forget", "recall", "talk"))  # there is nothing to undo

@@ -7,14 +7,12 @@ shown of a result, and the reference pages follow from the line here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload
 
 from typing_extensions import ParamSpec, Self
 
 from memos import ops
-from memos.cube import MemCube
 from memos.errors import InputError, meant
 from memos.kernel.answering import Answering
 from memos.kernel.identity import ExchangeFolder, as_read, part_of
@@ -27,8 +25,13 @@ from memos.kernel.services.life import Life
 from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
 from memos.kernel.services.sharing import Sharing
-from memos.ops import Operation
-from memos.rights import Action, Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from memos.cube import MemCube
+    from memos.ops import Operation
+    from memos.rights import Action, Caller
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -53,7 +56,7 @@ LEGAL = "a legal matter"
 BY_ITSELF = "the scheduler's work goes on by itself, and may be somebody else's"
 
 
-class Services(Protocol):
+class ServiceProvider(Protocol):
     """Where calls find the service that carries them out."""
 
     def service(self, name: str, plugin: str) -> object:
@@ -115,7 +118,9 @@ class Bound:
 
     plugin: ClassVar[str] = ""  # whose services carry the calls out, by its name in the extension point memos.services
 
-    def __init__(self, services: Services, who: Callable[[], Caller], files: ExchangeFolder | None = None) -> None:
+    def __init__(
+        self, services: ServiceProvider, who: Callable[[], Caller], files: ExchangeFolder | None = None
+    ) -> None:
         """who: raises Denied. files: those that the caller may name; None: all that the process can reach."""
         self._services, self._who, self._files = services, who, files
 

@@ -7,9 +7,6 @@ is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.config import GovernanceConfig, QuotaConfig
@@ -21,6 +18,10 @@ from memos.infrastructure.vault.store import folder_lock
 from memos.infrastructure.vault.stores import Place, store_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
     from memos.infrastructure.vault.care.backup import Backup, Manifest
     from memos.infrastructure.vault.stores import Show
 

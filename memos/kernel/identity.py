@@ -12,14 +12,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from memos.config import Config
 from memos.cube import MemCube, Namespace
 from memos.errors import Denied, Unauthenticated
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from memos.config import Config
+    from memos.infrastructure.vault.mem_vault import MemVault
 
 AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 T = TypeVar("T")

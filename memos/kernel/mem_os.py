@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import Self
 
 from memos.config import Config, load_config
-from memos.cube import Frozen, MemCube
 from memos.extensions import Registry
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.kernel.answering import Answering, Reply
 from memos.kernel.calls import Calls
 from memos.kernel.identity import ExchangeFolder
@@ -28,14 +24,19 @@ from memos.kernel.services.seeing import Seeing
 from memos.kernel.services.sharing import Sharing
 from memos.kernel.unread import Unread
 from memos.kernel.wiring import Parts
-from memos.operation.policies.policy import Policy
-from memos.ops import Call
-from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from memos.cube import Frozen, MemCube
     from memos.infrastructure.host.host import Host
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.policies.policy import Policy
+    from memos.ops import Call
+    from memos.rights import Caller
 
 __all__ = ["Hit", "MemOS", "Reply"]
 
@@ -81,7 +82,7 @@ class Services:
         self._of_plugins: dict[str, object] = {}
 
     def service(self, name: str, plugin: str) -> object:
-        """See `memos.kernel.calls.Services`."""
+        """See `memos.kernel.calls.ServiceProvider`."""
         return self.of_plugin(plugin) if plugin else self._by_class[name]
 
     def of_plugin(self, name: str) -> object:
@@ -91,7 +92,7 @@ class Services:
         return self._of_plugins[name]
 
     def as_read_by(self, caller: Caller) -> Callable[[MemCube], MemCube] | None:
-        """See `memos.kernel.calls.Services`."""
+        """See `memos.kernel.calls.ServiceProvider`."""
         return self.parts.access.as_read(caller) if self.parts.vault.guard.hides else None
 
     def close(self) -> None:

@@ -11,21 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta, timezone
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import Blob, Form, MemCube, Namespace, State
+from memos.cube import ANSWERING, Blob, Form, MemCube, Namespace, State
 from memos.errors import NotFound
-from memos.kernel.services.finding import Finding
-from memos.kernel.services.forming import Forming
-from memos.kernel.services.keeping import Keeping
-from memos.kernel.services.life import Life
-from memos.kernel.services.sharing import Sharing
-from memos.kernel.wiring import Parts
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import (
     Add,
     Asked,
@@ -42,6 +35,16 @@ from memos.ops import (
     TakeRight,
 )
 from memos.rights import Caller, Subject, object_of, relation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from memos.kernel.services.finding import Finding
+    from memos.kernel.services.forming import Forming
+    from memos.kernel.services.keeping import Keeping
+    from memos.kernel.services.life import Life
+    from memos.kernel.services.sharing import Sharing
+    from memos.kernel.wiring import Parts
 
 _KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names

@@ -5,15 +5,18 @@ Knows what was asked and the services; knows no language.
 
 from __future__ import annotations
 
-from memos.cube import MemCube, State
-from memos.interface.reading.mem_reader import MemReader
-from memos.kernel.access import Access
-from memos.kernel.services.finding import Finding
-from memos.kernel.services.keeping import Keeping
-from memos.kernel.services.planning import Planning
-from memos.operation.life.mem_lifecycle import ANSWERING
-from memos.ops import Asked
-from memos.rights import Caller
+from typing import TYPE_CHECKING
+
+from memos.cube import ANSWERING, MemCube, State
+
+if TYPE_CHECKING:
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.kernel.access import Access
+    from memos.kernel.services.finding import Finding
+    from memos.kernel.services.keeping import Keeping
+    from memos.kernel.services.planning import Planning
+    from memos.ops import Asked
+    from memos.rights import Caller
 
 MAX_LISTED = 20  # memories that a list names
 

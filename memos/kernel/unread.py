@@ -11,31 +11,32 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from memos.config import ReaderConfig
 from memos.cost import metered
-from memos.cube import MOMENT, Form, Header, MemCube, Namespace, Rights, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, Form, Header, MemCube, Namespace, Rights, Trust, Turn, new_id
 from memos.errors import ContextOverflow, HostError, MemosError
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
-from memos.interface.reading.mem_reader import MemReader
-from memos.kernel.access import Freshness
-from memos.lazy import Lazy
 from memos.operation.choosing.upkeep import JobKind, Upkeep
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.operation.policies.words import asks, terms
 from memos.ops import Add
 from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from memos.config import ReaderConfig
+    from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.host.host import Host
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.kernel.access import Freshness
+    from memos.lazy import Lazy
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
 READ_TURNS = JobKind.READ_TURNS

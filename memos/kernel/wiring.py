@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.config import Config
-from memos.cube import Blob, Form, MemCube
+from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.tagger import RequestTagger
@@ -21,25 +21,25 @@ from memos.kernel.identity import Identity
 from memos.lazy import Lazy
 from memos.operation.choosing.foresight import Foresight
 from memos.operation.choosing.mem_scheduler import MemScheduler
-from memos.operation.choosing.moves import Budgets
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.forms.executors import EXECUTORS
 from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
+from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.operation.life.time_machine import TimeMachine
 from memos.operation.policies.policy import Policy, Staged
 from memos.operation.policies.table import POLICIES
-from memos.rights import Caller
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from memos.infrastructure.host.encoders.embedder import Embedder
     from memos.infrastructure.host.host import Host
+    from memos.operation.choosing.moves import Budgets
     from memos.operation.forms.serving import Serving
     from memos.operation.forms.sessions import Sessions
     from memos.operation.forms.transitions import Transitions
+    from memos.rights import Caller
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")

@@ -16,10 +16,10 @@ from worker import Ask, Turn
 
 from memos import Config, MemOS
 from memos.config import EmbedderConfig
+from memos.cube import ANSWERING
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.kernel.wiring import Parts
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Add
 
 

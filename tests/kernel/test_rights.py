@@ -20,7 +20,7 @@ import pytest
 
 from memos import Config, MemOS
 from memos.config import SchedulerConfig
-from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
+from memos.cube import ANSWERING, Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure.vault.mem_vault import absent
 from memos.infrastructure.vault.store import clock as vault_clock
@@ -28,7 +28,6 @@ from memos.kernel.mem_os import Reply
 from memos.operation.choosing.mem_scheduler import Admission, Talk
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.forms.sessions import Sessions
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Promote, Recall
 from memos.rights import Caller, Group
 from tests.doubles import Even

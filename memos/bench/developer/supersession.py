@@ -18,10 +18,9 @@ from typing import Any
 
 import yaml
 
-from memos.cube import MemCube
+from memos.cube import ANSWERING, MemCube
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
-from memos.operation.life.mem_lifecycle import ANSWERING
 
 HELD_OUT = 3  # every third case
 _BEGIN = datetime(2025, 1, 1, 9, tzinfo=timezone.utc)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from memos.config import Config
-from memos.cube import Fact, Form, MemCube, in_zone
+from memos.cube import ANSWERING, Fact, Form, MemCube, in_zone
 from memos.errors import InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.audit.records import Decision
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.access import Access, Limits, unique
-from memos.kernel.wiring import Replays, Schedulers
-from memos.lazy import Lazy
-from memos.operation.finding.catalog import View
-from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.life.currency import stated
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import ANSWERING
-from memos.operation.policies.policy import Tiers
 from memos.ops import Forget, Recall, Search
-from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from memos.config import Config
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.audit.records import Decision
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.kernel.wiring import Replays, Schedulers
+    from memos.lazy import Lazy
+    from memos.operation.finding.catalog import View
+    from memos.operation.finding.mem_operator import FoundMemory, MemOperator
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.policies.policy import Tiers
+    from memos.rights import Caller
 
 NO_LIMITS: Limits = (None, None, None)
 MAX_NEAR = 3  # memories that a description which fits none is compared with

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from memos.config import Config
-from memos.cube import Form, MemCube, Source, State, Text
+from memos.cube import ANSWERING, Form, MemCube, Source, State, Text
 from memos.errors import EmptyMemory, InputError, NoRoom, Untrusted
 from memos.infrastructure.vault.audit.provenance import Provenance, give, given
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
-from memos.kernel.access import Access, Freshness
-from memos.kernel.wiring import FormBudgets
-from memos.lazy import Lazy
 from memos.operation.choosing.mem_scheduler import composable
-from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
 from memos.ops import Demote, Get, Promote
-from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memos.config import Config
     from memos.infrastructure.host.host import Host
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.kernel.access import Access, Freshness
+    from memos.kernel.wiring import FormBudgets
+    from memos.lazy import Lazy
     from memos.operation.forms.externalize import Statement
     from memos.operation.forms.trainer import Progress
     from memos.operation.forms.transitions import Transitions
+    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.rights import Caller
 
 
 class Forming:

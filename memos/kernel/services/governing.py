@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.audit.records import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.tables.hold_table import LegalHold
-from memos.infrastructure.vault.tables.quarantine_table import Suspect
-from memos.kernel.access import Access, Freshness
-from memos.kernel.wiring import Replays
 from memos.operation.life.agreement import text_of
 from memos.operation.life.forgetting import Proof, UserForgetting, read_proof
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
-from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.infrastructure.vault.tables.hold_table import LegalHold
+    from memos.infrastructure.vault.tables.quarantine_table import Suspect
+    from memos.kernel.access import Access, Freshness
+    from memos.kernel.wiring import Replays
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.rights import Caller
 
 
 class Governing:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memos.config import ReaderConfig
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
 from memos.errors import InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.access import Access, Freshness, unique
-from memos.kernel.unread import Unread
-from memos.lazy import Lazy
-from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.agreement import text_of
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.ops import Add, Correct, Delete, Get, History, Update
 from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from memos.config import ReaderConfig
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.interface.reading.mem_reader import MemReader
+    from memos.kernel.unread import Unread
+    from memos.lazy import Lazy
+    from memos.operation.finding.mem_operator import MemOperator
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 MAX_TAG = 200  # characters
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from memos.config import RetrievalConfig
-from memos.cube import MemCube
 from memos.errors import InputError
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.kernel.access import Access, Freshness
 from memos.kernel.services.keeping import checked_tags
 from memos.operation.life.agreement import Disagreement, MemoryAudit, text_of
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.ops import Fuse, Rate, Reinstate, Split, Tag
-from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memos.config import RetrievalConfig
+    from memos.cube import MemCube
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.kernel.access import Access, Freshness
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.rights import Caller
 
 
 class Knowing:

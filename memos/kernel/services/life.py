@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.kernel.access import Access, Freshness
-from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.operation.life.time_machine import Restored, TimeMachine
 from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
-from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.snapshot_table import Snapshot
+    from memos.kernel.access import Access, Freshness
+    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.operation.life.time_machine import Restored, TimeMachine
+    from memos.rights import Caller
 
 
 class Life:

@@ -6,22 +6,21 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import Form, MemCube, Namespace, State, Text
+from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
 from memos.errors import MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
-from memos.kernel.services.forming import Forming
-from memos.kernel.services.keeping import Keeping
-from memos.kernel.unread import Unread
-from memos.kernel.wiring import Parts
-from memos.operation.choosing.moves import Move
 from memos.operation.choosing.upkeep import JobKind, Upkeep
-from memos.operation.life.mem_lifecycle import ANSWERING
-from memos.operation.policies.policy import Segment
 from memos.ops import Promote
 from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from memos.kernel.services.forming import Forming
+    from memos.kernel.services.keeping import Keeping
+    from memos.kernel.unread import Unread
+    from memos.kernel.wiring import Parts
+    from memos.operation.choosing.moves import Move
     from memos.operation.forms.trainer import Progress
+    from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
-from memos.cube import Form, Frozen, MemCube, Text
-from memos.infrastructure.vault.audit.records import AuditRow
-from memos.kernel.services.finding import Finding
+from memos.cube import ANSWERING, Form, Frozen, MemCube, Text
 from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
-from memos.kernel.services.planning import Planning
-from memos.kernel.wiring import Parts
-from memos.operation.life.mem_lifecycle import ANSWERING
 from memos.ops import Get
-from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from memos.infrastructure.vault.audit.records import AuditRow
+    from memos.kernel.services.finding import Finding
+    from memos.kernel.services.planning import Planning
+    from memos.kernel.wiring import Parts
+    from memos.rights import Caller
 
 _DERIVED = (Form.ACTIVATION, Form.PARAMETRIC)
 

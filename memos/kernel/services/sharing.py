@@ -5,17 +5,21 @@ Must not know what a memory says, nor how one is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, in_zone
 from memos.errors import Denied, InputError, NotFound
-from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.tables.credential_table import Credential
-from memos.kernel.access import Access, Freshness
 from memos.ops import GiveRight, Join, ListGroups, ListRights, TakeRight
 from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, object_of, relation_of, subject_of, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.infrastructure.vault.tables.credential_table import Credential
+    from memos.kernel.access import Access, Freshness
 
 
 class Sharing:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from memos.config import FidelityConfig
 from memos.cube import Frozen
+
+if TYPE_CHECKING:
+    from memos.config import FidelityConfig
 
 _FASTEST, _LEARN = 8.0, 0.3  # one request, which something may have disturbed, moves the pace by a part only
 _TELLING = 0.2  # the share of reading in a request from which on it tells how fast reading is

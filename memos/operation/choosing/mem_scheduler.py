@@ -7,17 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from memos.config import SchedulerConfig
 from memos.cube import Form, MemCube, Namespace, Source, State
 from memos.errors import EmptyMemory
 from memos.operation.choosing.budget import BudgetItem, fill
-from memos.operation.choosing.cost_model import Way
 from memos.operation.choosing.moves import MovePlanner
 from memos.operation.choosing.ways import Ways
 from memos.operation.policies.policy import Policy, Segment
-from memos.rights import Caller
+
+if TYPE_CHECKING:
+    from memos.config import SchedulerConfig
+    from memos.operation.choosing.cost_model import Way
+    from memos.rights import Caller
 
 log = logging.getLogger("memos")
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]

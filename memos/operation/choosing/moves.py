@@ -9,11 +9,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from memos.config import LimitConfig, SchedulerConfig
 from memos.cube import Form, MemCube, State
 from memos.operation.choosing.budget import BudgetItem, above, shares
-from memos.operation.policies.policy import Policy, Segment
+
+if TYPE_CHECKING:
+    from memos.config import LimitConfig, SchedulerConfig
+    from memos.operation.policies.policy import Policy, Segment
 
 Budgets = Mapping[Form, float]  # bytes of KV, number of adapters
 

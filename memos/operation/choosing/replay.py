@@ -14,14 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memos.cube import MemCube, Text
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import FoundMemory, MemOperator
 from memos.operation.policies.policy import Floats, Note, Staged, Tiers
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.finding.catalog import View
 
 MAX_CACHED_VIEWS = 64
 Came = tuple[datetime, int, str]  # when, a memory (0) or a use (1), which memory

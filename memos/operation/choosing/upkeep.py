@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memos.cube import Form
 from memos.errors import MemosError
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.tables.job_list import Ending, Job
 from memos.lazy import Lazy
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.infrastructure.vault.tables.job_list import Ending, Job
 
 log = logging.getLogger("memos")
 Done = dict[str, Any]  # of a job: `move`, `why`, `cube`; and `failed`, if it did

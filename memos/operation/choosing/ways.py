@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from memos.config import FidelityConfig, SchedulerConfig
-from memos.cube import MemCube
 from memos.errors import NoRoom
 from memos.operation.choosing.cost_model import Costs, Lying, Way
-from memos.operation.policies.policy import Policy, Segment
 
 if TYPE_CHECKING:
+    from memos.cube import MemCube
     from memos.operation.choosing.mem_scheduler import Admission
+    from memos.operation.policies.policy import Policy, Segment
 
 log = logging.getLogger("memos")
 # KV has to be predicted faster than text by so much: the constants are not known better than that

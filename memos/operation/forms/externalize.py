@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from memos.cube import Fact, Frozen, MemCube, Text
-from memos.infrastructure.host.forward import CausalLM
-from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import lessons_of
+
+if TYPE_CHECKING:
+    from memos.infrastructure.host.forward import CausalLM
+    from memos.infrastructure.host.host import Host
 
 FIRST_FORMS = 3  # of a question, which show whether an adapter has something to say
 

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import tanh
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memos.cube import Form, MemCube
 from memos.infrastructure.host.host import Host, Request
-from memos.operation.choosing.mem_scheduler import Admission
+
+if TYPE_CHECKING:
+    from memos.operation.choosing.mem_scheduler import Admission
 
 NATS = 3.0  # an answer that is so much less likely without a memory was given from it, as good as alone
 

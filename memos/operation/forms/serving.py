@@ -12,22 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from memos.config import Config, FidelityConfig
 from memos.cube import Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Via
 from memos.operation.choosing.ways import ResidentKV, Situation
-from memos.operation.policies.policy import Segment
+
+if TYPE_CHECKING:
+    from memos.config import Config, FidelityConfig
+    from memos.infrastructure.host.kv.cache import Activation
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Via
+    from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")
 _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults

@@ -10,17 +10,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from memos.config import DecodeConfig
-from memos.cube import MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
-from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
-from memos.operation.forms.serving import Serving
-from memos.operation.life.mem_lifecycle import ANSWERING, MemLifecycle
+
+if TYPE_CHECKING:
+    from memos.config import DecodeConfig
+    from memos.infrastructure.governance.mem_governance import MemGovernance
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.forms.serving import Serving
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 MAX_READ_TURNS = 3  # that a message is read with
 

@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Fact, Form, Lesson, MemCube, Probe, Text
 from memos.errors import Cancelled, Contradiction, GateRejected, NoProbes, Unsupported
-from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.forms.executors import EXECUTORS
+
+if TYPE_CHECKING:
+    from memos.config import ActivationConfig, DistilConfig, GateConfig
+    from memos.infrastructure.host.host import Host
+    from memos.infrastructure.vault.mem_vault import MemVault
 
 Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 QUESTIONS_PER_MEMORY, FORMS_PER_QUESTION = 6, 5  # that a model asks itself

@@ -16,15 +16,18 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from memos.config import ActivationConfig, DistilConfig
 from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
 from memos.errors import CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.upkeep import JobKind
 from memos.operation.forms.trainer import LessonReader, Progress, Trainer, require_agreement, text_payload
-from memos.operation.life.mem_lifecycle import MemLifecycle
+
+if TYPE_CHECKING:
+    from memos.config import ActivationConfig, DistilConfig
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import MemCube, State
-from memos.infrastructure.vault.mem_vault import MemVault
+
+if TYPE_CHECKING:
+    from memos.config import AgeingConfig, LifecycleConfig
+    from memos.infrastructure.vault.mem_vault import MemVault
 
 
 class Aged(NamedTuple):

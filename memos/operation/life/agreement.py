@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from memos.cube import Fact, MemCube, Text, Turn, plain
 from memos.errors import InputError
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.currency import contradicts, facts_out_of_force, stated
-from memos.ops import Add, Correct
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.ops import Add, Correct
 
 
 class StatementReader(Protocol):

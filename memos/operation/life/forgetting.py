@@ -11,14 +11,16 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memos.cube import Form, MemCube, Text
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.signing import is_signed, statement
 from memos.infrastructure.vault.care.residue import Searched, phrases_of, pieces_of
-from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.life.mem_lifecycle import MemLifecycle
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 _PROOF = "forgotten"  # what a proof is signed for
 _WAIT_S = 5.0  # for those who read what is being removed

@@ -9,10 +9,12 @@ import difflib
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memos.cube import Blob, MemCube, Text, Turn
-from memos.infrastructure.vault.mem_vault import MemVault
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 Event = dict[str, Any]  # ready for JSON

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from memos.config import LimitsConfig
 from memos.cube import (
+    ANSWERING,
+    GONE,
     Fact,
     Form,
     Header,
@@ -26,7 +28,6 @@ from memos.cube import (
     plain,
 )
 from memos.errors import InputError, NoRoom
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.agreement import Agreement, StatementReader, text_of
 from memos.operation.life.currency import (
     HOLDING_MODES,
@@ -37,8 +38,12 @@ from memos.operation.life.currency import (
     replaces,
     stated,
 )
-from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
-from memos.ops import Add, Correct
+from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
+
+if TYPE_CHECKING:
+    from memos.config import LimitsConfig
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.ops import Add, Correct
 
 
 class Knowledge:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from memos.config import LifecycleConfig
-from memos.cube import Form, Header, MemCube, Source, State, Text, Trust
+from memos.cube import GONE, Form, Header, MemCube, Source, State, Text, Trust
 from memos.errors import BadTransition, Conflict, InputError, NotFound
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.ageing import Ageing
 from memos.operation.life.history import VersionHistory
 from memos.operation.life.states import ALLOWED, way_to
 
-GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing, nor does one derived from it
-ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
 
 

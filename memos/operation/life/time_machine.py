@@ -9,12 +9,15 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
 
-from memos.cube import MemCube, Namespace, State, Text
+from memos.cube import GONE, MemCube, Namespace, State, Text
 from memos.errors import Conflict
-from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.snapshot_table import LONGEST
-from memos.operation.life.mem_lifecycle import GONE, MemLifecycle
+
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.operation.life.mem_lifecycle import MemLifecycle
 
 _RESTORED = "restored to the snapshot "  # a reason; the name follows
 

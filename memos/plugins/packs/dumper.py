@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from memos.cube import Form, Frozen, MemCube, Namespace, Probe, State, Text, Turn, Usage
+from memos.cube import GONE, Form, Frozen, MemCube, Namespace, Probe, State, Text, Turn, Usage
 from memos.errors import CorruptBlob, InputError, NotFound
 from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
-from memos.operation.life.mem_lifecycle import GONE
 from memos.plugins.packs.mip import Origin, PackManifest, PackRelease, Record
 from memos.plugins.packs.pack import PackWriter
 from memos.plugins.packs.pack_file import writing

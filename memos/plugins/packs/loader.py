@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from memos.cube import Blob, Form, MemCube, Namespace, Rights, Source, State, Text, Turn, new_id
+from memos.cube import ANSWERING, GONE, Blob, Form, MemCube, Namespace, Rights, Source, State, Text, Turn, new_id
 from memos.errors import BadTransition, IdClash, MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import ALWAYS
 from memos.operation.choosing.upkeep import JobKind
 from memos.operation.life.knowledge import Knowledge
-from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
+from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.plugins.packs.mip import Origin, Record, content_of
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Arrival, PackTable

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from memos.cube import Namespace, State, Text
+from memos.cube import ANSWERING, GONE, Namespace, State, Text
 from memos.errors import BadPack, Conflict, MemosError, NotFound, RegistryError, UntrustedKey
 from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.life.mem_lifecycle import ANSWERING, GONE, LOCKED, MemLifecycle
+from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore

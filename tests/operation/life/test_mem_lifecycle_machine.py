@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from memos.config import AgeingConfig, LifecycleConfig
-from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
+from memos.cube import ANSWERING, GONE, Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import clock as vault_clock
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.mem_lifecycle import ANSWERING, GONE, MemLifecycle
+from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.operation.life.states import ALLOWED
 from memos.operation.life.time_machine import TimeMachine
 from tests.doubles import Even

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby, islice, takewhile
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from memos.errors import InputError, meant
+from memos.interface.doors.api.values import Json
 
 _OF_MEM0 = {  # what mem0's calls take and ours have no use for
     "memory_type": "what is told decides the kind of a memory",
@@ -24,13 +24,13 @@ _TYPE = re.compile(r"str|int|float|bool|\w+\[.*\]")  # in the place of an error:
 _SHOWN = 10  # errors of one call
 
 
-def form_of(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[BaseModel]:
+def form_of(name: str, fields: Mapping[str, tuple[Json, Json]]) -> type[BaseModel]:
     """What a call takes, by (type, default) of each argument, as a form that knows no other names."""
-    known: dict[str, Any] = dict(fields)
+    known: dict[str, Json] = dict(fields)
     return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **known)
 
 
-def checked(form: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(form: type[BaseModel], given: Mapping[str, Json]) -> dict[str, Json]:
     """What a call is given, as its form has it. Raises InputError."""
     try:
         read = form.model_validate(given)
@@ -39,7 +39,7 @@ def checked(form: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
     return {field: getattr(read, field) for field in read.model_fields_set}
 
 
-def explained(found: Sequence[Any], known: Sequence[str]) -> str:
+def explained(found: Sequence[Json], known: Sequence[str]) -> str:
     """The errors of a form, each with its place, the rule and what was given; of what may be one thing or another, all
     rules."""
     lines = []
@@ -60,6 +60,6 @@ def explained(found: Sequence[Any], known: Sequence[str]) -> str:
     return "; ".join(lines)
 
 
-def place_of(item: Any) -> str:
+def place_of(item: Json) -> str:
     """Of one error: "messages.0.role"; of a value that may be of several types, its own."""
     return ".".join(takewhile(lambda part: not _TYPE.fullmatch(part), map(str, item["loc"])))

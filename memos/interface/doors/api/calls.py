@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, cast
 
 from typing_extensions import Unpack
 
 from memos.cube import Form, MemCube, State
 from memos.errors import InputError
 from memos.interface.doors.api import filters as conditions
+from memos.interface.doors.api import messages as given
+from memos.interface.doors.api import values
 from memos.interface.doors.api.calling import api_call
 from memos.interface.doors.api.filters import SCOPE
-from memos.interface.doors.api.messages import (
-    Filters,
-    Messages,
-    checked_limit,
-    filtered,
-    seconds_of,
-    texts_of,
-    turns_of,
-)  # fmt: skip
+from memos.interface.doors.api.messages import Filters, Messages  # fmt: skip
 from memos.interface.doors.api.scope import Scope
 from memos.interface.doors.api.values import (
     Answer,
-    Item,
     Items,
+    Json,
     LineageValue,
     Outcome,
     OverviewValue,
@@ -33,17 +28,6 @@ from memos.interface.doors.api.values import (
     Single,
     Who,
     Why,
-    added,
-    answered,
-    changes,
-    deleted,
-    done,
-    item,
-    items_of,
-    plain,
-    reason_of,
-    records_of,
-    scored,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -63,14 +47,12 @@ class MemoryCalls:
         """The kernel's calls in a part of the scope. Raises Denied; with a key, the calls do."""
         return self.scope.within(user_id, agent_id, run_id)
 
-    # -- keeping -------------------------------------------------------------------------------------------
-
     @api_call
     def add(
         self,
         messages: Messages,
         *,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, Json] | None = None,
         infer: bool = True,
         tags: list[str] | None = None,
         ttl_s: float | None = None,
@@ -83,19 +65,15 @@ class MemoryCalls:
         infer: False keeps every message as it is. metadata: kept with each memory. ttl_s: seconds for which it answers.
         """
         calls, began = self.within(**who), self.scope.kernel.vault.now()
-        more: dict[str, Any] = {"metadata": metadata, "tags": tags or (), "expires": expires}
-        more["ttl"] = None if ttl_s is None else seconds_of(ttl_s)
-        match messages:
-            case str():
-                cubes = calls.add(messages, **more)
-            case _:
-                cubes = calls.add(turns_of(messages), infer=infer, **more)
-        return {"results": added(cubes, began)}
+        more: dict[str, Json] = {"metadata": metadata, "tags": tags or (), "expires": expires}
+        more["ttl"] = None if ttl_s is None else given.seconds_of(ttl_s)
+        cubes = calls.add(messages if isinstance(messages, str) else given.turns_of(messages), infer=infer, **more)
+        return {"results": values.added(cubes, began)}
 
     @api_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> Single:
         """One memory."""
-        return cast(Single, item(self.scope.around(memory_id, who).get(memory_id)))
+        return cast(Single, values.item(self.scope.around(memory_id, who).get(memory_id)))
 
     @api_call
     def get_all(
@@ -112,18 +90,13 @@ class MemoryCalls:
     ) -> Items:
         """The memories in force, as they were said; or, with a form or a state, all of that. filters: see `search`.
         top_k: another name of limit."""
-        most = checked_limit(limit if top_k is None else top_k)
-        who, wanted = filtered(filters, who)
+        most = given.checked_limit(limit if top_k is None else top_k)
+        who, wanted = given.filtered(filters, who)
         calls = self.within(**who)
         cubes: list[MemCube] = calls.memories() if form is None and state is None else calls.cubes(form=form)
-        fit = [
-            cube
-            for cube in cubes
-            if (state is None or cube.state is state)
-            and (kind is None or cube.header.kind == kind)
-            and (topic is None or cube.header.segment == topic)
-        ]
-        return {"results": [one for one in map(item, fit) if conditions.fits(one, wanted)][:most]}
+        fields = {"state": state, "kind": kind, "topic": topic}
+        fit = (one for one in map(values.item, cubes) if all(v in (None, one.get(name)) for name, v in fields.items()))
+        return {"results": list(islice((one for one in fit if conditions.fits(one, wanted)), most))}
 
     @api_call
     def update(
@@ -132,7 +105,7 @@ class MemoryCalls:
         data: str | None = None,
         *,
         text: str | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: dict[str, Json] | None = None,
         **who: Unpack[Who],
     ) -> Items:
         """A new version of a memory, with this text, this metadata, or both; what was made of it is stale at once.
@@ -141,14 +114,14 @@ class MemoryCalls:
         """
         if None not in (data, text) and data != text:
             raise InputError("data and text are two names of what the memory should say; give one of them")
-        said = text if data is None else data
-        return items_of([self.scope.around(memory_id, who).update(memory_id, said, metadata=metadata)])
+        data = text if data is None else data
+        return values.items_of([self.scope.around(memory_id, who).update(memory_id, data, metadata=metadata)])
 
     @api_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Outcome:
         """Remove a memory with every form made from it."""
         gone = self.scope.around(memory_id, who).delete(memory_id)
-        return done("Memory deleted successfully!", deleted(gone))
+        return values.done("Memory deleted successfully!", values.deleted(gone))
 
     @api_call
     def delete_all(self, **who: Unpack[Who]) -> Outcome:
@@ -156,7 +129,7 @@ class MemoryCalls:
         does so with a proof."""
         if not any(who.get(name) for name in SCOPE):
             raise InputError("delete_all needs to know whose memories; give user_id, agent_id or run_id")
-        return done("Memories deleted successfully!", deleted(self.within(**who).delete_all()))
+        return values.done("Memories deleted successfully!", values.deleted(self.within(**who).delete_all()))
 
     @api_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Records:
@@ -164,34 +137,32 @@ class MemoryCalls:
         version tells what mem0's rows tell, by their names; its event is ADD or UPDATE."""
         calls = self.scope.around(memory_id, who)
         id, events = calls.get(memory_id).id, calls.history(memory_id, diffs=diffs)
-        return {"results": changes(id, [plain(event) for event in events])}
+        return {"results": values.changes(id, [values.plain(event) for event in events])}
 
     @api_call
     def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
         """Give a memory these tags. "always": in every request; "apart:NAME": never beside another of that name."""
-        return items_of([self.within(**who).tag(memory_id, tags)])
+        return values.items_of([self.within(**who).tag(memory_id, tags)])
 
     @api_call
     def fuse(self, memory_ids: list[str], text: str | None = None, **who: Unpack[Who]) -> Items:
         """One memory of several; `split` undoes it."""
-        return items_of([self.within(**who).fuse(memory_ids, text)])
+        return values.items_of([self.within(**who).fuse(memory_ids, text)])
 
     @api_call
     def split(self, memory_id: str, parts: list[str] | None = None, **who: Unpack[Who]) -> Items:
         """A memory in parts: these, its sentences, or what it was fused of."""
-        return items_of(self.within(**who).split(memory_id, parts or ()))
+        return values.items_of(self.within(**who).split(memory_id, parts or ()))
 
     @api_call
     def consolidate(self, **who: Unpack[Who]) -> Items:
         """Make one of each group of memories that say the same; those made."""
-        return items_of(self.within(**who).consolidate())
+        return values.items_of(self.within(**who).consolidate())
 
     @api_call
     def reinstate(self, memory_id: str, **who: Unpack[Who]) -> Items:
         """Bring back a memory that another has replaced."""
-        return items_of([self.within(**who).reinstate(memory_id)])
-
-    # -- finding and answering -----------------------------------------------------------------------------
+        return values.items_of([self.within(**who).reinstate(memory_id)])
 
     @api_call
     def search(
@@ -218,17 +189,17 @@ class MemoryCalls:
         """
         if None not in (top_k, limit) and top_k != limit:
             raise InputError(f"top_k {top_k} and limit {limit} are two names of how many are found; give one of them")
-        who, wanted = filtered(filters, who)
+        who, wanted = given.filtered(filters, who)
         hits: list[Hit] = self.within(**who).search(
             query,
             top_k=limit if top_k is None else top_k,
             kinds=kinds,
             since=since,
             until=until,
-            where=(lambda cube: conditions.fits(item(cube), wanted)) if wanted.parts else None,
+            where=(lambda cube: conditions.fits(values.item(cube), wanted)) if wanted.parts else None,
             policy=policy,
         )
-        return {"results": [scored(hit, explain) for hit in hits if threshold is None or hit.score >= threshold]}
+        return {"results": [values.scored(hit, explain) for hit in hits if threshold is None or hit.score >= threshold]}
 
     @api_call
     def chat(
@@ -244,13 +215,13 @@ class MemoryCalls:
         messages: the message, or a conversation that ends with it. session, or run_id: instead of earlier messages, a
         conversation that memos keeps; it sees the memories outside it, too.
         """
-        *turns, last = texts_of(messages)
+        *turns, last = given.texts_of(messages)
         calls = self.within(who.get("user_id"), who.get("agent_id"))
-        return answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
+        return values.answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
 
     @api_call
     def undo(self, pipeline: str, **who: Unpack[Who]) -> Records:
-        """Take back what a message of `chat` has done, but for what it has deleted."""
+        """Take back what a message of `chat` has values.done, but for what it has deleted."""
         return {"results": [{"undone": what} for what in self.within(**who).undo(pipeline)]}
 
     @api_call
@@ -258,7 +229,7 @@ class MemoryCalls:
         """Why a question is answered so: the memories that were seen, in which form, and by how many nats the answer
         (or the given one) is likelier with each of them than without."""
         explanation = self.within(**who).explain(question, answer=answer)
-        reasons = [reason_of(reason) for reason in explanation.reasons]
+        reasons = [values.reason_of(reason) for reason in explanation.reasons]
         return cast(Why, vars(explanation) | {"reasons": reasons})
 
     @api_call
@@ -280,89 +251,83 @@ class MemoryCalls:
                 return {"results": [{"id": cube.id, "utility": cube.usage.utility}]}
             case None, None, str(), str():
                 credited = calls.credit(question, answer)
-                return {"results": [reason_of(reason) for reason in credited.reasons]}
+                return {"results": [values.reason_of(reason) for reason in credited.reasons]}
             case _:
                 raise InputError("feedback takes memory_id and useful, or question and answer; give one of the pairs")
-
-    # -- forms ---------------------------------------------------------------------------------------------
 
     @api_call
     def promote(
         self, memory_ids: list[str], to: Literal["activation", "parametric"] = "activation", **who: Unpack[Who]
     ) -> Items:
         """Make a KV cache or an adapter of memories; published once it has proven itself."""
-        return items_of([self.within(**who).promote(memory_ids, to)])
+        return values.items_of([self.within(**who).promote(memory_ids, to)])
 
     @api_call
     def demote(self, memory_id: str, **who: Unpack[Who]) -> Items:
         """Give up a KV cache or an adapter; its memories answer as text again."""
-        return items_of(self.within(**who).demote(memory_id))
+        return values.items_of(self.within(**who).demote(memory_id))
 
     @api_call
     def tick(self, **who: Unpack[Who]) -> Records:
         """Let the scheduler plan moves, and carry them out; what was done."""
-        return records_of(self.within(**who).tick())
+        return values.records_of(self.within(**who).tick())
 
     @api_call
     def jobs(self, **who: Unpack[Who]) -> Records:
         """Work that goes on, waits, or can be taken up again."""
-        return records_of(self.within(**who).jobs())
+        return values.records_of(self.within(**who).jobs())
 
     @api_call
     def cancel(self, job_id: str, **who: Unpack[Who]) -> Outcome:
         """End a job; nothing of it is published."""
         self.within(**who).cancel(job_id)
-        return done("Job cancelled.", [{"id": job_id}])
-
-    # -- life ----------------------------------------------------------------------------------------------
+        return values.done("Job cancelled.", [{"id": job_id}])
 
     @api_call
     def freeze(self, memory_id: str, *, why: str = "frozen", **who: Unpack[Who]) -> Items:
         """Lock a memory: it answers, and is neither edited nor deleted."""
-        return items_of([self.within(**who).freeze(memory_id, why=why)])
+        return values.items_of([self.within(**who).freeze(memory_id, why=why)])
 
     @api_call
     def thaw(self, memory_id: str, *, why: str = "thawed", **who: Unpack[Who]) -> Items:
         """Unlock a frozen memory."""
-        return items_of([self.within(**who).thaw(memory_id, why=why)])
+        return values.items_of([self.within(**who).thaw(memory_id, why=why)])
 
     @api_call
     def archive(self, memory_id: str, *, why: str = "archived", **who: Unpack[Who]) -> Items:
         """Put a memory out of use, with all that is made of it."""
-        return items_of([self.within(**who).archive(memory_id, why=why)])
+        return values.items_of([self.within(**who).archive(memory_id, why=why)])
 
     @api_call
     def unarchive(self, memory_id: str, *, why: str = "brought back", **who: Unpack[Who]) -> Items:
         """Bring an archived memory back."""
-        return items_of([self.within(**who).unarchive(memory_id, why=why)])
+        return values.items_of([self.within(**who).unarchive(memory_id, why=why)])
 
     @api_call
     def rollback(self, memory_id: str, version: int, **who: Unpack[Who]) -> Items:
         """Bring back what an old version said, as a new version."""
-        return items_of([self.within(**who).rollback(memory_id, version)])
+        return values.items_of([self.within(**who).rollback(memory_id, version)])
 
     @api_call
     def snapshot(self, name: str, **who: Unpack[Who]) -> Records:
         """Write down how all memories are now."""
-        return records_of([self.within(**who).snapshot(name)])
+        return values.records_of([self.within(**who).snapshot(name)])
 
     @api_call
     def snapshots(self, **who: Unpack[Who]) -> Records:
         """What was written down, oldest first."""
-        return records_of(self.within(**who).snapshots())
+        return values.records_of(self.within(**who).snapshots())
 
     @api_call
     def restore(self, name: str, **who: Unpack[Who]) -> Records:
         """Take all memories back to a snapshot; one is taken before, so that this can be undone."""
-        return records_of([self.within(**who).restore(name)])
+        return values.records_of([self.within(**who).restore(name)])
 
     @api_call
     def delete_snapshot(self, name: str, **who: Unpack[Who]) -> Outcome:
         """Forget a snapshot; the memories stay."""
         self.within(**who).delete_snapshot(name)
-        return done("Snapshot deleted.", [{"name": name}])
-
-    # -- governance ----------------------------------------------------------------------------------------
+        return values.done("Snapshot deleted.", [{"name": name}])
 
     @api_call
     def forget(self, *, user: bool = False, **who: Unpack[Who]) -> Outcome:
@@ -371,7 +336,7 @@ class MemoryCalls:
         if not user:
             raise InputError("forget removes all that is known of a user; say so with user=true, or use delete")
         proof = self.within(**who).forget_user()
-        return done("Forgotten.", [plain(proof)])
+        return values.done("Forgotten.", [values.plain(proof)])
 
     @api_call
     def grant(
@@ -386,7 +351,7 @@ class MemoryCalls:
     ) -> Records:
         """Give somebody a relation (owner, editor, annotator, reader) to a memory, or to "namespace:USER/AGENT"."""
         grant = self.within(**who).grant(on, to, relation, purpose=purpose, until=until)
-        return {"results": [plain(grant)]}
+        return {"results": [values.plain(grant)]}
 
     @api_call
     def revoke(
@@ -395,22 +360,22 @@ class MemoryCalls:
         """Take back what was granted, from all that is made of it as well; null: of every relation, for every purpose.
         purpose: "" for what was granted for none."""
         count = self.within(**who).revoke(on, to, relation, purpose=purpose)
-        return done(f"{count} grants taken back.", [])
+        return values.done(f"{count} grants taken back.", [])
 
     @api_call
     def grants(self, on: str | None = None, **who: Unpack[Who]) -> Records:
         """What is granted on one's memories, and to oneself."""
-        return records_of(self.within(**who).grants(on))
+        return values.records_of(self.within(**who).grants(on))
 
     @api_call
     def join(self, group: str, member: str, **who: Unpack[Who]) -> Outcome:
         """Put somebody into a group of one's own, which is made if there is none."""
-        return done(f"{member} is in {self.within(**who).join(group, member)}.", [])
+        return values.done(f"{member} is in {self.within(**who).join(group, member)}.", [])
 
     @api_call
     def leave(self, group: str, member: str, **who: Unpack[Who]) -> Outcome:
         """Take somebody out of a group of one's own."""
-        return done(f"{member} is no longer in {self.within(**who).leave(group, member)}.", [])
+        return values.done(f"{member} is no longer in {self.within(**who).leave(group, member)}.", [])
 
     @api_call
     def groups(self, **who: Unpack[Who]) -> Records:
@@ -421,46 +386,40 @@ class MemoryCalls:
     @api_call
     def trust(self, memory_id: str, trust: str, **who: Unpack[Who]) -> Items:
         """Say how far a memory is believed."""
-        return items_of([self.within(**who).trust(memory_id, trust)])
+        return values.items_of([self.within(**who).trust(memory_id, trust)])
 
     @api_call
     def quarantined(self, **who: Unpack[Who]) -> Items:
         """Memories that answer nothing until they are released."""
-        return {"results": [{**item(cube), "note": found.why} for cube, found in self.within(**who).quarantined()]}
+        return {
+            "results": [{**values.item(cube), "note": found.why} for cube, found in self.within(**who).quarantined()]
+        }
 
     @api_call
     def release(self, memory_id: str, **who: Unpack[Who]) -> Items:
         """Let a memory out of quarantine."""
-        return items_of([self.within(**who).release(memory_id)])
+        return values.items_of([self.within(**who).release(memory_id)])
 
     @api_call
     def holds(self, **who: Unpack[Who]) -> Items:
         """Memories under a legal hold, with who holds each and why."""
         found = self.within(**who).holds()
-        return {"results": [{**item(cube), "note": f"{hold.holder}: {hold.why}"} for cube, hold in found]}
+        return {"results": [{**values.item(cube), "note": f"{hold.holder}: {hold.why}"} for cube, hold in found]}
 
     @api_call
     def hold(self, memory_id: str, why: str, **who: Unpack[Who]) -> Items:
         """Lay a legal hold on a memory: nobody and no rule edits, deletes or forgets it."""
-        return items_of([self.within(**who).hold(memory_id, why)])
+        return values.items_of([self.within(**who).hold(memory_id, why)])
 
     @api_call
     def end_hold(self, memory_id: str, **who: Unpack[Who]) -> Items:
         """Take a legal hold off."""
-        return items_of([self.within(**who).end_hold(memory_id)])
-
-    # -- seeing --------------------------------------------------------------------------------------------
+        return values.items_of([self.within(**who).end_hold(memory_id)])
 
     @api_call
     def provenance(self, memory_id: str, **who: Unpack[Who]) -> LineageValue:
         """What a memory was made of, what is made of it, and where it came from."""
-        lineage = self.within(**who).lineage(memory_id)
-        return {
-            "memory": item(lineage.cube),
-            "sources": list(map(item, lineage.sources)),
-            "derived": list(map(item, lineage.derived)),
-            "origins": [plain(origin) for origin in lineage.origins],
-        }
+        return values.lineage_value(self.within(**who).lineage(memory_id))
 
     @api_call
     def log(
@@ -481,14 +440,18 @@ class MemoryCalls:
         caller may manage is told, too. own_reads: False leaves out what the caller itself has read, so that looking
         does not crowd out the rest.
         """
-        asked: dict[str, Any] = {"action": action, "target": target, "since": since, "until": until}
-        found = self.within(**who).log(**asked, allowed=allowed, own_reads=own_reads, limit=checked_limit(limit))
-        return {"results": [plain(row) for row in found]}
+        asked: dict[str, Json] = {
+            "action": action,
+            "target": target,
+            "since": since,
+            "until": until,
+            "allowed": allowed,
+        }
+        most = given.checked_limit(limit)
+        return values.records_of(self.within(**who).log(**asked, own_reads=own_reads, limit=most))
 
     @api_call
     def overview(self, *, hottest: int = 0, **who: Unpack[Who]) -> OverviewValue:
         """What there is: counts by form and state, topics by heat, tiers, budgets. hottest: with so many memories of
         each form, the hottest first."""
-        overview = self.within(**who).overview(hottest=hottest)
-        warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in overview.hottest]
-        return cast(OverviewValue, overview.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})
+        return values.overview_value(self.within(**who).overview(hottest=hottest))

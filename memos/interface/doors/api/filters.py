@@ -10,41 +10,41 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from memos.errors import InputError
+from memos.interface.doors.api.values import Json
 
 SCOPE = ("user_id", "agent_id", "run_id")
 _GROUPS: dict[str, Callable[[Iterator[bool]], bool]] = {"AND": all, "OR": any, "NOT": lambda held: not any(held)}
 _DEEPEST = 20  # groups within each other
 
 
-def _equal(there: Any, given: Any) -> bool:
+def _equal(there: Json, given: Json) -> bool:
     return bool(there == given or (isinstance(there, list) and given in there))
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _ordered(compare: Callable[[Json, Json], bool]) -> Callable[[Json, Json], bool]:
     """Of two numbers, or of two texts, as times are written."""
 
-    def holds(there: Any, given: Any) -> bool:
+    def holds(there: Json, given: Json) -> bool:
         alike = any(isinstance(there, kind) and isinstance(given, kind) for kind in (str, (int, float)))
         return alike and compare(there, given)
 
     return holds
 
 
-def _contains(there: Any, given: str) -> bool:
+def _contains(there: Json, given: str) -> bool:
     return isinstance(there, (str, list)) and given in there
 
 
-def _folded(value: Any) -> Any:
+def _folded(value: Json) -> Json:
     if isinstance(value, list):
         return [_folded(one) for one in value]
     return value.casefold() if isinstance(value, str) else value
 
 
 # operator -> (what it is given, True if a value that is there holds against what is given)
-_OPERATORS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+_OPERATORS: dict[str, tuple[str, Callable[[Json, Json], bool]]] = {
     "eq": ("anything", _equal),
     "ne": ("anything", lambda there, given: not _equal(there, given)),
     "gt": ("a number or a text", _ordered(operator.gt)),
@@ -70,34 +70,38 @@ class Compared:
 
     name: str
     operator: str
-    given: Any
+    given: Json
 
 
 @dataclass(frozen=True)
-class Group:
+class FilterGroup:
     """AND: all of them hold; OR: one does; NOT: none does."""
 
     how: str
-    parts: tuple[Compared | Group, ...]
+    parts: tuple[Compared | FilterGroup, ...]
 
 
-def read(filters: Mapping[str, Any] | None, who: Mapping[str, str | None]) -> tuple[dict[str, str | None], Group]:
+def read(
+    filters: Mapping[str, Json] | None, who: Mapping[str, str | None]
+) -> tuple[dict[str, str | None], FilterGroup]:
     """(whose memories, what else they must be). who: what the call says of whose. Raises InputError."""
     scope = dict(who)
-    return scope, Group("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
+    return scope, FilterGroup("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
 
 
-def fits(told: Mapping[str, Any], condition: Compared | Group) -> bool:
+def fits(told: Mapping[str, Json], condition: Compared | FilterGroup) -> bool:
     """True if a memory is so. What its metadata calls by a name stands before what the memory does."""
     match condition:
-        case Group(how=how, parts=parts):
+        case FilterGroup(how=how, parts=parts):
             return _GROUPS[how](fits(told, part) for part in parts)
         case Compared(name=name, operator=named, given=given):
             there = told["metadata"].get(name, told.get(name))
             return _OPERATORS[named][1](there, given)
 
 
-def _conditions(given: Any, where: str, scope: dict[str, str | None] | None, deep: int) -> Iterator[Compared | Group]:
+def _conditions(
+    given: Json, where: str, scope: dict[str, str | None] | None, deep: int
+) -> Iterator[Compared | FilterGroup]:
     """scope: takes in whose memories are meant; None where they are meant by one condition of several."""
     if not isinstance(given, Mapping):
         raise InputError(f"{where} is {given!r:.80}, and conditions are a mapping; give {{name: value}}")
@@ -110,14 +114,14 @@ def _conditions(given: Any, where: str, scope: dict[str, str | None] | None, dee
                 raise InputError(f"{at} is {value!r:.80}, and a group is a list; give [{{name: value}}, ...]")
             inner = scope if name == "AND" else None
             parts = (_conditions(one, f"{at}.{n}", inner, deep - 1) for n, one in enumerate(value))
-            yield Group(name, tuple(Group("AND", tuple(part)) for part in parts))
+            yield FilterGroup(name, tuple(FilterGroup("AND", tuple(part)) for part in parts))
         elif name in SCOPE:
             _narrow(scope, name, value, where)
         else:
             yield from _tests(str(name), value, at)
 
 
-def _narrow(scope: dict[str, str | None] | None, name: str, value: Any, where: str) -> None:
+def _narrow(scope: dict[str, str | None] | None, name: str, value: Json, where: str) -> None:
     if scope is None or not isinstance(value, str) or value in ("", "*"):
         raise InputError(
             f"{where}.{name} is {value!r:.80}, and whose memories are meant is one name, at the top or in AND; give "
@@ -128,7 +132,7 @@ def _narrow(scope: dict[str, str | None] | None, name: str, value: Any, where: s
     scope[name] = value
 
 
-def _tests(name: str, value: Any, where: str) -> Iterator[Compared]:
+def _tests(name: str, value: Json, where: str) -> Iterator[Compared]:
     if not isinstance(value, Mapping):
         yield Compared(name, "ne", None) if value == "*" else Compared(name, "eq", value)  # "*": anything is there
         return

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 from memos.errors import InputError
 from memos.interface.doors.api import filters as conditions
-from memos.interface.doors.api.values import Who
+from memos.interface.doors.api.values import Json, Who
 
-Filters = dict[str, Any]
-Messages = str | list[dict[str, Any]] | dict[str, Any]
+Filters = dict[str, Json]
+Messages = str | list[dict[str, Json]] | dict[str, Json]
 
 
-def turns_of(messages: Messages) -> list[dict[str, Any]]:
+def turns_of(messages: Messages) -> list[dict[str, Json]]:
     """Messages as turns, as the reader takes them: {role, content}, and calls of tools. Raises InputError."""
     match messages:
         case str():
@@ -27,7 +27,7 @@ def turns_of(messages: Messages) -> list[dict[str, Any]]:
     return [{"role": "user", **turn} if isinstance(turn, dict) else turn for turn in turns]
 
 
-def texts_of(messages: Messages) -> list[dict[str, Any]]:
+def texts_of(messages: Messages) -> list[dict[str, Json]]:
     """The same, each with a text: no calls of tools. Raises InputError."""
     turns = turns_of(messages)
     for turn in turns:
@@ -49,7 +49,7 @@ def checked_limit(limit: int) -> int:
     return limit
 
 
-def filtered(filters: Filters | None, who: Who) -> tuple[Who, conditions.Group]:
+def filtered(filters: Filters | None, who: Who) -> tuple[Who, conditions.FilterGroup]:
     """(the scope, what else a memory must be) of the arguments of a call. Raises InputError."""
     scope, wanted = conditions.read(filters, cast(dict[str, str | None], who))
     return cast(Who, scope), wanted

@@ -6,16 +6,18 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import NotRequired, TypedDict
 
 from memos.cube import MemCube, Text
 
 if TYPE_CHECKING:
-    from memos.kernel.answering import Reply
+    from memos.kernel.answering import Reason, Reply
     from memos.kernel.services.finding import Hit
-    from memos.operation.forms.insight import Reason
+    from memos.kernel.services.overview import Lineage, Overview
+
+Json = Any  # a value as JSON has it; its shape is checked where it comes in
 
 
 class Who(TypedDict, total=False):
@@ -55,7 +57,7 @@ class Item(TypedDict):
     topic: str
     speaker: str
     tags: list[str]
-    metadata: dict[str, Any]
+    metadata: dict[str, Json]
     origin: str
     trust: str
     owner: str
@@ -85,12 +87,12 @@ class Items(Costed):
 class Records(Costed):
     """Of what is no memory."""
 
-    results: list[dict[str, Any]]
+    results: list[dict[str, Json]]
 
 
 class Outcome(Costed):
     message: str
-    results: list[dict[str, Any]]
+    results: list[dict[str, Json]]
 
 
 class UsedMemory(TypedDict):
@@ -112,7 +114,7 @@ class Answer(Costed):
     prompt_tokens: int
     past_tokens: int
     ttft_ms: float
-    operations: list[dict[str, Any]]
+    operations: list[dict[str, Json]]
     pipeline: str
 
 
@@ -121,7 +123,7 @@ class Why(Costed):
 
     question: str
     answer: str
-    reasons: list[dict[str, Any]]
+    reasons: list[dict[str, Json]]
     likelihood: float
     closed_book: float
     prompt_tokens: int
@@ -134,7 +136,7 @@ class OverviewValue(Costed):
 
     cubes: dict[str, int]
     bytes: int
-    topics: list[dict[str, Any]]
+    topics: list[dict[str, Json]]
     hottest: list[Item]
     tiers: dict[str, str]
     used: dict[str, float]
@@ -153,7 +155,7 @@ class LineageValue(Costed):
     memory: Item
     sources: list[Item]
     derived: list[Item]
-    origins: list[dict[str, Any]]
+    origins: list[dict[str, Json]]
 
 
 def item(cube: MemCube) -> Item:
@@ -203,13 +205,13 @@ def scored(hit: Hit, explain: bool) -> Item:
     return {**found, "why": dict(hit.why)} if explain else found
 
 
-def deleted(ids: Iterable[str]) -> list[dict[str, Any]]:
+def deleted(ids: Iterable[str]) -> list[dict[str, Json]]:
     return [{"id": id, "event": "DELETE"} for id in ids]
 
 
-def changes(id: str, events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def changes(id: str, events: Iterable[dict[str, Json]]) -> list[dict[str, Json]]:
     """The events of a memory; a version also by the names of mem0's rows."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Json]] = []
     old, created = None, None
     for event in events:
         if event["event"] == "version":
@@ -247,7 +249,7 @@ def answered(reply: Reply) -> Answer:
     }
 
 
-def reason_of(reason: Reason) -> dict[str, Any]:
+def reason_of(reason: Reason) -> dict[str, Json]:
     memory = item(reason.cube)
     return {
         **{name: memory[name] for name in ("id", "memory", "topic")},
@@ -268,11 +270,11 @@ def records_of(values: Iterable[object]) -> Records:
     return {"results": [plain(value) for value in values]}
 
 
-def done(message: str, results: list[dict[str, Any]]) -> Outcome:
+def done(message: str, results: list[dict[str, Json]]) -> Outcome:
     return {"message": message, "results": results}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Json) -> Json:
     """As JSON has it: a memory as `item`; the fields of a model, a dataclass or a named tuple; times and names as
     text."""
     match value:
@@ -293,3 +295,17 @@ def plain(value: Any) -> Any:
             return [plain(part) for part in value]
         case _:
             return str(value)
+
+
+def lineage_value(lineage: Lineage) -> LineageValue:
+    return {
+        "memory": item(lineage.cube),
+        "sources": list(map(item, lineage.sources)),
+        "derived": list(map(item, lineage.derived)),
+        "origins": [plain(origin) for origin in lineage.origins],
+    }
+
+
+def overview_value(overview: Overview) -> OverviewValue:
+    warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in overview.hottest]
+    return cast(OverviewValue, overview.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})

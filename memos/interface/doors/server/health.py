@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -9,7 +11,9 @@ from memos.errors import MemosError
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.lanes import Lanes
 from memos.interface.doors.server.edge.telemetry import Telemetry
-from memos.kernel.mem_os import MemOS
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS
 
 
 def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRouter:
