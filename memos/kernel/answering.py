@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.knowing import Knowing
     from memos.kernel.wiring import Parts
-    from memos.operation.forms.insight import Explanation
+    from memos.operation.forms.insight import Explanation as Explanation
     from memos.operation.forms.insight import Reason as Reason
     from memos.rights import Caller
 

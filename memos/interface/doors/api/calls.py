@@ -15,7 +15,7 @@ from memos.interface.doors.api import messages as given
 from memos.interface.doors.api import values
 from memos.interface.doors.api.calling import api_call
 from memos.interface.doors.api.filters import SCOPE
-from memos.interface.doors.api.messages import Filters, Messages  # fmt: skip
+from memos.interface.doors.api.messages import Filters, Messages
 from memos.interface.doors.api.scope import Scope
 from memos.interface.doors.api.values import (
     Answer,
@@ -28,7 +28,7 @@ from memos.interface.doors.api.values import (
     Single,
     Who,
     Why,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from memos.kernel.calls import Calls
@@ -112,16 +112,14 @@ class MemoryCalls:
 
         text: another name of data. metadata: set beside what is there; a name with the value null is taken out.
         """
-        if None not in (data, text) and data != text:
-            raise InputError("data and text are two names of what the memory should say; give one of them")
-        data = text if data is None else data
+        data = given.either(data, text, "data", "text", "what the memory should say")
         return values.items_of([self.scope.around(memory_id, who).update(memory_id, data, metadata=metadata)])
 
     @api_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Outcome:
         """Remove a memory with every form made from it."""
-        gone = self.scope.around(memory_id, who).delete(memory_id)
-        return values.done("Memory deleted successfully!", values.deleted(gone))
+        ids = self.scope.around(memory_id, who).delete(memory_id)
+        return values.done("Memory deleted successfully!", values.deleted(ids))
 
     @api_call
     def delete_all(self, **who: Unpack[Who]) -> Outcome:
@@ -187,12 +185,10 @@ class MemoryCalls:
         icontains); AND, OR and NOT take lists of filters. limit: another name of top_k. since, until: when it was said.
         threshold: the least score.
         """
-        if None not in (top_k, limit) and top_k != limit:
-            raise InputError(f"top_k {top_k} and limit {limit} are two names of how many are found; give one of them")
         who, wanted = given.filtered(filters, who)
         hits: list[Hit] = self.within(**who).search(
             query,
-            top_k=limit if top_k is None else top_k,
+            top_k=given.either(top_k, limit, f"top_k {top_k}", f"limit {limit}", "how many are found"),
             kinds=kinds,
             since=since,
             until=until,
@@ -228,9 +224,7 @@ class MemoryCalls:
     def explain(self, question: str, *, answer: str | None = None, **who: Unpack[Who]) -> Why:
         """Why a question is answered so: the memories that were seen, in which form, and by how many nats the answer
         (or the given one) is likelier with each of them than without."""
-        explanation = self.within(**who).explain(question, answer=answer)
-        reasons = [values.reason_of(reason) for reason in explanation.reasons]
-        return cast(Why, vars(explanation) | {"reasons": reasons})
+        return values.why(self.within(**who).explain(question, answer=answer))
 
     @api_call
     def feedback(
@@ -359,8 +353,7 @@ class MemoryCalls:
     ) -> Outcome:
         """Take back what was granted, from all that is made of it as well; null: of every relation, for every purpose.
         purpose: "" for what was granted for none."""
-        count = self.within(**who).revoke(on, to, relation, purpose=purpose)
-        return values.done(f"{count} grants taken back.", [])
+        return values.done(f"{self.within(**who).revoke(on, to, relation, purpose=purpose)} grants taken back.", [])
 
     @api_call
     def grants(self, on: str | None = None, **who: Unpack[Who]) -> Records:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
+from typing import TypeVar, cast
 
 from memos.errors import InputError
 from memos.interface.doors.api import filters as conditions
 from memos.interface.doors.api.values import Json, Who
 
+T = TypeVar("T")
 Filters = dict[str, Json]
 Messages = str | list[dict[str, Json]] | dict[str, Json]
 
@@ -34,6 +35,13 @@ def texts_of(messages: Messages) -> list[dict[str, Json]]:
         if not (isinstance(turn, dict) and isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
             raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
     return turns
+
+
+def either(one: T | None, other: T | None, name: str, other_name: str, what: str) -> T | None:
+    """The value of an argument that has two names. Raises InputError where both are given and differ."""
+    if None not in (one, other) and one != other:
+        raise InputError(f"{name} and {other_name} are two names of {what}; give one of them")
+    return other if one is None else one
 
 
 def seconds_of(seconds: float) -> timedelta:

@@ -13,7 +13,7 @@ from typing_extensions import NotRequired, TypedDict
 from memos.cube import MemCube, Text
 
 if TYPE_CHECKING:
-    from memos.kernel.answering import Reason, Reply
+    from memos.kernel.answering import Explanation, Reason, Reply
     from memos.kernel.services.finding import Hit
     from memos.kernel.services.overview import Lineage, Overview
 
@@ -309,3 +309,7 @@ def lineage_value(lineage: Lineage) -> LineageValue:
 def overview_value(overview: Overview) -> OverviewValue:
     warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in overview.hottest]
     return cast(OverviewValue, overview.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})
+
+
+def why(explanation: Explanation) -> Why:
+    return cast(Why, vars(explanation) | {"reasons": [reason_of(reason) for reason in explanation.reasons]})
