@@ -489,11 +489,11 @@ def run_index(data: bytes, folder: Path) -> None:
     import xxhash
 
     from memos.infrastructure.vault.blobs.index_store import _read
-    from memos.infrastructure.vault.blobs.vault_files import PlainFiles
+    from memos.infrastructure.vault.blobs.vault_files import PlainFormat
 
     path = folder / "a.safetensors"
     path.write_bytes(data)
-    _read(path, PlainFiles(folder), xxhash.xxh3_128(data).hexdigest())
+    _read(path, PlainFormat(), xxhash.xxh3_128(data).hexdigest())
 
 
 def vault_seeds() -> list[bytes]:

@@ -131,7 +131,7 @@ def test_a_line_of_a_conversation_ends_where_json_lines_do(tmp_path: Path) -> No
 
 
 def test_half_a_character_is_no_memory() -> None:
-    for read in (MemReader().statement, MemReader(RequestTagger()).asked):
+    for read in (MemReader().statement, MemReader(RequestTagger()).read_request):
         with pytest.raises(InputError, match="half of one"):
             read("Tom likes \ud83d tea.")
 

@@ -530,7 +530,7 @@ def test_a_card_decides_the_level(memos: MemOS, tmp_path: Path) -> None:
     row = {"first_tokens": 2, "share": 0.2, "n_cubes": 8, "ttft_ms": 5.0}
     with opened(tmp_path / "vault", memos) as kernel:
         assert kernel.parts.serving().levels()[0].level == "L0"
-        kernel.vault.keep_card(kernel.host.digest, {"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
+        kernel.vault.cards.put(kernel.host.digest, {"levels": [row | {"level": "L3", "decision_agreement": 0.97}]})
         assert kernel.parts.serving().levels()[0] == FidelityConfig(level="L3", first_tokens=2, share=0.2)
     with opened(tmp_path / "vault", memos) as kernel:
         assert kernel.parts.serving().levels()[0].level == "L3"

@@ -267,7 +267,7 @@ def test_no_adapter_is_made_of_what_is_untrusted_until_its_owner_says_so(opened:
         memos.promote(cube.id, "parametric")
     assert memos.vault.jobs.all("undone") == memos.jobs() == []
     assert memos.trust(cube.id, "user").header.trust is Trust.USER
-    memos._require_trust(Form.PARAMETRIC, [memos.get(cube.id)])
+    memos.services.forming._require_trust(Form.PARAMETRIC, [memos.get(cube.id)])
     with pytest.raises(InputError, match="give one of user, tool"):
         memos.trust(cube.id, "friend")
 
@@ -531,7 +531,7 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
     texts, raw = needles(memos, "ada")
     folder = tmp_path / "vault"
     assert len(raw) > 50 and {f for f, _ in search(folder, raw).found} & {"vectors.db", "vectors.db-wal"}
-    proof = memos.forget_user("ada")
+    proof = memos.within("ada").forget_user()
     assert proof.clean and proof.signed and proof.counts["of_others"] >= 1 and proof.counts["memories"] == 3
     assert proof.counts["adapters"] == 1 and proof.counts["kv"] >= 2 and proof.counts["rights"] == 1
     for _ in range(2):  # while the vault is open, and after it was closed
@@ -574,7 +574,7 @@ def test_the_proof_of_an_encrypted_vault_is_of_what_its_files_say(
             if name == "Quillfeather":  # somebody has copied it to where no deletion looks
                 for file in ("vault.db", "vault.db-wal"):
                     shutil.copy(folder / file, folder / file.replace("vault", "vault.copy"))
-            proof = memos.forget_user("ada")
+            proof = memos.within("ada").forget_user()
             assert proof.clean is (name == "Zephyrine") and proof.signed
             assert proof.searched["decrypted"] >= 2 and proof.searched["unread"] == []
             assert {file for file, _ in proof.searched["found"]} == (set() if proof.clean else {"vault.copy.db-wal"})
@@ -603,7 +603,7 @@ def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: 
     reader.execute("SELECT count(*) FROM versions").fetchone()  # from here on the log cannot be cleared
     later = threading.Timer(1.0, reader.close)
     later.start()
-    assert memos.forget_user("quill").clean
+    assert memos.within("quill").forget_user().clean
     later.join()
     assert on_disk(tmp_path / "vault", "Quillfeather") == []
 
@@ -611,7 +611,7 @@ def test_who_reads_for_a_moment_while_a_user_is_forgotten_is_waited_for(opened: 
 def test_a_proof_can_be_kept_and_not_changed(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     memos.within("quill").add("Ada lives in Oslo.")
-    memos.forget_user("quill").write(tmp_path / "proof.json")
+    memos.within("quill").forget_user().write(tmp_path / "proof.json")
     proof = read_proof(tmp_path / "proof.json")
     assert proof.signed and len(proof.cubes) == 1 and "quill" not in (tmp_path / "proof.json").read_text()
     (tmp_path / "proof.json").write_text(
@@ -628,7 +628,7 @@ def test_what_others_say_too_is_not_looked_for(opened: Opener) -> None:
     for user in ("ada", "bob"):
         memos.within(user).add("The sea is calm today.")
         memos.within(user).search("sea")
-    assert memos.forget_user("ada").clean
+    assert memos.within("ada").forget_user().clean
     assert [c.text for c in memos.within("bob").memories()] == ["The sea is calm today."]
 
 
@@ -641,7 +641,7 @@ def test_an_older_copy_forgets_what_was_forgotten_since(opened: Opener, tmp_path
     shutil.copytree(tmp_path / "vault", tmp_path / "copy")
     memos = opened()
     memos.within("ada").delete(gone.id)  # before the forgetting, so that its id is in no ledger
-    memos.forget_user("ada")
+    memos.within("ada").forget_user()
     ledger = memos.vault.forgetting.ledger()
     [new] = memos.within("ada").add("Ada came back.")
     with MemVault(tmp_path / "copy") as copy:
@@ -720,7 +720,7 @@ def test_who_is_forgotten_has_no_pack_grant_group_or_key_any_more(
     memos.within("quillfeather").grant(bobs.id, "eve", "reader")
     memos.within("quillfeather").join("team", "bob")
     key, _ = memos.services.sharing.add_key("quillfeather")
-    proof = memos.forget_user("quillfeather")
+    proof = memos.within("quillfeather").forget_user()
     assert proof.clean and (proof.counts["packs"], proof.counts["rights"], proof.counts["keys"]) == (1, 2, 1)
     with pytest.raises(Denied, match="unknown"):
         memos.parts.identity.authenticate(key)
@@ -736,7 +736,7 @@ def test_a_hold_of_one_who_is_forgotten_names_nobody(opened: Opener, tmp_path: P
     memos.within("bob").grant(bobs.id, "quillfeather", "owner")
     memos.within("quillfeather").hold(bobs.id, "quillfeather asked for it")
     memos.within("bob").freeze(memos.within("bob").add("Bob sings.")[0].id, why="for quillfeather")
-    assert memos.forget_user("quillfeather").clean
+    assert memos.within("quillfeather").forget_user().clean
     with pytest.raises(Held, match=r"is held by one that was forgotten since .* \(one that was forgotten asked for it"):
         memos.within("bob").delete(bobs.id)
     assert memos.vault.check() == []
@@ -760,7 +760,7 @@ def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(open
     memos.services.sharing.add_key("quillfeather")
     memos.within("quillfeather").snapshot("before")
     vault_backup.back_up(tmp_path / "vault", tmp_path / "backup")
-    memos.forget_user("quillfeather")
+    memos.within("quillfeather").forget_user()
     key, _ = memos.services.sharing.add_key("quillfeather")  # who comes back is known again
     vault_backup.back_up(tmp_path / "vault", tmp_path / "later")
     for backup, keys in (("backup", 0), ("later", 1)):
@@ -777,7 +777,7 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: O
     [gone] = memos.within("ada").add("Ada keeps a heron called Quillfeather.")
     memos.within("bob").add("Bob lives in Rome.")
     vault_backup.back_up(tmp_path / "vault", tmp_path / "backup")
-    memos.forget_user("ada")
+    memos.within("ada").forget_user()
     vault_backup.restore(tmp_path / "backup", tmp_path / "again")
     memos.close()
     (tmp_path / "vault").rename(tmp_path / "moved")
@@ -824,9 +824,9 @@ def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, 
     memos = opened()
     (secret,) = memos.within(ada).add("I live in Oslo.")
     memos.within(ada).get(secret.id)
-    for ask in (memos.get, memos.delete, memos.history):
+    for ask in (memos.within(bob).get, memos.within(bob).delete, memos.within(bob).history):
         with pytest.raises(NotFound):
-            ask(secret.id[:20], user=bob)
+            ask(secret.id[:20])
     (own,) = memos.within(bob).add("I live in Rome.")
     for target in (None, secret.id[:20], secret.id, secret.id[:2]):
         told = decided(memos, bob, target=target)

@@ -24,8 +24,10 @@ from memos.cube import ANSWERING, Blob, Form, Header, MemCube, Namespace, Rights
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure.vault.mem_vault import absent
 from memos.infrastructure.vault.store import clock as vault_clock
+from memos.kernel.calls import Calls
 from memos.kernel.mem_os import Reply
-from memos.operation.choosing.mem_scheduler import Admission, Talk
+from memos.kernel.wiring import Parts
+from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.forms.sessions import Sessions
 from memos.ops import Promote, Recall
@@ -57,15 +59,24 @@ class NoModel:
         return len(text.split())
 
 
+class NoModelParts(Parts):
+    """Everything but a model."""
+
+    def load_host(self) -> Any:
+        return NoModel()
+
+    def make_operator(self) -> MemOperator:
+        return AtOnce(self.vault, Even(), ANSWERING)
+
+    def make_sessions(self) -> Sessions:
+        parts = (self.vault, self.governance, self.lifecycle)
+        return Sessions(self.config.decode, *parts, self.host(), None)  # type: ignore[arg-type]
+
+
 def opened(path: Path) -> MemOS:
     """A kernel that does everything but run a model."""
     config = Config(scheduler=SchedulerConfig(routing="retrieval"))
-    kernel, host = MemOS(config, vault=path), NoModel()
-    parts = (kernel.vault, kernel.parts.governance, kernel.parts.lifecycle)
-    kernel.__dict__["host"] = host
-    kernel.__dict__["operator"] = AtOnce(kernel.vault, Even(), ANSWERING)
-    kernel.__dict__["sessions"] = Sessions(config.decode, *parts, host, None)  # type: ignore[arg-type]
-    return kernel
+    return MemOS(parts=NoModelParts(config, vault=path))
 
 
 # -- the oracle: as plain as it can be said ------------------------------------------------------------------
@@ -178,7 +189,7 @@ class World:
             self.who.append(Who((user, "", ""), "", None))
             for space in ((user, "", ""), (user, "p", ""), (user, "p", "s")):
                 to = Namespace(user_id=space[0], agent_id=space[1], session_id=space[2])
-                key, _ = self.kernels[0].add_key(to, purposes=PURPOSES[1:])
+                key, _ = self.kernels[0].services.sharing.add_key(to, purposes=PURPOSES[1:])
                 self.who += [Who(space, purpose, key) for purpose in PURPOSES]
         often = [self.do_add] * 4 + [self.do_grant] * 4 + [self.do_ask] * 3 + [self.do_promote, self.do_fuse] * 2
         self.rules = [*(getattr(self, name) for name in dir(self) if name.startswith("do_")), *often]
@@ -189,10 +200,10 @@ class World:
 
     # what a step is made of
 
-    def calls(self, who: Who) -> Any:
+    def calls(self, who: Who) -> Calls:
         """A kernel as this caller sees it."""
         kernel = self.random.choice(self.kernels)
-        return _Named(kernel, who.space[0]) if who.key is None else kernel.as_(who.key, who.purpose)
+        return kernel.within(who.space[0]) if who.key is None else kernel.as_(who.key, who.purpose)
 
     def word(self) -> str:
         self.secrets += 1
@@ -494,8 +505,8 @@ class World:
 
     def do_count(self, who: Who) -> None:
         kernel = self.random.choice(self.kernels)
-        with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
-            readable, _ = kernel.parts.operator().in_view(kernel._view(who.namespace))
+        view = kernel.parts.access.view(Caller(who.namespace, who.purpose))
+        readable, _ = kernel.parts.operator().in_view(view)
         assert readable == len(self.in_force(who))
 
     def do_compare(self, who: Who) -> None:
@@ -519,8 +530,8 @@ class World:
         form = self.random.choice([Form.ACTIVATION, Form.PARAMETRIC])
 
         def promote() -> MemCube:
-            with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
-                sources = kernel._sources(Promote(ids=(asked,), to=form), None)
+            caller = Caller(who.namespace, who.purpose)
+            sources = kernel.services.forming._sources(caller, Promote(ids=(asked,), to=form))
             with kernel.vault.blobs.staging() as path:
                 path.write_bytes(asked.encode())
                 sha256, size = kernel.vault.blobs.store(path)
@@ -549,18 +560,19 @@ class World:
         via = self.random.choice(["auto", "plaintext"])
 
         def seen() -> list[Any]:
-            with kernel.parts.governance.acting(Caller(who.namespace, who.purpose)):
-                admission = kernel.admit(op, who.namespace, via)  # type: ignore[arg-type]
-                every = [*admission.cubes, *admission.activations, *admission.adapters, *admission.pinned]
-                assert all(self.reads(who, cube.id) for cube in every)
-                of = kernel._session(who.space[2] or self.random.choice(["s", "t"]), None)
-                earlier = kernel.parts.sessions().turns(of)
-                talk = Talk(f"and {self.word()}?", session=of, earlier=tuple(earlier[-2:]))
-                if self.random.random() < 0.4 and not admission.adapters:
-                    shown = Admission(cubes=admission.cubes[:3])
-                    answer = " ".join(cube.text for cube in shown.cubes)
-                    kernel.parts.sessions().keep(talk, answer, shown, (), None)
-                return [*every, *earlier]
+            caller = Caller(who.namespace, who.purpose)
+            admission = kernel.services.answering.admit(caller, op, via)  # type: ignore[arg-type]
+            every = [*admission.cubes, *admission.activations, *admission.adapters, *admission.pinned]
+            assert all(self.reads(who, cube.id) for cube in every)
+            name = who.space[2] or self.random.choice(["s", "t"])
+            of = Session(kernel.parts.access.session(caller, name), caller)
+            earlier = kernel.parts.sessions().turns(of)
+            talk = Talk(f"and {self.word()}?", session=of, earlier=tuple(earlier[-2:]))
+            if self.random.random() < 0.4 and not admission.adapters:
+                shown = Admission(cubes=admission.cubes[:3])
+                answer = " ".join(cube.text for cube in shown.cubes)
+                kernel.parts.sessions().keep(talk, answer, shown, (), None)
+            return [*every, *earlier]
 
         self.ask(who, seen)
 
@@ -580,16 +592,6 @@ class World:
             result = self.ask(who, lambda job=job: self.calls(who).cancel(job.id))
             about = job.payload["sources"][0].split("@")[0]
             assert isinstance(result, MemosError) != self.may(who, "manage", about)
-
-
-class _Named:
-    """The public calls for one who holds the folder, and names a user."""
-
-    def __init__(self, kernel: MemOS, user: str) -> None:
-        self._kernel, self._user = kernel, user
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *values, **options: getattr(self._kernel, name)(*values, **options, user=self._user)
 
 
 def space(of: tuple[str, str, str]) -> Namespace:
