@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memos.config import ModelConfig
-from memos.interface.doors.experiment.report import surroundings
-
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
@@ -22,6 +19,7 @@ def measured(
     name: str, path: Path | None, model: str, seed: int, measure: Callable[[Host], dict[str, Any]]
 ) -> dict[str, Any]:
     """The report of a benchmark on this model. Raises ModelNotFound, HostError."""
+    from memos.config import ModelConfig
     from memos.infrastructure.host.host import Host
 
     host = Host.load(ModelConfig(path=model))
@@ -30,6 +28,8 @@ def measured(
 
 def write_report(name: str, seed: int, device: str, figures: dict[str, Any], path: Path | None) -> dict[str, Any]:
     """The figures with what one must know to repeat them; written to `path` where there is one."""
+    from memos.interface.doors.experiment.report import surroundings
+
     report = {
         "bench": name,
         "command": " ".join(["memos", *sys.argv[1:]]),
