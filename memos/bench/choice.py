@@ -19,8 +19,9 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
+from memos.operation.choosing.admission import Admission
 from memos.operation.choosing.cost_model import Costs, Lying
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler
+from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.ways import Situation
 from memos.operation.policies.memos import MemosPolicy
 

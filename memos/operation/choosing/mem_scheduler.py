@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from memos.cube import Form, MemCube, Namespace, Source, State
+from memos.cube import Form, MemCube, Source, State
 from memos.errors import EmptyMemory
+from memos.operation.choosing.admission import Admission, Route, Via
 from memos.operation.choosing.budget import BudgetItem, fill
 from memos.operation.choosing.moves import MovePlanner
 from memos.operation.choosing.ways import Ways
@@ -18,61 +18,8 @@ from memos.operation.policies.policy import Policy, Segment
 
 if TYPE_CHECKING:
     from memos.config import SchedulerConfig
-    from memos.operation.choosing.cost_model import Way
-    from memos.rights import Caller
 
 log = logging.getLogger("memos")
-Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
-# (adapters, at least one) -> those that know, best first
-Route = Callable[[Sequence[MemCube], bool], Sequence[MemCube]]
-
-
-@dataclass(frozen=True)
-class Admission:
-    """What a request sees: cubes in order; KV of the first of them; adapters that know others."""
-
-    cubes: tuple[MemCube, ...] = ()
-    activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
-    adapters: tuple[MemCube, ...] = ()  # active together, oldest first
-    internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
-    pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
-    way: Way | None = None  # how KV and text were chosen between, where there was a choice
-
-    @property
-    def as_text(self) -> tuple[MemCube, ...]:
-        """The cubes that go through the prompt."""
-        return self.cubes[sum(len(kv.sources) for kv in self.activations) :]
-
-    @property
-    def form(self) -> Form | None:
-        """The dearest form in use; None where nothing is remembered."""
-        if self.adapters:
-            return Form.PARAMETRIC
-        return Form.ACTIVATION if self.activations else Form.PLAINTEXT if self.cubes else None
-
-
-@dataclass(frozen=True)
-class Session:
-    """A conversation that memos keeps, and who reads it: their rights decide what of it is shown."""
-
-    namespace: Namespace
-    reader: Caller
-
-
-@dataclass(frozen=True)
-class Talk:
-    """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session.
-
-    again: the session is read again, whatever KV there is of it.
-    """
-
-    question: str
-    turns: tuple[dict[str, str], ...] = ()
-    session: Session | None = None
-    earlier: tuple[MemCube, ...] = ()
-    again: bool = False
-
-
 ALWAYS, APART = "always", "apart:"  # tags: in every request; in none beside another of that name
 UNKNOWN_WORTH = 1e-3  # what a memory is worth that nothing speaks for, beside others of its group
 

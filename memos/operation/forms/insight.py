@@ -12,7 +12,7 @@ from memos.cube import Form, MemCube
 from memos.infrastructure.host.host import Host, Request
 
 if TYPE_CHECKING:
-    from memos.operation.choosing.mem_scheduler import Admission
+    from memos.operation.choosing.admission import Admission
 
 NATS = 3.0  # an answer that is so much less likely without a memory was given from it, as good as alone
 

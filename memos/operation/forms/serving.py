@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from memos.config import Config, FidelityConfig
     from memos.infrastructure.host.kv.cache import Activation
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Via
+    from memos.operation.choosing.admission import Admission, Via
+    from memos.operation.choosing.mem_scheduler import MemScheduler
     from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")

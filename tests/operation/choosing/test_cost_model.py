@@ -10,8 +10,9 @@ import pytest
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
+from memos.operation.choosing.admission import Admission
 from memos.operation.choosing.cost_model import Costs, Lying, Way
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler
+from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.ways import ResidentKV, Situation
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment

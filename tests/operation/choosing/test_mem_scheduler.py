@@ -14,7 +14,8 @@ import pytest
 from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
-from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Route, Via, composable
+from memos.operation.choosing.admission import Admission, Route, Via
+from memos.operation.choosing.mem_scheduler import MemScheduler, composable
 from memos.operation.choosing.moves import Move
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment, Signals
