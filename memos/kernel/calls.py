@@ -156,6 +156,8 @@ class Bound:
         """A service's method as this caller; used by `public`."""
 
         def call(*values: P.args, **named: P.kwargs) -> R:
+            if "user" in named:
+                raise InputError(f"{name} takes no user; whose call it is says within(user).{name}(...)")
             caller, carrier = self._who(), self._services.service(service, self.plugin)
             if self._files:
                 own, by_name = self._files.confined(method, files, caller, values, named)

@@ -328,6 +328,11 @@ def test_a_kernel_may_require_keys(tmp_path: Path) -> None:
         assert kernel.as_(key).add("My code is LIMPET.")[0].rights.owner == "ada"
 
 
+def test_who_calls_is_said_before_the_call(memos: MemOS, ada: str) -> None:
+    with pytest.raises(InputError, match=r"search takes no user; whose call it is says within\(user\)\.search"):
+        memos.search("what is the code", user=ada)  # type: ignore[call-arg]
+
+
 def test_each_line_of_the_table_is_a_method_that_takes_a_caller_first() -> None:
     for table in (Calls, PackCalls):
         for name, line in table.table().items():
