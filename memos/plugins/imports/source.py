@@ -25,6 +25,8 @@ from memos.plugins.imports.json_stream import Fault, Node
 
 _PIECE = 1 << 18  # bytes read at once
 _PEEK = 1 << 20  # bytes looked at to tell what a file is
+# what reading an archive raises that is damaged, encrypted, or of a kind that is not known
+_DAMAGED_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, OverflowError)
 _EXPANSION = 200  # times that an archive may grow; JSON grows about 20 times
 _SMALL = 1 << 24  # bytes below which growth does no harm
 _LONGEST_FILE = 1 << 24  # bytes of a file that is read whole
@@ -96,13 +98,12 @@ class ImportSource:
                             info.filename,
                             json_stream.documents(self._decoded(chain([start], pieces), start)),
                         )
-        # an archive that is damaged, encrypted, or of a kind that is not known
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, OverflowError) as error:
+        except _DAMAGED_ARCHIVE as error:
             raise InputError(f"{self.path} cannot be unpacked ({error}); export it again") from error
 
     def _unpacked(self, file: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:
         most, got = max(_SMALL, info.compress_size * _EXPANSION), 0
-        while piece := file.read(_PIECE):
+        while piece := self._piece(file):
             got += len(piece)
             if got > most:
                 raise InputError(
@@ -110,6 +111,13 @@ class ImportSource:
                     f"does; nothing more of it is read"
                 )
             yield piece
+
+    def _piece(self, file: IO[bytes]) -> bytes:
+        """The next bytes of a member. Raises InputError: whoever reads it later is outside the guard of its opening."""
+        try:
+            return file.read(_PIECE)
+        except _DAMAGED_ARCHIVE as error:
+            raise InputError(f"{self.path} cannot be unpacked ({error}); export it again") from error
 
     def _decoded(self, pieces: Iterator[bytes], start: bytes) -> Iterator[str]:
         """As text. Bytes that are none of the encoding become half characters, which `entry` names where they stand."""

@@ -228,6 +228,16 @@ def test_a_bomb_is_refused_and_nothing_is_unpacked(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {"bomb.zip", "vault"}
 
 
+def test_an_archive_whose_damage_comes_late_is_refused(tmp_path: Path) -> None:
+    """Beyond what is read when its member is opened: the checksum is known at its end."""
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("conversations.json", b"[" + b" " * 1_000_000 + b"]")
+    path.write_bytes(path.read_bytes().replace(b" " * 100_000 + b"]", b" " * 99_999 + b"\t]", 1))
+    with pytest.raises(InputError, match="cannot be unpacked .*export it again"):
+        imported(path, tmp_path / "vault")
+
+
 @pytest.mark.parametrize(
     "make, told",
     [
