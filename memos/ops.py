@@ -94,8 +94,8 @@ class Asked(Frozen):
     def arguments(self) -> dict[str, str | int]:
         """Those that are given, by their names."""
         names = {"with_": "with", "doubted": "intent"}
-        told = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n != "intent"}
-        return {name: value for name, value in told.items() if value != ""}
+        given = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n != "intent"}
+        return {name: value for name, value in given.items() if value != ""}
 
 
 class Get(Frozen):

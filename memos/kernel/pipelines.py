@@ -286,8 +286,8 @@ class Pipelines:
                 raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
             return cube.version - 1
         day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
-        told = [event for event in self._lifecycle.history(cube.id) if "version" in event]
-        then = [event["version"] for event in told if event["at"] <= day]
+        versions = [event for event in self._lifecycle.history(cube.id) if "version" in event]
+        then = [event["version"] for event in versions if event["at"] <= day]
         if not then:
             raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
         return int(then[-1])

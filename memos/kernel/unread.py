@@ -158,11 +158,11 @@ class Unread:
                 f"{len(turns)} turns and what may be found in them do not fit the model's context; lower "
                 "reader.every_turns, or set model.path to a model with a longer one"
             )
-        told = extraction.parsed(answer)
-        if told is None:
+        parsed = extraction.parsed(answer)
+        if parsed is None:
             raise HostError("what the model found is not of the schema; set model.path to another model")
         found: dict[str, list[Add]] = {cube.id: [] for cube in turns}
-        for n, statement in extraction.statements(told):
+        for n, statement in extraction.statements(parsed):
             if n < len(shown) and _rests_on(statement, shown[n]):
                 found[turns[n].id].append(self._memory(statement, turns[n]))
         return found

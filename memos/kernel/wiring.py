@@ -219,9 +219,11 @@ class FormBudgets:
     def of(self, caller: Caller) -> Budgets:
         """Bytes of KV, and adapters, by form."""
         stored = {
-            Form.ACTIVATION: {user: float(size) for user, (_, size) in self._vault.stats.held(Form.ACTIVATION).items()},
+            Form.ACTIVATION: {
+                user: float(size) for user, (_, size) in self._vault.stats.usage_by_user(Form.ACTIVATION).items()
+            },
             Form.PARAMETRIC: {
-                user: float(count) for user, (count, _) in self._vault.stats.held(Form.PARAMETRIC).items()
+                user: float(count) for user, (count, _) in self._vault.stats.usage_by_user(Form.PARAMETRIC).items()
             },
         }
         return self._scheduler.budgets(caller.user_id, stored, self._config.limits.of(caller.user_id))

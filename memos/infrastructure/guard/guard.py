@@ -25,7 +25,7 @@ _HEADER = ("speaker", "thread", "segment", "origin", "metadata")
 
 
 class Guard:
-    """As configured."""
+    """Decides what a memory may bring in and what of it is shown, by the configuration."""
 
     def __init__(self, config: GovernanceConfig = GovernanceConfig()) -> None:
         """Raises ConfigError for a pattern that cannot be used."""
@@ -176,20 +176,20 @@ def _all_in(cube: MemCube) -> str:
 
 
 def _all_of(text: str, facts: Iterable[Fact], probes: Iterable[Probe]) -> str:
-    told = [f"{fact.subject} {fact.relation} {fact.object}" for fact in facts]
-    return "\n".join([text, *told, *(f"{probe.question} {probe.answer}" for probe in probes)])
+    statements = [f"{fact.subject} {fact.relation} {fact.object}" for fact in facts]
+    return "\n".join([text, *statements, *(f"{probe.question} {probe.answer}" for probe in probes)])
 
 
 def _rewritten(cube: MemCube, mask: Callable[[str], str]) -> MemCube:
     """The cube with its words masked; a conversation's name, by which it is found, stays."""
     header = cube.header
     match cube.payload:
-        case Text() as told:
-            facts = tuple(_mapped(fact, mask, "subject", "object") for fact in told.facts)
-            probes = tuple(_mapped(probe, mask, "question", "answer") for probe in told.probes)
+        case Text() as text:
+            facts = tuple(_mapped(fact, mask, "subject", "object") for fact in text.facts)
+            probes = tuple(_mapped(probe, mask, "question", "answer") for probe in text.probes)
             header = _masked(header, mask)
-            new: Text | Turn | Blob = told.model_copy(
-                update={"text": mask(told.text), "facts": facts, "probes": probes}
+            new: Text | Turn | Blob = text.model_copy(
+                update={"text": mask(text.text), "facts": facts, "probes": probes}
             )
         case Turn() as turn:
             shown = tuple(map(mask, turn.shown))

@@ -48,7 +48,7 @@ class Seeing:
         now, heat = self._vault.now(), self._schedulers.of(caller).policy.heat
         topics = [Topic(name=n, heat=heat(cubes, now), ids=tuple(c.id for c in cubes)) for n, cubes in texts.items()]
         made = [cube for cube in seen if cube.blob and cube.state in ANSWERING]
-        used = {str(form): self._vault.stats.held(form).get(caller.user_id, (0, 0)) for form in _DERIVED}
+        used = {str(form): self._vault.stats.usage_by_user(form).get(caller.user_id, (0, 0)) for form in _DERIVED}
         serving = self._serving.if_made
         recalls = {str(form): sum(cube.usage.recalls for cube in seen if cube.form is form) for form in Form}
         return Overview(
@@ -106,7 +106,7 @@ class Seeing:
         own = self._governance.manages(caller, named)
         about = [f"namespace {viewer}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
-        return audit.told(viewer, about, own_reads, limit=limit, **asked)
+        return audit.visible_to(viewer, about, own_reads, limit=limit, **asked)
 
 
 def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:

@@ -75,7 +75,7 @@ class Serving:
         level = admission.way.level if admission.way else None
         for name in {_name(kv) for kv in admission.activations} & self._ahead:
             self._ahead.discard(name)
-            self.prefetch_hits += level is not None and self._tiers.held(name) is not None
+            self.prefetch_hits += level is not None and self._tiers.resident(name) is not None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
         adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
@@ -110,7 +110,7 @@ class Serving:
         exact: bool,
     ) -> Admission:
         kvs = admission.activations
-        resident = [self._tiers.held(_name(kv)) for kv in kvs]
+        resident = [self._tiers.resident(_name(kv)) for kv in kvs]
         situation = Situation(
             costs=self.costs,
             levels=self._exact_level() if exact else self.levels(),
@@ -197,9 +197,9 @@ class Serving:
         self._cubes[_name(cube)] = cube
         return self._tiers.bring(_name(cube), load)
 
-    def held(self, cube: MemCube) -> Activation | None:
+    def resident(self, cube: MemCube) -> Activation | None:
         """The cube's KV, if it is in memory."""
-        return self._tiers.held(_name(cube))
+        return self._tiers.resident(_name(cube))
 
     def tier(self, name: str) -> Tier:
         """Where a payload lies, by its digest."""
@@ -316,7 +316,7 @@ class Serving:
     def require_disk(self, more: int) -> None:
         """Raises NoRoom if KV files may not take so many bytes more."""
         most = self._config.scheduler.disk_kv_bytes
-        used = sum(size for _, size in self._vault.stats.held(Form.ACTIVATION).values())
+        used = sum(size for _, size in self._vault.stats.usage_by_user(Form.ACTIVATION).values())
         if used + more > most:
             raise NoRoom(
                 f"a KV cache of {more:,} bytes does not fit beside the others in {most:,} bytes; "

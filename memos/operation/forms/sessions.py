@@ -129,7 +129,7 @@ class Sessions:
 
     def _store_kv(self, session: Session, turns: Sequence[MemCube], kv: Activation) -> None:
         chain = self._chain(session)
-        before = self._serving.held(chain[-1]) if chain else None
+        before = self._serving.resident(chain[-1]) if chain else None
         after = shared_length(before.ids, kv.ids) if before and before.under == kv.under else 0
         if before and after < len(before.ids) // 2:  # another beginning: not worth being joined to
             after = 0

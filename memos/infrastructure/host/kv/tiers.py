@@ -26,7 +26,7 @@ class KVTiers:
         with self._lock:
             return self._cached[name][0] if name in self._cached else "disk"
 
-    def held(self, name: str) -> Activation | None:
+    def resident(self, name: str) -> Activation | None:
         """What is in memory under this name, on whichever tier."""
         with self._lock:
             return self._cached[name][1] if name in self._cached else None

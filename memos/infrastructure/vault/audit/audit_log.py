@@ -131,7 +131,7 @@ class AuditLog:
                  WHERE user_id = ? AND (caller != ? OR instr(why, ?) > 0)"""
         return [id for (id,) in self._db.rows(sql, user_id, viewer, UNSEEN)]
 
-    def told(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
+    def visible_to(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
         """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
         anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""
         may = {
@@ -239,10 +239,10 @@ class AuditLog:
             self._require_own_key(self._last_checkpoint())
             last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
             n, hash = last[0] if last else (0, "")
-            told = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
-            told |= {"key": self.signer.public, "checkpoints": len(self._checkpoints())}
-            told |= {"forgettings": len(self._forgettings())}
-            signed = told | {"signature": self.signer.sign(EXPORT, statement(told))}
+            header = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
+            header |= {"key": self.signer.public, "checkpoints": len(self._checkpoints())}
+            header |= {"forgettings": len(self._forgettings())}
+            signed = header | {"signature": self.signer.sign(EXPORT, statement(header))}
             parts: Iterable[Any] = (("checkpoint", self._checkpoints()), ("forgetting", self._forgettings()))
             try:
                 with out.open("w", encoding="utf-8") as file:
@@ -258,20 +258,20 @@ class AuditLog:
 
     def pseudonymise(self, user: str, targets: Collection[str]) -> int:
         """Within a transaction: rows of a user, or about one of the targets, name neither any more; how many."""
-        names, told = {*targets, user}, dict[int, AuditRow]()
+        names, rows = {*targets, user}, dict[int, AuditRow]()
         for row in _all(self._db):
             if _is_of(row.caller, user) or _is_about(row.target, user, names):
-                told[row.n] = row
-        if not told:
+                rows[row.n] = row
+        if not rows:
             return 0
         self._require_own_key(self._last_checkpoint())
         before = {f.k: f for f in self._forgettings()}
-        touched = {row.forgetting for row in told.values()} - {0}
+        touched = {row.forgetting for row in rows.values()} - {0}
         for k in touched:
             if self._digest_of(k) != before[k].digest:
                 raise VaultError("the audit log was changed; see `memos audit verify` before anybody is forgotten")
         new, alias = max(before, default=0) + 1, f"forgotten-{secrets.token_hex(4)}"
-        for row in told.values():
+        for row in rows.values():
             caller = alias if _is_of(row.caller, user) else row.caller
             target = alias if _is_about(row.target, user, names) else row.target
             sql = "UPDATE audit SET caller = ?, target = ?, salt = '', forgetting = ? WHERE n = ?"
@@ -281,7 +281,7 @@ class AuditLog:
             signature = self.signer.sign(FORGETTING, statement([k, digest, at, key]))
             self._db.write("DELETE FROM forgettings WHERE k = ?", k)
             self._db.write("INSERT INTO forgettings VALUES (?, ?, ?, ?, ?)", k, digest, at, key, signature)
-        return len(told)
+        return len(rows)
 
     def _digest_of(self, k: int) -> str:
         sql = f"SELECT {_ROW} FROM audit WHERE forgetting = ? ORDER BY n"

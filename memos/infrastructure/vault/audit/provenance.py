@@ -39,27 +39,29 @@ class Provenance(NamedTuple):
 
     def is_of(self, data: bytes) -> bool:
         """True if these are the bytes that were given, and the statement is as it was signed."""
-        told = [self.by, self.at, self.sha256, self.key]
-        return sha256(data).hexdigest() == self.sha256 and is_signed(self.key, _FORMAT, statement(told), self.signature)
+        fields = [self.by, self.at, self.sha256, self.key]
+        return sha256(data).hexdigest() == self.sha256 and is_signed(
+            self.key, _FORMAT, statement(fields), self.signature
+        )
 
 
 def provenance(data: bytes, by: str, at: datetime, signer: Signer) -> Provenance:
     """The statement about bytes that `by` gives away. Raises InputError for a name of several lines."""
     if not by.isprintable() or not by.strip():
         raise InputError(f"{by!r} cannot be written as who gave this; give a name in one line")
-    told = by, at.isoformat(), sha256(data).hexdigest(), signer.public
-    return Provenance(*told, signature=signer.sign(_FORMAT, statement(told)))
+    fields = by, at.isoformat(), sha256(data).hexdigest(), signer.public
+    return Provenance(*fields, signature=signer.sign(_FORMAT, statement(fields)))
 
 
 def read_provenance(text: str) -> Provenance:
     """The statement in a text. Raises InputError."""
     head, *lines = text.splitlines() or [""]
-    told = dict(line.split(": ", 1) for line in lines if ": " in line)
-    if head != _FORMAT or told.keys() != set(Provenance._fields) or len(lines) != len(told):
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if head != _FORMAT or fields.keys() != set(Provenance._fields) or len(lines) != len(fields):
         raise InputError(
             f"this is no statement of provenance: it begins {head[:40]!r}, not {_FORMAT!r}, or lacks a line"
         )
-    return Provenance(**told)
+    return Provenance(**fields)
 
 
 def give(folder: Path, by: str, at: datetime, signer: Signer) -> None:
@@ -70,14 +72,16 @@ def give(folder: Path, by: str, at: datetime, signer: Signer) -> None:
 def given(folder: Path) -> Provenance:
     """The statement in a folder, which holds for the files beside it. Raises InputError, CorruptBlob."""
     try:
-        told = read_provenance((folder / NAME).read_text("utf-8"))
+        provenance = read_provenance((folder / NAME).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{folder} does not say who gave it ({error}); name a folder that `memos export-adapter` made"
         ) from error
-    if not told.is_of(_bytes_of(folder)):
-        raise CorruptBlob(f"{folder} is not as {told.by} gave it at {told.at}, or never was; ask them for it again")
-    return told
+    if not provenance.is_of(_bytes_of(folder)):
+        raise CorruptBlob(
+            f"{folder} is not as {provenance.by} gave it at {provenance.at}, or never was; ask them for it again"
+        )
+    return provenance
 
 
 def _bytes_of(folder: Path) -> bytes:

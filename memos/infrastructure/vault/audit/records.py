@@ -134,7 +134,7 @@ def verify(
     verdict = Verdict(checkpoints=len(checkpoints), keys=sorted(keys))
     say = verdict.problems.append
     wanted = {c.n: c.hash for c in checkpoints}
-    told: dict[object, list[str]] = defaultdict(list)
+    digests: dict[object, list[str]] = defaultdict(list)
     n, prev = 0, ""
     for row in rows:
         n += 1
@@ -142,7 +142,7 @@ def verify(
         if not row.as_written or row.n != n or row.prev != prev or not (forgotten or row.hash == row.expected_hash()):
             say(f"audit row {row.n} was changed, or does not follow the row before it")
         if forgotten:
-            told[row.forgetting].append(digest_of(row))
+            digests[row.forgetting].append(digest_of(row))
         if row.n in wanted and wanted.pop(row.n) != row.hash:
             say(f"audit row {row.n} is not the one that was signed")
         n, prev = (row.n if type(row.n) is int else n), row.hash
@@ -159,12 +159,12 @@ def verify(
             say(f"a checkpoint before that of audit row {c.n} was removed, changed or put in")
         before = c.signature
     known = {f.k: f for f in forgettings}
-    for k in sorted({*told, *known}, key=str):
+    for k in sorted({*digests, *known}, key=str):
         f = known.get(k)  # type: ignore[call-overload]
         sound = (
             f and f.key in keys and is_signed(f.key, FORGETTING, statement([f.k, f.digest, f.at, f.key]), f.signature)
         )
-        if not f or not sound or f.digest != digest_of(told[k]):
+        if not f or not sound or f.digest != digest_of(digests[k]):
             say(f"audit rows that name nobody any more (forgetting {k}) were changed")
     verdict.unsigned = n - max((c.n for c in checkpoints if type(c.n) is int), default=0)
     return verdict

@@ -150,10 +150,10 @@ def _write(write: Callable[[bytes], object], arrays: Arrays) -> str:
             "shape": array.shape,
             "data_offsets": [at, at := at + array.nbytes],
         }
-    told = json.dumps(head).encode()
-    told += b" " * (-len(told) % 8)
+    header = json.dumps(head).encode()
+    header += b" " * (-len(header) % 8)
     checksum = xxhash.xxh3_128()
-    for part in chain([len(told).to_bytes(8, "little"), told], chain.from_iterable(map(_pieces, arrays.values()))):
+    for part in chain([len(header).to_bytes(8, "little"), header], chain.from_iterable(map(_pieces, arrays.values()))):
         checksum.update(part)
         write(part)
     return str(checksum.hexdigest())
@@ -172,9 +172,9 @@ def _read(path: Path, format: FileFormat, digest: str) -> dict[str, Array]:
     try:
         with format.reading(path, f"index/{path.name}") as file:
             size = file.read(8) or b""
-            told = file.read(int.from_bytes(size, "little")) or b""
-            checksum.update(size + told)
-            for name, array in dict(json.loads(told)).items():
+            header = file.read(int.from_bytes(size, "little")) or b""
+            checksum.update(size + header)
+            for name, array in dict(json.loads(header)).items():
                 arrays[name] = np.empty(array["shape"], _DTYPES[array["dtype"]])
                 room = arrays[name].reshape(-1).view(np.uint8).data
                 read = 0

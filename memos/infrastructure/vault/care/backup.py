@@ -119,7 +119,7 @@ def read(folder: Path) -> Manifest:
         raise InputError(
             f"{folder} is no backup: there is no {NAME}; name a folder that `memos vault backup` made"
         ) from None
-    return Manifest(vault, schema, at, {name: (size, told) for name, (size, told) in files.items()}, blobs)
+    return Manifest(vault, schema, at, {name: (size, recorded) for name, (size, recorded) in files.items()}, blobs)
 
 
 def problems(folder: Path, show: Show = lambda *_: None, key: str | None = None) -> list[str]:
@@ -134,11 +134,11 @@ def problems(folder: Path, show: Show = lambda *_: None, key: str | None = None)
         return [str(error)]
     require_known(folder, manifest.schema)
     found, named = list[str](), {NAME}
-    for i, (name, path, size, told) in enumerate(_listed(folder, manifest)):
+    for i, (name, path, size, recorded) in enumerate(_listed(folder, manifest)):
         show("files", i, len(manifest.files) + len(manifest.blobs))
         if path is None or not path.exists():
             found.append(f"{folder / name} is missing")
-        elif digest(path, _hash_of(told)) != (told, size):
+        elif digest(path, _hash_of(recorded)) != (recorded, size):
             found.append(f"{path} does not match its digest")
         named |= {part.relative_to(folder).as_posix() for part in (path, *path.rglob("*"))} if path else set()
     for path in sorted(folder.rglob("*")):
@@ -198,10 +198,10 @@ def restore(
 
 def _bring_back(backup: Path, to: Path, listed: tuple[str, Path | None, int, str]) -> int:
     """Its bytes. Raises CorruptBlob."""
-    name, path, _, told = listed
+    name, path, _, recorded = listed
     if path is None or not path.exists():
         raise CorruptBlob(f"{backup / name} is missing; see `memos vault check {backup}`, and take another backup")
-    return _copy(path, to / name, told)[1]
+    return _copy(path, to / name, recorded)[1]
 
 
 def _forgotten(manifest: Manifest, named: Path | None) -> list[Forgotten]:
@@ -222,8 +222,8 @@ def _forgotten(manifest: Manifest, named: Path | None) -> list[Forgotten]:
 
 def _listed(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Path | None, int, str]]:
     """(name, where it lies, bytes, digest) of each file and payload."""
-    for name, (size, told) in manifest.files.items():
-        yield name, folder / name, size, told
+    for name, (size, recorded) in manifest.files.items():
+        yield name, folder / name, size, recorded
     blobs = Blobs(folder, PlainFormat())
     for sha256, size in manifest.blobs.items():
         path = blobs.find(sha256)
@@ -294,7 +294,7 @@ class _Copy:
             str(self._vault),
             SCHEMA_VERSION,
             at,
-            {name: (size, told) for name, (told, size) in files.items()},
+            {name: (size, recorded) for name, (recorded, size) in files.items()},
             blobs,
         )
         checked_json.write(self._part / NAME, manifest)
@@ -382,10 +382,10 @@ def _at_once(act: Callable[[Value], Result], values: Iterable[Value]) -> Iterato
         yield from threads.map(act, values)
 
 
-def _hash_of(told: str) -> Callable[[], Any]:
+def _hash_of(recorded: str) -> Callable[[], Any]:
     """What made a digest of a manifest. Payloads go by sha256, and so did the files of the first backups; xxh3 finds
     damage as well, in a tenth of the time."""
-    return hashlib.sha256 if len(told) == 64 else xxhash.xxh3_128
+    return hashlib.sha256 if len(recorded) == 64 else xxhash.xxh3_128
 
 
 def _digest(path: Path) -> tuple[str, int]:
@@ -393,15 +393,15 @@ def _digest(path: Path) -> tuple[str, int]:
     return digest(path, xxhash.xxh3_128)
 
 
-def _copy(path: Path, target: Path, told: str = "") -> tuple[str, int]:
+def _copy(path: Path, target: Path, recorded: str = "") -> tuple[str, int]:
     """Copy a file or a folder, on disk when this returns; its digest and bytes. Raises CorruptBlob where another
-    digest was told."""
+    digest was recorded."""
     if path.is_dir():
         names = [part.relative_to(path).as_posix() for part in path.rglob("*") if part.is_file()]
         found, size = digest_of({name: _copy_file(path / name, target / name, hashlib.sha256) for name in names})
     else:
-        found, size = _copy_file(path, target, _hash_of(told))
-    if told not in ("", found):
+        found, size = _copy_file(path, target, _hash_of(recorded))
+    if recorded not in ("", found):
         remove(target)
         raise _damaged(path)
     return found, size

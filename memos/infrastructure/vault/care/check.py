@@ -236,7 +236,7 @@ class _Content:
             last = {}
             for id, *move in self._db.each(f"SELECT id, state, at FROM transitions WHERE id {IN} ORDER BY n", ids):
                 last[id] = move
-            told: dict[str, int] = dict(
+            repeat_counts: dict[str, int] = dict(
                 self._db.rows(f"SELECT id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids)
             )
             changes: dict[str, int] = dict(self._db.rows(f"SELECT id, n FROM changes WHERE id {IN}", ids))
@@ -259,7 +259,7 @@ class _Content:
                     ("its version", cube.version, newest[id]),
                     ("its state", state, moved),
                     ("since when it is so", since, max(at, when)),
-                    ("how often it was told", repeats, told.get(id, 0)),
+                    ("how often it was told", repeats, repeat_counts.get(id, 0)),
                     ("its facts", sorted(stated[id]), sorted(facts(cube))),
                     ("its sources", sorted(made[id]), sorted(sources(cube))),
                     ("that it has changed", id in changes, True),

@@ -97,10 +97,12 @@ def search(
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode:
         raise VaultError(f"{folder} could not be searched ({done.stderr.strip()[-200:]}); try again")
-    told, allowed = json.loads(done.stdout), lru_cache(maxsize=None)(excused)
-    hits = [(name, at) for name, at, piece in told["hits"] if not allowed(bytes.fromhex(piece))]
+    findings, allowed = json.loads(done.stdout), lru_cache(maxsize=None)(excused)
+    hits = [(name, at) for name, at, piece in findings["hits"] if not allowed(bytes.fromhex(piece))]
     found = tuple(dict.fromkeys(hits))
-    return Searched(told["files"], told["bytes"], len(wanted), found, told["decrypted"], tuple(told["unread"]))
+    return Searched(
+        findings["files"], findings["bytes"], len(wanted), found, findings["decrypted"], tuple(findings["unread"])
+    )
 
 
 class _Wanted:

@@ -54,7 +54,7 @@ class VaultStats:
             "quotas": {name: {"used": n, "limit": getattr(self._quota, name)} for name, n in used.items()},
         }
 
-    def held(self, form: Form) -> dict[str, tuple[int, int]]:
+    def usage_by_user(self, form: Form) -> dict[str, tuple[int, int]]:
         """(cubes, bytes of their payloads) of this form that each user has in use."""
         sql = """SELECT h.user_id, count(*),
                  CAST(ifnull(sum(CAST(json_extract(v.json, '$.payload.bytes') AS BIGINT)), 0) AS BIGINT) FROM versions v

@@ -21,8 +21,8 @@ def write(path: Path, value: Any) -> None:
 def read(path: Path) -> Any:
     """Raises CorruptBlob for a file that is not what was written, FileNotFoundError."""
     try:
-        told, text, end = path.read_bytes().decode().split("\n")
-        if told == _checksum(text) and not end:
+        checksum, text, end = path.read_bytes().decode().split("\n")
+        if checksum == _checksum(text) and not end:
             return json.loads(text)
     except ValueError:
         pass

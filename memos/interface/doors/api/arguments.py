@@ -45,7 +45,7 @@ def explained(found: Sequence[Json], known: Sequence[str]) -> str:
     lines = []
     for place, of in islice(groupby(found, place_of), _SHOWN):
         item, *others = of
-        told = ", or ".join(dict.fromkeys(one["msg"].removeprefix("Value error, ") for one in (item, *others)))
+        rule = ", or ".join(dict.fromkeys(one["msg"].removeprefix("Value error, ") for one in (item, *others)))
         if item["type"] == "extra_forbidden" and place in _OF_MEM0:
             lines.append(f"{place} is mem0's, and not known here: {_OF_MEM0[place]}")
         elif item["type"] == "extra_forbidden":
@@ -53,10 +53,10 @@ def explained(found: Sequence[Json], known: Sequence[str]) -> str:
             lines.append(f"{place:.100}: unknown; {hint}")
         elif not place:
             way_out = "" if item["type"] == "value_error" else "; send one JSON object as application/json"
-            lines.append(f"the body: {told}{way_out}")
+            lines.append(f"the body: {rule}{way_out}")
         else:
             given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
-            lines.append(f"{place:.100}: {told}{given}")
+            lines.append(f"{place:.100}: {rule}{given}")
     return "; ".join(lines)
 
 

@@ -89,13 +89,13 @@ def read(
     return scope, FilterGroup("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
 
 
-def fits(told: Mapping[str, Json], condition: Compared | FilterGroup) -> bool:
+def fits(memory: Mapping[str, Json], condition: Compared | FilterGroup) -> bool:
     """True if a memory is so. What its metadata calls by a name stands before what the memory does."""
     match condition:
         case FilterGroup(how=how, parts=parts):
-            return _GROUPS[how](fits(told, part) for part in parts)
+            return _GROUPS[how](fits(memory, part) for part in parts)
         case Compared(name=name, operator=named, given=given):
-            there = told["metadata"].get(name, told.get(name))
+            there = memory["metadata"].get(name, memory.get(name))
             return _OPERATORS[named][1](there, given)
 
 
@@ -137,8 +137,8 @@ def _tests(name: str, value: Json, where: str) -> Iterator[Compared]:
         yield Compared(name, "ne", None) if value == "*" else Compared(name, "eq", value)  # "*": anything is there
         return
     if not value or (unknown := [named for named in value if named not in _OPERATORS]):
-        told = f"{unknown[0]!r:.80} is no operator" if value else "there is no operator"
-        raise InputError(f'{where}: {told}; there are {", ".join(_OPERATORS)}, and {{"eq": ...}} for a mapping')
+        problem = f"{unknown[0]!r:.80} is no operator" if value else "there is no operator"
+        raise InputError(f'{where}: {problem}; there are {", ".join(_OPERATORS)}, and {{"eq": ...}} for a mapping')
     for named, given in value.items():
         takes = _OPERATORS[named][0]
         if not isinstance(given, _KINDS[takes]) or (isinstance(given, bool) and takes != "anything"):

@@ -171,9 +171,9 @@ def test_what_was_brought_is_not_loaded_again(kept: Activation) -> None:
         assert tiers.bring("a", load) is kept
     assert (loads, tiers.tier("a"), tiers.tier("b"), tiers.all()) == (1, "host", "disk", {"a": kept})
     tiers.settle({"a": "host"})
-    assert tiers.held("a") is kept
+    assert tiers.resident("a") is kept
     tiers.settle({})
-    assert tiers.held("a") is None and tiers.tier("a") == "disk"
+    assert tiers.resident("a") is None and tiers.tier("a") == "disk"
     tiers.bring("a", load)
     assert loads == 2
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_loaded_is_not_held(kept: Activation) -> None:
     assert tiers.tier("a") == "disk"
     tiers.bring("a", lambda: kept)
     tiers.drop({"a"})
-    assert tiers.held("a") is None
+    assert tiers.resident("a") is None
 
 
 # used often
