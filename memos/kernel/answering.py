@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, Form, MemCube
+from memos.cube import ANSWERING, Form, MemCube, State
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -300,7 +300,9 @@ class Answering:
         if not seen and not derived:
             return
         foresight, now = self._foresight(), self._vault.now()
-        self._lifecycle.used([*seen, *derived], now, caller.user_id)
+        self._vault.usage.record([cube.id for cube in (*seen, *derived)], now, caller.user_id)
+        if first := [cube for cube in (*seen, *derived) if cube.state is State.GENERATED]:
+            self._lifecycle.recalled(first)
         for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
             foresight.used(caller.user_id, group, now.timestamp())
 

@@ -66,7 +66,9 @@ class Services:
             *(p.config.reader, p.vault, p.governance, p.access, p.lifecycle),
             *(p.knowledge, p.reader, p.operator, p.freshness, unread),
         )
-        self.knowing = Knowing(p.config.retrieval, p.governance, p.access, p.lifecycle, p.knowledge, p.freshness)
+        self.knowing = Knowing(
+            p.config.retrieval, p.vault, p.governance, p.access, p.lifecycle, p.consolidation, p.freshness
+        )
         self.life = Life(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.time_machine, p.freshness)
         self.forming = Forming(
             *(p.config, p.vault, p.access, p.lifecycle, p.reader, p.host, p.transitions, p.budgets, p.freshness)

@@ -286,11 +286,10 @@ class Pipelines:
                 raise NotFound(f"cube {cube.id} has one version, and none before it; there is nothing to go back to")
             return cube.version - 1
         day = datetime.combine(datetime.fromisoformat(asked.to).date(), time.max, timezone.utc)
-        versions = [event for event in self._lifecycle.history(cube.id) if "version" in event]
-        then = [event["version"] for event in versions if event["at"] <= day]
+        then = [version.version for when, version in self._vault.written(cube.id) if when <= day]
         if not then:
             raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
-        return int(then[-1])
+        return then[-1]
 
     def _ask_back(
         self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, where: Conversation

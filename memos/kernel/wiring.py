@@ -24,6 +24,8 @@ from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.forms.executors import EXECUTORS
+from memos.operation.life.consolidation import Consolidation
+from memos.operation.life.forgetting import Ageing
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.operation.life.time_machine import TimeMachine
@@ -74,9 +76,11 @@ class Parts:
         self.identity = Identity(self.vault, config)
         self.access = Access(self.vault, self.governance)
         self.reader = MemReader(RequestTagger())
-        self.lifecycle = MemLifecycle(self.vault, config.lifecycle, config.governance.retention)
+        self.lifecycle = MemLifecycle(self.vault)
+        self.ageing = Ageing(self.vault, self.lifecycle, config.lifecycle, config.governance.retention)
         self.time_machine = TimeMachine(self.vault, self.lifecycle)
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
+        self.consolidation = Consolidation(self.vault, self.lifecycle, self.reader, self.knowledge)
         self.host = Lazy(self.load_host)
         self.embedder = Lazy(self.load_embedder)
         self.operator = Lazy(self.make_operator)

@@ -25,7 +25,7 @@ from memos.errors import ConfigError
 from memos.interface.doors.cli.app import app
 from memos.interface.doors.cli.settings import groups, schema, schema_text
 from memos.kernel.calls import public
-from memos.operation.life.states import ALLOWED
+from memos.operation.life.mem_lifecycle import ALLOWED
 from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
 
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))

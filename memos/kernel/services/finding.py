@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memos.cube import ANSWERING, Fact, Form, MemCube, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Access, Limits, unique
-from memos.operation.life.currency import stated
+from memos.operation.life.knowledge import stated
 from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:

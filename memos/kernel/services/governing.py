@@ -8,8 +8,8 @@ from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.records import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
-from memos.operation.life.agreement import text_of
 from memos.operation.life.forgetting import Proof, UserForgetting, read_proof
+from memos.operation.life.knowledge import text_of
 from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Governing:
         op = SetTrust(id=id, trust=Trust(trust))
         cube = self._access.cube(caller, op, id)
         text_of(cube)
-        return self._freshness.changed(self._lifecycle.trust(cube.id, op.trust))
+        return self._freshness.changed(self._lifecycle.edit(cube.id, trust=op.trust))
 
     def quarantined(self, caller: Caller) -> list[tuple[MemCube, Suspect]]:
         """The user's memories that answer nothing until they are released, each with the reason; the latest last."""
@@ -81,7 +81,7 @@ class Governing:
 
     def concerned(self, user: str) -> list[str]:
         """The ids of all that goes when a user is forgotten."""
-        return self._forgetting.concerned(user)
+        return self._vault.forgetting.concerned(user)
 
     def forget_user(self, caller: Caller) -> Proof:
         """Remove the user: every memory in every form and state, and whatever was made of these, also by others.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Access, Freshness, unique
-from memos.operation.life.agreement import text_of
+from memos.operation.life.knowledge import text_of
+from memos.operation.life.time_machine import history
 from memos.ops import Add, Correct, Delete, Get, History, Update
 from memos.rights import Caller
 
@@ -168,7 +169,7 @@ class Keeping:
         """Versions and moves of a cube in time order; with diffs, how each version differs from the one before. The
         reasons of moves, which may name other memories, are told to its owner alone."""
         cube = self._access.cube(caller, History(id=id), id)
-        events = self._lifecycle.history(cube.id, diffs, self._access.as_read(caller))
+        events = history(self._vault, cube.id, diffs, self._access.as_read(caller))
         if not self._governance.may(caller, "manage", cube):
             events = [event | ({"why": ""} if "why" in event else {}) for event in events]
         return events if cube.rights.owner == caller.user_id else [self._vault.guard.shown(event) for event in events]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
+from memos.operation.life.time_machine import diff
 from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Life:
     def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
         cube = self._access.cube(caller, History(id=id), id)
-        return self._lifecycle.diff(cube.id, a, b, self._access.as_read(caller))
+        return diff(self._vault, cube.id, a, b, self._access.as_read(caller))
 
     def rollback(self, caller: Caller, id: str, version: int) -> MemCube:
         """Bring back what an old version said, as a new version; what was derived from the current one is stale.

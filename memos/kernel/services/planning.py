@@ -30,7 +30,7 @@ class Planning:
 
     def __init__(self, parts: Parts, forming: Forming, keeping: Keeping, unread: Unread) -> None:
         self._vault, self._governance, self._access = parts.vault, parts.governance, parts.access
-        self._lifecycle, self._freshness, self._schedulers = parts.lifecycle, parts.freshness, parts.schedulers
+        self._ageing, self._freshness, self._schedulers = parts.ageing, parts.freshness, parts.schedulers
         self._serving, self._transitions, self._budgets = parts.serving, parts.transitions, parts.budgets
         self._tokens, self._is_ours = parts.tokens, parts.is_ours
         self._forming, self._keeping, self._unread = forming, keeping, unread
@@ -95,7 +95,7 @@ class Planning:
 
     def _age(self, caller: Caller) -> list[dict[str, Any]]:
         """Archive and expire what of the caller's has had its time."""
-        moved = self._lifecycle.age(self._vault.now(), caller.user_id)
+        moved = self._ageing.age(self._vault.now(), caller.user_id)
         aged = [{"move": str(to), "cube": id, "why": why} for id, to, why in moved]
         return self._freshness.changed(aged) if aged else []
 

@@ -1,29 +1,112 @@
-"""Forgets a user: removes everything of theirs, searches for what is left of it, and signs a proof.
+"""Lets memories go: as they age, by the rules of retention; or all that a user has, with a signed proof.
 
-Knows in which places memories lie. Must not know who may ask for it.
+Knows the rules of ageing, who is held back from it, and in which places memories lie. Must not know who may ask for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memos.cube import Form, MemCube, Text
+from memos.cube import Form, MemCube, State, Text
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.signing import is_signed, statement
 from memos.infrastructure.vault.care.residue import Searched, phrases_of, pieces_of
 
 if TYPE_CHECKING:
+    from memos.config import AgeingConfig, LifecycleConfig
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 _PROOF = "forgotten"  # what a proof is signed for
 _WAIT_S = 5.0  # for those who read what is being removed
+
+
+class Aged(NamedTuple):
+    """A move that time has brought."""
+
+    id: str
+    to: State
+    why: str
+
+
+class Ageing:
+    """Carries out the rules for one vault."""
+
+    def __init__(
+        self, vault: MemVault, lifecycle: MemLifecycle, rules: LifecycleConfig, retention: Mapping[str, float]
+    ) -> None:
+        """retention: days until a memory expires for good, by its class."""
+        self._vault, self._lifecycle, self._rules, self._retention = vault, lifecycle, rules, retention
+
+    def age(self, now: datetime, user_id: str | None = None) -> list[Aged]:
+        """Move on what has had its time by `now`, of one user or of all; what was done.
+
+        What has passed its `expires` expires, frozen or not. Idle texts are archived, and archived ones expire, as the
+        rules say; a frozen one does not. A time that lies after `now` makes nothing older.
+        """
+        with self._vault.transaction():
+            overdue = self._vault.ageing.overdue(now, user_id)
+            on_hold = {hold.id for hold in self._vault.holds.of(id for id, _ in overdue)}
+            out = [self._expire(id, state) for id, state in overdue if id not in on_hold]
+            self._lifecycle.let_out(self._lifecycle.sources_of(self._vault.at(aged.id for aged in out)))
+            for name, days in self._retention.items():
+                for id in self._vault.ageing.of_class(name, now - timedelta(days=days), user_id):
+                    out += self._retire_class(id, f"{name} is kept for {days:g} days")
+            named = self._rules.kinds
+            out += self._retire_kinds(tuple(named), False, self._rules, now, user_id)
+            for kind, rule in named.items():
+                out += self._retire_kinds((kind,), True, rule, now, user_id)
+        return out
+
+    def _retire_kinds(
+        self, kinds: Collection[str], within: bool, rule: AgeingConfig, now: datetime, user_id: str | None
+    ) -> list[Aged]:
+        """What a rule says of memories of these kinds, or of all others."""
+        in_force = (State.GENERATED, State.ACTIVATED)  # a merged one lives as long as what it lives on in
+        steps: tuple[tuple[tuple[State, ...], State, float | None, str], ...] = (
+            ((State.ARCHIVED,), State.EXPIRED, rule.expire_after_archived_days, "archived"),
+            ((State.GENERATED,), State.ARCHIVED, rule.generated_ttl_days, "never recalled"),
+            (in_force, State.ARCHIVED, rule.archive_after_idle_days, "neither recalled nor changed"),
+        )
+        out = list[Aged]()
+        for states, to, days, what in steps:
+            if days is not None:
+                for id in self._vault.ageing.idle(states, now - timedelta(days=days), kinds, within, user_id):
+                    out += self._retire_idle(id, states, to, f"{what} for {days:g} days")
+        return out
+
+    def _retire_class(self, id: str, why: str) -> list[Aged]:
+        """It expires, with all that is made of it; not while any of this is under a legal hold."""
+        cube = self._vault.get(id)
+        if cube.state is State.EXPIRED or self._vault.holds.of([id, *(made.id for made in self._vault.derived(id))]):
+            return []
+        self._lifecycle.lead(id, State.EXPIRED, why)
+        return [Aged(id, State.EXPIRED, why)]
+
+    def _retire_idle(self, id: str, states: Collection[State], to: State, why: str) -> list[Aged]:
+        """Move what is in one of the states, and with it what lived on in it alone, which has been as idle."""
+        cube = self._vault.get(id)
+        if cube.state not in states or self._vault.holds.of([id]):  # it went with a source, just before
+            return []
+        merged = [source.id for source in self._lifecycle.sources_of([cube]) if source.state is State.MERGED]
+        self._lifecycle.move(id, to, why)
+        let_out = [source.id for source in self._vault.at(merged) if source.state is State.ACTIVATED]
+        return [Aged(id, to, why), *(a for s in let_out for a in self._retire_idle(s, (State.ACTIVATED,), to, why))]
+
+    def _expire(self, id: str, state: State) -> Aged:
+        """Write down that its time has come. What is derived from it expires by itself: see `MemLifecycle.publish`."""
+        aged = Aged(id, State.EXPIRED, "its time to expire has come")
+        if state is not State.ARCHIVED:
+            self._vault.set_state(id, State.ARCHIVED, aged.why)
+        self._vault.set_state(*aged)
+        return aged
 
 
 @dataclass(frozen=True)
@@ -45,7 +128,7 @@ class Proof:
     @property
     def clean(self) -> bool:
         """True if all could be looked through, and nothing was found."""
-        return not self.searched["found"] and not self.searched.get("unread")  # older proofs: of plain vaults
+        return not self.searched["found"] and not self.searched["unread"]
 
     @property
     def signed(self) -> bool:
@@ -59,7 +142,7 @@ class Proof:
         if self.key != key:
             found.append(f"it was signed by {self.key}, not by {key}")
         found += [f"a piece was found in {file} at byte {at}" for file, at in self.searched["found"]]
-        return found + [f"{file} was not searched" for file in self.searched.get("unread", ())]
+        return found + [f"{file} was not searched" for file in self.searched["unread"]]
 
     def write(self, file: Path) -> None:
         """Raises InputError."""
@@ -84,14 +167,10 @@ class UserForgetting:
     def __init__(self, vault: MemVault, lifecycle: MemLifecycle) -> None:
         self._vault, self._lifecycle = vault, lifecycle
 
-    def concerned(self, user: str) -> list[str]:
-        """The ids of what would go."""
-        return self._vault.forgetting.concerned(user)
-
     def forget(self, user: str) -> Proof:
         """Remove all of a user's memories, in all forms and states, and what others have made of them. Raises Held."""
         with self._vault.transaction():
-            ids = self.concerned(user)
+            ids = self._vault.forgetting.concerned(user)
             cubes = self._vault.at(ids)
             texts, vectors, payloads = self._vault.forgetting.bytes_of(ids)
             sought = {*chain.from_iterable(map(phrases_of, (*texts, *map(_quoted, texts))))}

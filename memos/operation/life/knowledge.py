@@ -1,13 +1,15 @@
-"""Keeps what is known current: counts repeats, replaces, fuses and splits statements.
+"""Keeps what is known current: counts what is told again, and archives what later statements replace.
 
-Knows what memories say and where they come from. Must not know who may do so, nor how anything is found.
+Knows what memories say and where they come from. Must not know who may do so, nor how anything is found. Only the same
+relation of the same subject is replaced, and only by what was said later. In doubt both stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from memos.cube import (
     ANSWERING,
@@ -19,25 +21,15 @@ from memos.cube import (
     Namespace,
     Probe,
     Rights,
-    Source,
     State,
     Text,
     Trust,
+    Turn,
     in_zone,
     new_id,
     plain,
 )
 from memos.errors import InputError, NoRoom
-from memos.operation.life.agreement import Agreement, StatementReader, text_of
-from memos.operation.life.currency import (
-    HOLDING_MODES,
-    contradicts,
-    facts_out_of_force,
-    is_outdated,
-    modes_against,
-    replaces,
-    stated,
-)
 from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
 
 if TYPE_CHECKING:
@@ -45,17 +37,28 @@ if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.ops import Add, Correct
 
+_WORD = re.compile(r"\w+")
+_SMALL = frozenset("a an the my our his her their some of".split())
+HOLDING_MODES = ("is", "also", "now")  # modes of what holds once it has been said
+
+
+class StatementReader(Protocol):
+    """What is asked of language here: what a text states, and of which sentences it consists."""
+
+    def statement(self, text: str, speaker: str = "") -> Add | Correct: ...
+
+    def says_no_more(self, text: str, speaker: str = "") -> bool:
+        """True if a text says nothing beside facts that can be read in it."""
+        ...
+
+    def sentences(self, text: str) -> list[str]: ...
+
 
 class Knowledge:
     """Works on the memories of one caller, who may see and change them."""
 
     def __init__(self, vault: MemVault, lifecycle: MemLifecycle, reader: StatementReader, limits: LimitsConfig) -> None:
         self._vault, self._lifecycle, self._reader, self._limits = vault, lifecycle, reader, limits
-        self._agreement = Agreement(vault, reader)
-        self.conflicts, self.duplicates = self._agreement.conflicts, self._agreement.duplicates
-        self.audit = self._agreement.audit
-
-    # -- remembering -----------------------------------------------------------------------------------------
 
     def remember(self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True) -> list[MemCube]:
         """Keep statements, and archive what they replace; for each the cube that holds it.
@@ -144,8 +147,8 @@ class Knowledge:
         if probes != text_of(cube).probes:
             cube = self._lifecycle.edit(cube.id, text_of(cube).model_copy(update={"probes": probes}))
         if set(op.tags) - set(cube.header.tags):
-            cube = self._lifecycle.tag(cube.id, (*cube.header.tags, *op.tags))
-        return self._lifecycle.renew(cube.id, in_zone(op.expires)) if _outlives(op, cube) else cube
+            cube = self._lifecycle.edit(cube.id, tags=tuple(dict.fromkeys((*cube.header.tags, *op.tags))))
+        return self._lifecycle.edit(cube.id, expires=in_zone(op.expires)) if _outlives(op, cube) else cube
 
     def _twin(self, op: Add, caller: Namespace, same: Sequence[MemCube]) -> MemCube | None:
         """A memory in force that says just what the statement says, and can take what it adds."""
@@ -154,12 +157,12 @@ class Knowledge:
             near += self._vault.statements.agreeing(op.facts[0], caller.user_id, ANSWERING)
         if not near:
             return None
-        says = self._agreement.meaning(plaintext(op, caller, self._vault.now()))
+        says = self.meaning(plaintext(op, caller, self._vault.now()))
         # as they are now: one may have been replaced by a statement before this one
         for cube in self._vault.at(c.id for c in near):
             adds = _outlives(op, cube) or set(op.tags) - set(cube.header.tags) or set(op.probes) - _probes(cube)
             apart = (cube.namespace, cube.header.speaker) != (caller, op.speaker) or cube.state not in ANSWERING
-            if not apart and not (cube.state in LOCKED and adds) and self._agreement.meaning(cube) == says:
+            if not apart and not (cube.state in LOCKED and adds) and self.meaning(cube) == says:
                 return cube
         return None
 
@@ -179,7 +182,7 @@ class Knowledge:
 
     def _supersede(self, new: MemCube) -> None:
         """Archive what says nothing but what no longer holds, among earlier statements or the new one itself, where
-        later ones arrived before it. See memos.operation.life.currency."""
+        later ones arrived before it."""
         near = {c.id: c for fact in stated(new) for c in self._about(fact, new)}
         for cube in (*near.values(), new):
             if facts_out_of_force(cube, near.values() if cube is new else (new,)):
@@ -202,71 +205,17 @@ class Knowledge:
         found = self._vault.statements.stating(fact, modes, cube.namespace.user_id, ANSWERING) if modes else []
         return [c for c in found if c.namespace == cube.namespace and c.id != cube.id]
 
-    # -- one of many, many of one --------------------------------------------------------------------------
-
-    def fuse(self, cubes: Sequence[MemCube], text: str | None = None) -> MemCube:
-        """One memory of several, in which they live on: with this text, or with what each of them says, once.
-
-        Raises InputError for less than two, or for memories of different owners, BadTransition for one out of use.
-        """
-        by_text = {plain(text_of(cube).text): text_of(cube) for cube in sorted(cubes, key=lambda cube: cube.order)}
-        distinct = sorted({cube.id: cube for cube in cubes}.values(), key=lambda cube: cube.order)
-        if len(distinct) < 2:
-            one = "".join(f", {cube.id}," for cube in distinct) or " or none"
-            raise InputError(f"one memory{one} cannot be fused; name two or more")
-        first, *others = distinct
-        if any((cube.namespace, cube.rights) != (first.namespace, first.rights) for cube in others):
-            raise InputError("memories of different users or readers cannot become one; fuse those of one at a time")
-        if len({cube.header.expires for cube in cubes}) > 1:
-            raise InputError("memories that expire at different times cannot become one; add them anew with one time")
-        payload = Text(
-            text=" ".join(payload.text for payload in by_text.values()),
-            facts=tuple(dict.fromkeys(fact for payload in by_text.values() for fact in payload.facts)),
-            more=any(payload.more or not payload.facts for payload in by_text.values()),
-            probes=tuple(dict.fromkeys(probe for payload in by_text.values() for probe in payload.probes)),
+    def meaning(self, cube: MemCube) -> object:
+        """The same for memories that say the same: the same facts and nothing beside them, or the same words. What is
+        no lasting fact must have been said on the same day, in the same conversation: it may have happened again."""
+        payload, day = text_of(cube), cube.header.said
+        if not payload.facts or payload.more:
+            return plain(payload.text), day and day.date(), cube.header.thread
+        return (
+            _as_stated(payload.facts)
+            if self._reader.says_no_more(payload.text, cube.header.speaker)
+            else plain(payload.text)
         )
-        if text is not None:
-            read = self._reader.statement(text, first.header.speaker)
-            payload = payload.model_copy(update={"text": read.text, "facts": read.facts, "more": read.more})
-        with self._vault.transaction():
-            [made] = self._lifecycle.merge([_made(payload, (first, *others), self._vault.now())])
-            self.examine(made)
-            return self._vault.get(made.id)
-
-    def split(self, cube: MemCube, parts: Sequence[str] = ()) -> list[MemCube]:
-        """A memory in parts, in which it lives on: these, or a part for each of its sentences. One that was made of
-        others goes back to them.
-
-        Raises InputError where there is but one part, or no memory but a turn of a conversation.
-        """
-        if cube.sources and not parts:
-            return self._lifecycle.unmerge(cube.id)
-        whole = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
-        sentences = parts or self._reader.sentences(whole.text)
-        if len(sentences) < 2:
-            raise InputError(f"cube {cube.id} says one thing; give the parts that it should have")
-        read = [self._reader.statement(part, cube.header.speaker) for part in sentences]
-        now = self._vault.now()
-        parts_of = [_made(Text(text=op.text, facts=op.facts, more=op.more), [cube], now, op.segment) for op in read]
-        with self._vault.transaction():
-            made = self._lifecycle.merge(parts_of)
-            for part in made:
-                self.examine(part, new=False)
-            self.require_room(cube.namespace)
-            return self._vault.at(part.id for part in made)
-
-    # -- held against each other ---------------------------------------------------------------------------
-
-    def consolidate(self, cubes: Iterable[MemCube]) -> list[MemCube]:
-        """Each group of memories that say the same becomes one, with all of them as its sources; those made."""
-        made = []
-        for group in self._agreement.duplicates(cube for cube in cubes if cube.state not in LOCKED):
-            probes = tuple(dict.fromkeys(p for c in group for p in text_of(c).probes))
-            payload = text_of(group[0]).model_copy(update={"probes": probes})
-            made += self._lifecycle.merge([_made(payload, group, self._vault.now())])
-        return made
-
-    # -- when true, when known -----------------------------------------------------------------------------
 
     def as_of(self, user: str, true_at: datetime, known_at: datetime) -> list[MemCube]:
         """The memories that held at one time, as far as they were known at another, as they read then."""
@@ -307,23 +256,6 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
     )
 
 
-def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment: str | None = None) -> MemCube:
-    """A memory made of others, oldest first, with what is known of the oldest: said later, it would overrule what has
-    replaced a part of it since."""
-    header = sources[0].header
-    changed: dict[str, object] = {"created": created, "changed": None, "origin": "merge", "said": sources[0].order[0]}
-    changed["tags"] = tuple(dict.fromkeys(tag for cube in sources for tag in cube.header.tags))
-    return MemCube(
-        id=new_id(),
-        form=Form.PLAINTEXT,
-        namespace=sources[0].namespace,
-        rights=sources[0].rights,
-        header=header.model_copy(update=changed | ({} if segment is None else {"segment": segment})),
-        payload=payload,
-        sources=tuple(Source(id=cube.id, version=cube.version) for cube in sources),
-    )
-
-
 def _content(text: str, statement: Add | Header) -> tuple[object, ...]:
     """What makes two statements the same."""
     return text, in_zone(statement.said), statement.speaker, statement.thread
@@ -342,3 +274,113 @@ def _outlives(op: Add, cube: MemCube) -> bool:
     """True if a memory that may be changed would expire before the statement that is said again."""
     ends, until = cube.header.expires, in_zone(op.expires)
     return cube.state not in GONE | LOCKED and ends is not None and (until is None or until > ends)
+
+
+def text_of(cube: MemCube) -> Text:
+    """The payload of a plaintext cube. Raises InputError for a derived one, and for a turn of a conversation."""
+    if isinstance(cube.payload, Turn):
+        raise InputError(f"cube {cube.id} is a turn of a conversation, and no memory; name one that `memos ls` lists")
+    if not isinstance(cube.payload, Text):
+        raise InputError(
+            f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
+        )
+    return cube.payload
+
+
+def _as_stated(facts: Iterable[Fact]) -> frozenset[tuple[str, str, str, str]]:
+    """What facts say: "is" and "now" say the same of what holds."""
+    return frozenset(
+        (f.subject.casefold(), f.relation, f.object.casefold(), "is" if f.mode == "now" else f.mode) for f in facts
+    )
+
+
+def replaces(later: Fact, earlier: Fact) -> bool:
+    """True if the earlier one no longer holds once the later one is said."""
+    if later.subject.casefold() != earlier.subject.casefold() or later.relation not in ("", earlier.relation):
+        return False
+    match later.mode, earlier.mode:
+        case "ended", ("is" | "also" | "now"):
+            return not later.object or _covers(later.object, earlier.object)
+        case (("is" | "also" | "now"), "ended"):  # "I don't eat fish", "I eat fish again"
+            return bool(earlier.object) and _key(earlier.object) == _key(later.object)
+        case "now", ("is" | "now"):
+            return not _alike(later.object, earlier.object)
+        case "is", ("is" | "now"):
+            return later.sole and earlier.sole and not _alike(later.object, earlier.object)
+        case _:
+            return False
+
+
+def contradicts(one: Fact, other: Fact) -> bool:
+    """True if both are said to hold and only one can: of one subject, what has one value at a time."""
+    about = one.subject.casefold() == other.subject.casefold() and one.relation == other.relation
+    both = one.sole and other.sole and "also" not in (one.mode, other.mode) and one.holds and other.holds
+    return about and both and not _alike(one.object, other.object)
+
+
+def modes_against(fact: Fact) -> tuple[str, ...]:
+    """The modes of other facts that may replace this one, or be replaced by it."""
+    match fact.mode:
+        case "ended":
+            return HOLDING_MODES
+        case "now":
+            return "is", "now", "ended"
+        case "is":
+            return ("is", "now", "ended") if fact.sole else ("now", "ended")
+        case "also":
+            return ("ended",)
+        case _:
+            return ()
+
+
+def replaced(later: Iterable[Fact], earlier: Iterable[Fact]) -> tuple[Fact, ...]:
+    """The facts of an earlier statement that no longer hold once the later one is said."""
+    new_facts = tuple(later)
+    return tuple(old for old in earlier if any(replaces(new, old) for new in new_facts))
+
+
+def is_outdated(text: Text, gone: Collection[Fact]) -> bool:
+    """True if a statement says nothing but facts that no longer hold."""
+    return bool(text.facts) and not text.more and all(fact in gone for fact in text.facts)
+
+
+def facts_out_of_force(cube: MemCube, others: Iterable[MemCube]) -> dict[Fact, str]:
+    """Which facts of a statement no longer hold, each with the id of the first later statement that replaced it."""
+    found: dict[Fact, str] = {}
+    for other in sorted(others, key=lambda c: c.order):
+        if other.order > cube.order and other.id != cube.id:
+            for fact in replaced(stated(other), stated(cube)):
+                found.setdefault(fact, other.id)
+    return found
+
+
+def stated(cube: MemCube) -> tuple[Fact, ...]:
+    """The facts of a statement; none for what is no statement."""
+    return cube.payload.facts if isinstance(cube.payload, Text) else ()
+
+
+def _key(words: str) -> tuple[str, ...]:
+    return tuple(word for word in _WORD.findall(words.casefold()) if word not in _SMALL)
+
+
+def _alike(a: str, b: str) -> bool:
+    """True if one object may be the other, said more closely: "nurse" and "night nurse"."""
+    one, other = _key(a), _key(b)
+    if len(one) == len(other) == 1 and not (one[0].isascii() or other[0].isascii()):
+        return one[0] in other[0] or other[0] in one[0]  # "北京朝阳区" and "北京"
+    return set(one) <= set(other) or set(other) <= set(one)
+
+
+def _covers(ended: str, holding: str) -> bool:
+    """True if what has ended is what was held: "cat" ends "grey cat", and "tennis" ends "tennis club"'s sport not."""
+    one, other = _key(ended), _key(holding)
+    if not one or not other:
+        return False
+    if len(one) == len(other) == 1 and not (one[0].isascii() and other[0].isascii()):
+        return one[0].endswith(other[0]) or other[0].endswith(one[0])  # "灰猫" is a "猫"
+    short, long = sorted((one, other), key=len)
+    return long[-len(short) :] == short or _singular(long) == _singular(short)
+
+
+def _singular(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(re.sub(r"(?<=\w{2})s$", "", word) for word in words)

@@ -1,38 +1,58 @@
 """Decides which state may follow which, and carries each change through to the cubes derived from it.
 
-Knows states, versions, lineage and ageing; the only writer of state. Must not know ranking or language.
+Knows states, versions and lineage; the only writer of state. Must not know ranking or language.
 A derived cube never outlives the truth of its sources: each method here reaches derived cubes in its own transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from memos.config import LifecycleConfig
-from memos.cube import GONE, Form, Header, MemCube, Source, State, Text, Trust
+from memos.cube import GONE, Form, MemCube, Source, State, Text
 from memos.errors import BadTransition, Conflict, InputError, NotFound
-from memos.operation.life.ageing import Ageing
-from memos.operation.life.history import VersionHistory
-from memos.operation.life.states import ALLOWED, way_to
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
 
+# from -> to -> what the move is for; `MemLifecycle.move` has the guards
+ALLOWED: dict[State, dict[State, str]] = {
+    State.GENERATED: {
+        State.ACTIVATED: "it is recalled for the first time, or published",
+        State.MERGED: "it lives on in a memory made of it",
+        State.ARCHIVED: "it is superseded, or given up unused",
+        State.FROZEN: "somebody locks it",
+    },
+    State.ACTIVATED: {
+        State.MERGED: "it lives on in a memory made of it",
+        State.ARCHIVED: "it is superseded, given up, or its source has changed",
+        State.FROZEN: "somebody locks it",
+    },
+    State.MERGED: {
+        State.ACTIVATED: "what it lived on in is gone",
+        State.ARCHIVED: "it is superseded, or given up",
+        State.FROZEN: "somebody locks it",
+    },
+    # the only way to EXPIRED is through the archive, from where a memory can still be brought back
+    State.ARCHIVED: {
+        State.ACTIVATED: "it is brought back",
+        State.EXPIRED: "its time has come",
+        State.FROZEN: "somebody brings it back and locks it",
+    },
+    State.EXPIRED: {},  # the end; only deletion is left
+    State.FROZEN: {
+        State.ACTIVATED: "a thaw",
+        State.ARCHIVED: "its source has changed, or its time has come",
+    },
+}
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
 
 
 class MemLifecycle:
     """Every change of a cube's state or content. A version counts content only: a move makes none."""
 
-    def __init__(
-        self, vault: MemVault, rules: LifecycleConfig = LifecycleConfig(), retention: Mapping[str, float] | None = None
-    ) -> None:
-        """retention: days until a memory expires for good, by its class."""
+    def __init__(self, vault: MemVault) -> None:
         self._vault = vault
-        self.age = Ageing(vault, self, rules, retention or {}).age
-        self.history, self.diff = (versions := VersionHistory(vault)).history, versions.diff
 
     def create(self, cube: MemCube) -> MemCube:
         """Keep a new cube. Raises BadTransition unless it is GENERATED, Conflict unless it is new."""
@@ -85,48 +105,46 @@ class MemLifecycle:
                 return cube
             if to in (State.GENERATED, State.ACTIVATED, State.MERGED):
                 to = State.MERGED if self._lives_on(cube) else State.ACTIVATED
-            for step in way_to(cube, to):
+            if cube.state is to:
+                return cube
+            if to not in ALLOWED[cube.state]:
+                step = next((step for step in ALLOWED[cube.state] if to in ALLOWED[step]), None)  # two lead anywhere
+                if step is None:
+                    raise BadTransition(
+                        f"cube {cube.id} is {cube.state}, from where no moves lead to {to}; add it as a new memory"
+                    )
                 cube = self.move(cube.id, step, why)
-            return cube
+            return cube if cube.state is to else self.move(cube.id, to, why)
 
-    def edit(self, id: str, payload: Text | None, segment: str | None = None, **header: object) -> MemCube:
+    def edit(self, id: str, payload: Text | None = None, segment: str | None = None, **header: object) -> MemCube:
         """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
-        header: what else of it changes.
-
-        Raises BadTransition when frozen or expired, Held.
-        """
-        return self._rewrite(id, payload, header | ({} if segment is None else {"segment": segment}))
-
-    def renew(self, id: str, expires: datetime | None) -> MemCube:
-        """A new version with the same payload, in force until then, or without end; derived cubes are archived. What
-        was made of other memories is in force no longer than these.
+        header: what else of it changes. What was made of other memories is in force no longer than these, and believed
+        no further than the least of them.
 
         Raises BadTransition when frozen or expired.
         """
-        return self._rewrite(id, None, {"expires": expires})
-
-    def _rewrite(self, id: str, payload: Text | None, header: dict[str, object]) -> MemCube:
         with self._vault.transaction():
             cube = self._editable(id)
-            self._vault.holds.require_none([cube.id], "be edited")
-            changed = cube.header.model_copy(update={"changed": self._vault.now(), **header})
-            update = {"version": cube.version + 1, "header": changed, "payload": payload or cube.payload}
-            new = cube.model_copy(update=update)
-            self._vault.put(new.model_copy(update={"header": self._lifespan(new)}))
+            changed = {"changed": self._vault.now(), **header} | ({} if segment is None else {"segment": segment})
+            header_now = cube.header.model_copy(update=changed)
+            new = self._put_next(cube, header=header_now, payload=payload or cube.payload)
             self._retire_derived(cube, f"source {cube.id} edited")
-            return self._vault.get(cube.id)
+            return new
 
     def attach(self, id: str, to: Sequence[MemCube], segment: str) -> MemCube:
         """A new version of a turn, in this segment, that is derived from memories which were made of it: where one of
-        them is deleted, the turn goes too. Raises BadTransition when frozen or expired, Held."""
+        them is deleted, the turn goes too. Raises BadTransition when frozen or expired."""
         with self._vault.transaction():
             cube = self._editable(id)
-            self._vault.holds.require_none([cube.id], "be edited")
             header = cube.header.model_copy(update={"changed": self._vault.now(), "segment": segment})
             pins = tuple({c.id: Source(id=c.id, version=c.version) for c in to}.values())
-            update = {"version": cube.version + 1, "header": header, "sources": pins}
-            self._vault.put(cube.model_copy(update=update))
+            self._vault.put(cube.model_copy(update={"version": cube.version + 1, "header": header, "sources": pins}))
             return self._vault.get(cube.id)
+
+    def _put_next(self, cube: MemCube, **update: object) -> MemCube:
+        """The next version, within the limits of its sources."""
+        self._vault.put(self._limited(cube.model_copy(update={"version": cube.version + 1, **update})))
+        return self._vault.get(cube.id)
 
     def _editable(self, id: str) -> MemCube:
         cube = self._vault.get(id)
@@ -188,7 +206,7 @@ class MemLifecycle:
             raise InputError(f"cube {cube.id} names no sources, so it is not derived; create() it")
         with self._vault.transaction():
             self._require_fresh(cube)
-            self.create(cube.model_copy(update={"header": self._lifespan(cube)}))
+            self.create(self._limited(cube))
             return self.move(cube.id, State.ACTIVATED, "published")
 
     def take_over(self, line: Sequence[MemCube], state: State, why: str) -> MemCube:
@@ -198,10 +216,11 @@ class MemLifecycle:
         archived unless it is fresh.
         """
         with self._vault.transaction():
-            self.create(line[0].model_copy(update={"state": State.GENERATED, "header": self._lifespan(line[0])}))
-            for later in line[1:]:
-                self._vault.put(later.model_copy(update={"header": self._lifespan(later)}))
-            cube = self._vault.get(line[0].id)
+            first, *later = map(self._limited, line)
+            self.create(first.model_copy(update={"state": State.GENERATED}))
+            for version in later:
+                self._vault.put(version)
+            cube = self._vault.get(first.id)
             to = State.ACTIVATED if state is State.MERGED else state
             if to not in (*GONE, cube.state):  # what has expired by now stays so
                 try:
@@ -228,15 +247,6 @@ class MemLifecycle:
             if by is None:
                 raise BadTransition(f"cube {cube.id} is {cube.state} and was not superseded; bring it back otherwise")
             return self.move(cube.id, State.ACTIVATED, f"{by} no longer supersedes it", State.ARCHIVED)
-
-    def tag(self, id: str, tags: Sequence[str]) -> MemCube:
-        """A new version with these tags; what is derived from it is archived. Raises BadTransition."""
-        return self._rewrite(id, None, {"tags": tuple(dict.fromkeys(tags))})
-
-    def trust(self, id: str, trust: Trust) -> MemCube:
-        """A new version that is believed so far; what was made of others, no further than the least of these. What is
-        derived from it is archived. Raises BadTransition."""
-        return self._rewrite(id, None, {"trust": trust})
 
     def quarantine(self, id: str, why: str) -> MemCube:
         """Out of use, with all that is derived from it, until it is released."""
@@ -288,7 +298,7 @@ class MemLifecycle:
             names = ", ".join(cube.id for cube in made)
             for cube in made:
                 self._require_fresh(cube)
-                self.create(cube.model_copy(update={"header": self._lifespan(cube)}))
+                self.create(self._limited(cube))
             for source in {s.id: self._vault.get(s.id) for cube in made for s in cube.sources}.values():
                 for derived in self._vault.derived(source.id):
                     if derived.blob and derived.state not in GONE:
@@ -323,23 +333,16 @@ class MemLifecycle:
             cube = self._vault.get(id)
             pins = tuple(self._pinned_now(cube, source) for source in cube.sources)
             if pins != cube.sources:
-                update = {"version": cube.version + 1, "sources": pins, "header": self._lifespan(cube)}
-                self._vault.put(cube.model_copy(update=update))
+                self._put_next(cube, sources=pins)
             return self.lead(cube.id, to, why)
 
-    def used(self, cubes: Sequence[MemCube], when: datetime, user_id: str | None = None) -> None:
-        """Count one recall of each, by this user or else by whose it is; it activates what was generated only."""
-        self._vault.usage.record([cube.id for cube in cubes], when, user_id)
+    def recalled(self, cubes: Iterable[MemCube]) -> None:
+        """A first recall activates what was generated only."""
         for cube in cubes:
             if cube.state is State.GENERATED:
                 with self._vault.transaction():  # it may have been moved or deleted meanwhile
                     if any(now.state is State.GENERATED for now in self._vault.at([cube.id])):
                         self.move(cube.id, State.ACTIVATED, "recalled")
-
-    def rated(self, id: str, useful: float, pace: float) -> MemCube:
-        """Its utility has moved by `pace` of the way to `useful`; its content and state stay."""
-        self._vault.usage.rate(id, useful, pace)
-        return self._vault.get(id)
 
     def _require_fresh(self, cube: MemCube) -> None:
         """Compare and swap: a derived cube is used only over the versions that it was made from."""
@@ -364,12 +367,13 @@ class MemLifecycle:
             raise _stale(cube, source, f"is {now.state}")
         return now
 
-    def _lifespan(self, cube: MemCube) -> Header:
-        """Its header, in force no longer and believed no further than any of its sources."""
+    def _limited(self, cube: MemCube) -> MemCube:
+        """The cube, in force no longer and believed no further than any of its sources."""
         family = (cube, *(self._vault.get(source.id) for source in cube.sources))
         ends = [c.header.expires for c in family if c.header.expires]
         trust = max((c.header.trust for c in family), key=lambda trust: trust.rank)
-        return cube.header.model_copy(update={"expires": min(ends, default=None), "trust": trust})
+        header = cube.header.model_copy(update={"expires": min(ends, default=None), "trust": trust})
+        return cube.model_copy(update={"header": header})
 
     def _require_released(self, cube: MemCube) -> None:
         if suspects := self._vault.quarantine.of([cube.id]):

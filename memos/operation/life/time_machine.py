@@ -1,17 +1,20 @@
-"""Takes snapshots of a namespace, and returns to one by new versions and moves, in one transaction.
+"""Tells what has become of a memory, and takes a namespace back to a snapshot by new versions and moves.
 
-Knows lineage and states, and changes them through the life cycle alone. Must not know language or ranking.
+Knows versions, lineage and states, and changes them through the life cycle alone. Must not know language or ranking.
 """
 
 from __future__ import annotations
 
+import difflib
 import itertools
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memos.cube import GONE, MemCube, Namespace, State, Text
+from memos.cube import GONE, Blob, MemCube, Namespace, State, Text, Turn
 from memos.errors import Conflict
 from memos.infrastructure.vault.tables.snapshot_table import LONGEST
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
 _RESTORED = "restored to the snapshot "  # a reason; the name follows
+Event = dict[str, Any]  # ready for JSON
 
 
 @dataclass(frozen=True)
@@ -157,3 +162,52 @@ def _sources_first(cubes: Iterable[MemCube]) -> list[MemCube]:
     known = {cube.id: cube for cube in cubes}
     order = TopologicalSorter({c.id: [s.id for s in c.sources if s.id in known] for c in known.values()})
     return [known[id] for id in order.static_order()]
+
+
+def history(
+    vault: MemVault, id: str, diffs: bool = False, as_read: Callable[[MemCube], MemCube] = lambda cube: cube
+) -> list[Event]:
+    """Versions, transitions and when it was told again, in time order, ready for JSON; with diffs, how each version
+    differs from the one before it. as_read: a version as it may be told."""
+    written = [(at, as_read(version)) for at, version in vault.written(id)]
+    events: list[tuple[datetime, Event]] = [
+        (at, {"event": "version", "version": cube.version, "payload": cube.payload.model_dump(mode="json")})
+        for at, cube in written
+    ]
+    if diffs:
+        for (_, event), (_, old), (_, new) in zip(events[1:], written, written[1:], strict=False):
+            event["diff"] = _difference(old, new)
+    events += [(at, {"event": "state", "state": str(to), "why": why}) for at, to, why in vault.transitions(id)]
+    events += [
+        (at, {"event": "told again", "said": said and said.isoformat(), "origin": origin})
+        for at, said, origin in vault.usage.repeats(id)
+    ]
+    return [{"at": at.isoformat(), **event} for at, event in sorted(events, key=lambda pair: pair[0])]
+
+
+def diff(
+    vault: MemVault, id: str, a: int, b: int, as_read: Callable[[MemCube], MemCube] = lambda cube: cube
+) -> list[str]:
+    """What version b says in other words than version a, sentence by sentence and fact by fact: lines that begin
+    with "-", "+" or a blank; none where they say the same. as_read: see `history`. Raises NotFound."""
+    return _difference(as_read(vault.get(id, a)), as_read(vault.get(id, b)))
+
+
+def _difference(old: MemCube, new: MemCube) -> list[str]:
+    lines = difflib.unified_diff(_lines(old), _lines(new), n=1, lineterm="")
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _lines(cube: MemCube) -> list[str]:
+    """What a version says, a line for each thing."""
+    lines = [f"in force until {cube.header.expires.isoformat()}"] if cube.header.expires else []
+    match cube.payload:
+        case Text(text=text, facts=facts, probes=probes):
+            lines += [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+            lines += [f"fact: {f.subject} | {f.relation} | {f.object}" for f in facts]
+            lines += [f"probe: {p.question} | {p.answer}" for p in probes]
+        case Turn(question=question, answer=answer):
+            lines += [f"question: {question}", f"answer: {answer}"]
+        case Blob(sha256=sha256):
+            lines += [f"payload: {sha256}", *(f"source: {s.id} version {s.version}" for s in cube.sources)]
+    return lines

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memos.cube import Fact, Form, Header, MemCube, Rights, Text, new_id
-from memos.operation.life.currency import facts_out_of_force, is_outdated, modes_against, replaces
+from memos.operation.life.knowledge import facts_out_of_force, is_outdated, modes_against, replaces
 
 DAY = datetime(2025, 1, 1, tzinfo=timezone.utc)
 

@@ -374,8 +374,9 @@ def test_an_idle_source_takes_nothing_along_and_ageing_goes_on(tmp_path: Path) -
     with MemOS(config, vault=tmp_path) as kernel:
         made = kernel.within("ann").fuse(say(kernel, "ann", "I live in Oslo.", "I have a cat as a pet."))
         later = kernel.vault.now() + timedelta(days=40)
-        kernel.parts.lifecycle.used([made], later)
-        kernel.parts.lifecycle.age(later)
+        kernel.vault.usage.record([made.id], later)
+        kernel.parts.lifecycle.recalled([made])
+        kernel.parts.ageing.age(later)
         assert kernel.within("ann").get(made.id).state is State.ACTIVATED
-        kernel.parts.lifecycle.age(later + timedelta(days=40))  # all at once
+        kernel.parts.ageing.age(later + timedelta(days=40))  # all at once
         assert kernel.within("ann").memories() == []

@@ -13,8 +13,9 @@ from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import Blob, Fact, Form, Header, MemCube, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.operation.life.states import ALLOWED
+from memos.operation.life.forgetting import Ageing
+from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
+from memos.operation.life.time_machine import diff, history
 
 # how a test brings a new cube into each state
 WAY = {
@@ -299,15 +300,15 @@ def test_history_tells_versions_and_moves_in_time_order_as_json(vault: MemVault,
     cube = brought_to(vault, State.ACTIVATED, "one")
     life.edit(cube.id, Text(text="two"))
     life.move(cube.id, State.ARCHIVED, "old")
-    history = json.loads(json.dumps(life.history(cube.id)))
-    assert [event.get("state") or event["payload"]["text"] for event in history] == [
+    events = json.loads(json.dumps(history(vault, cube.id)))
+    assert [event.get("state") or event["payload"]["text"] for event in events] == [
         "one",
         "generated",
         "activated",
         "two",
         "archived",
     ]
-    assert [event["at"] for event in history] == sorted(event["at"] for event in history)
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
 
 
 def test_an_id_may_be_a_prefix(life: MemLifecycle) -> None:
@@ -353,9 +354,9 @@ def test_a_text_is_merged_just_while_it_lives_on(vault: MemVault, life: MemLifec
 
 def test_what_is_made_of_others_is_in_force_no_longer_than_these(vault: MemVault, life: MemLifecycle) -> None:
     one = life.create(note("Ada lives in Oslo."))
-    one = life.renew(one.id, vault.now() + timedelta(days=1))
+    one = life.edit(one.id, expires=vault.now() + timedelta(days=1))
     [made] = life.merge([made_of(one)])
-    assert life.renew(made.id, None).header.expires == one.header.expires
+    assert life.edit(made.id, expires=None).header.expires == one.header.expires
 
 
 @pytest.mark.parametrize("change", ["edit", "delete", "archive", "edit the other"])
@@ -447,7 +448,8 @@ def test_nothing_leads_out_of_expired(vault: MemVault, life: MemLifecycle) -> No
 def test_a_first_recall_activates(vault: MemVault, life: MemLifecycle) -> None:
     new, frozen = brought_to(vault, State.GENERATED), brought_to(vault, State.FROZEN)
     for _ in range(2):
-        life.used([new, frozen], vault.now())
+        vault.usage.record([new.id, frozen.id], vault.now())
+        life.recalled(vault.at([new.id, frozen.id]))
     assert [(vault.get(c.id).state, vault.get(c.id).usage.recalls) for c in (new, frozen)] == [
         (State.ACTIVATED, 2),
         (State.FROZEN, 2),
@@ -466,10 +468,14 @@ RULES = LifecycleConfig(
 )
 
 
+def ageing(vault: MemVault) -> Ageing:
+    return Ageing(vault, MemLifecycle(vault), RULES, {})
+
+
 def until(vault: MemVault, days: float, state: State = State.ACTIVATED) -> MemCube:
     cube = brought_to(vault, state)
     life = MemLifecycle(vault)
-    return life.renew(cube.id, vault.now() + days * DAY)
+    return life.edit(cube.id, expires=vault.now() + days * DAY)
 
 
 def test_what_has_expired_is_told_so_before_any_sweep(vault: MemVault, later: Callable[[timedelta], None]) -> None:
@@ -497,14 +503,14 @@ def test_a_sweep_writes_down_what_has_expired_even_if_frozen(
     text, frozen = until(vault, 1), until(vault, 1)
     life.move(frozen.id, State.FROZEN, "locked")
     cache = life.publish(cache_of(vault, text))
-    assert life.age(vault.now()) == []
+    assert ageing(vault).age(vault.now()) == []
     later(DAY)
-    assert {aged.id for aged in life.age(vault.now())} == {text.id, frozen.id, cache.id}
+    assert {aged.id for aged in ageing(vault).age(vault.now())} == {text.id, frozen.id, cache.id}
     for cube in (text, frozen, cache):
         moves = [state for _, state, _ in vault.transitions(cube.id)]
         assert moves[-2:] == [State.ARCHIVED, State.EXPIRED]
         assert last_why(vault, cube) == (State.EXPIRED, "its time to expire has come")
-    assert life.age(vault.now()) == []
+    assert ageing(vault).age(vault.now()) == []
 
 
 @pytest.mark.parametrize(
@@ -525,11 +531,11 @@ def test_a_sweep_writes_down_what_has_expired_even_if_frozen(
 def test_idle_texts_age_by_the_rules_of_their_kind(
     vault: MemVault, later: Callable[[timedelta], None], state: State, kind: str, days: float, to: State | None
 ) -> None:
-    life = MemLifecycle(vault, RULES)
+    life = MemLifecycle(vault)
     cube = life.create(note().model_copy(update={"header": note().header.model_copy(update={"kind": kind})}))
     lead(vault, life, cube, state)
     later(days * DAY)
-    aged = life.age(vault.now())
+    aged = ageing(vault).age(vault.now())
     assert [(a.id, a.to) for a in aged] == ([] if to is None else [(cube.id, to)])
     assert vault.get(cube.id).state is (to or state)
     assert all("days" in a.why for a in aged)
@@ -540,43 +546,43 @@ def test_without_rules_nothing_ages(vault: MemVault, later: Callable[[timedelta]
         brought_to(vault, state)
     cubes = vault.cubes()
     later(10_000 * DAY)
-    assert MemLifecycle(vault).age(vault.now()) == []
+    assert Ageing(vault, MemLifecycle(vault), LifecycleConfig(), {}).age(vault.now()) == []
     assert vault.cubes() == cubes
 
 
 def test_use_and_edits_keep_a_text_young(vault: MemVault, later: Callable[[timedelta], None]) -> None:
-    life = MemLifecycle(vault, RULES)
+    life = MemLifecycle(vault)
     used, edited, idle = (brought_to(vault, State.ACTIVATED) for _ in range(3))
     later(9 * DAY)
-    life.used([used], vault.now())
+    vault.usage.record([used.id], vault.now())
     life.edit(edited.id, Text(text="two"))
     later(2 * DAY)
-    assert [aged.id for aged in life.age(vault.now())] == [idle.id]
+    assert [aged.id for aged in ageing(vault).age(vault.now())] == [idle.id]
 
 
 def test_an_archived_source_takes_its_derived_cubes_along(vault: MemVault, later: Callable[[timedelta], None]) -> None:
     text, cache, adapter = family(vault, MemLifecycle(vault))
     later(11 * DAY)
-    MemLifecycle(vault, RULES).age(vault.now())
+    ageing(vault).age(vault.now())
     assert {vault.get(cube.id).state for cube in (text, cache, adapter)} == {State.ARCHIVED}
 
 
 def test_a_clock_that_goes_back_ages_nothing_and_keeps_the_order(
     vault: MemVault, later: Callable[[timedelta], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    life = MemLifecycle(vault, RULES)
+    life = MemLifecycle(vault)
     expired, cube = until(vault, 1), brought_to(vault, State.ACTIVATED)
     later(2 * DAY)
     life.edit(cube.id, Text(text="two"))
     later(-1000 * DAY)
     newer = brought_to(vault, State.ACTIVATED)
     life.edit(cube.id, Text(text="three"))
-    assert life.age(vault.now() - 1000 * DAY) == []
+    assert ageing(vault).age(vault.now() - 1000 * DAY) == []
     assert vault.get(expired.id).state is State.EXPIRED
     assert newer.id > cube.id
     times = [at for at, _ in vault.written(cube.id)]
     assert times == sorted(times) and times[-1] < vault.now()
-    assert [event["payload"]["text"] for event in life.history(cube.id) if event["event"] == "version"][1:] == [
+    assert [event["payload"]["text"] for event in history(vault, cube.id) if event["event"] == "version"][1:] == [
         "two",
         "three",
     ]
@@ -593,23 +599,23 @@ def test_a_difference_is_told_by_sentence_and_fact(vault: MemVault, life: MemLif
     fact = Fact(subject="Ada", relation="home", object="Oslo")
     cube = life.create(note("Ada lives in Oslo. She has a cat."))
     life.edit(cube.id, Text(text="Ada lives in Rome. She has a cat.", facts=(fact,)))
-    assert life.diff(cube.id, 1, 2) == [
+    assert diff(vault, cube.id, 1, 2) == [
         "-Ada lives in Oslo.",
         "+Ada lives in Rome.",
         " She has a cat.",
         "+fact: Ada | home | Oslo",
     ]
-    assert life.diff(cube.id, 2, 2) == []
-    events = [event for event in life.history(cube.id, diffs=True) if event["event"] == "version"]
-    assert [event.get("diff") for event in events] == [None, life.diff(cube.id, 1, 2)]
+    assert diff(vault, cube.id, 2, 2) == []
+    events = [event for event in history(vault, cube.id, diffs=True) if event["event"] == "version"]
+    assert [event.get("diff") for event in events] == [None, diff(vault, cube.id, 1, 2)]
     with pytest.raises(NotFound, match="has no version 3"):
-        life.diff(cube.id, 1, 3)
+        diff(vault, cube.id, 1, 3)
 
 
 def test_a_rollback_brings_the_topic_back_and_the_life_stays(vault: MemVault, life: MemLifecycle) -> None:
     cube = life.create(note())
     life.edit(cube.id, Text(text="Eva lives in Rome."), segment="Eva")
-    renewed = life.renew(cube.id, vault.now() + DAY)
+    renewed = life.edit(cube.id, expires=vault.now() + DAY)
     back = life.rollback(cube.id, 1)
     assert (back.header.segment, back.text, back.version) == ("", cube.text, 4)
     assert back.header.expires == renewed.header.expires
@@ -624,7 +630,7 @@ def test_a_derived_cube_is_revived_over_the_same_words_alone(vault: MemVault, li
     life.rollback(text.id, 1)
     revived = life.revive(cache.id, State.ACTIVATED, "back")
     assert (revived.state, revived.version, revived.sources[0].version) == (State.ACTIVATED, 2, 3)
-    assert life.diff(cache.id, 1, 2) == [
+    assert diff(vault, cache.id, 1, 2) == [
         f" payload: {cache.blob.sha256 if cache.blob else ''}",
         f"-source: {text.id} version 1",
         f"+source: {text.id} version 3",

@@ -20,8 +20,8 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import clock as vault_clock
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.operation.life.states import ALLOWED
+from memos.operation.life.forgetting import Ageing
+from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
 from memos.operation.life.time_machine import TimeMachine
 from tests.doubles import Even
 
@@ -62,7 +62,8 @@ class Life(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.vault = MemVault(Path(self.folder.name))
-        self.life = MemLifecycle(self.vault, RULES)
+        self.life = MemLifecycle(self.vault)
+        self.ageing = Ageing(self.vault, self.life, RULES, {})
         self.machine = TimeMachine(self.vault, self.life)
         self.operator = MemOperator(self.vault, Even(), ANSWERING)
 
@@ -176,7 +177,9 @@ class Life(RuleBasedStateMachine):
 
     @rule(id=ids, days=st.none() | DAYS)
     def renew(self, id: str, days: int | None) -> None:
-        self.refused(lambda: self.life.renew(id, None if days is None else self.vault.now() + timedelta(days=days)))
+        self.refused(
+            lambda: self.life.edit(id, expires=None if days is None else self.vault.now() + timedelta(days=days))
+        )
 
     @rule(id=ids, to=st.sampled_from(State))
     def move(self, id: str, to: State) -> None:
@@ -184,7 +187,9 @@ class Life(RuleBasedStateMachine):
 
     @rule(id=ids)
     def use(self, id: str) -> None:
-        self.life.used([c for c in self.vault.at([id]) if c.state in LIVE], self.vault.now())
+        live = [c for c in self.vault.at([id]) if c.state in LIVE]
+        self.vault.usage.record([c.id for c in live], self.vault.now())
+        self.life.recalled(live)
 
     @rule(id=consumes(ids))
     def delete(self, id: str) -> None:
@@ -200,13 +205,13 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def age(self) -> None:
-        self.life.age(self.vault.now())
+        self.ageing.age(self.vault.now())
 
     @rule(days=DAYS)
     def age_at_an_earlier_time(self, days: int) -> None:
         """Ages that are negative age nothing."""
         before = self.said()
-        self.life.age(
+        self.ageing.age(
             min(at for c in self.vault.cubes() for at, _ in self.vault.written(c.id)) if before else self.time
         )
         assert self.said() == before

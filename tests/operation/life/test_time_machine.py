@@ -255,7 +255,7 @@ def test_a_renewed_life_is_kept_over_a_restore(vault: MemVault, life: MemLifecyc
     home = told(life, "Ada lives in Oslo.")
     vault.snapshots.take(ADA, "monday")
     until = vault.now() + timedelta(days=1)
-    life.renew(home.id, until)
+    life.edit(home.id, expires=until)
     life.edit(home.id, Text(text="Ada lives in Rome."))
     machine.restore(ADA, "monday")
     assert (vault.get(home.id).text, vault.get(home.id).header.expires) == ("Ada lives in Oslo.", until)
