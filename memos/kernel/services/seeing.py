@@ -7,6 +7,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, Form, Frozen, MemCube, Text
+from memos.errors import InputError
 from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
 from memos.ops import Get
 
@@ -101,6 +102,8 @@ class Seeing:
         target: it begins with this; named by its id, what was decided on another's memory that the caller may manage is
         told, too. own_reads: False leaves out what the caller itself has read. Raises InputError.
         """
+        if limit < 1:
+            raise InputError(f"limit {limit} gives nothing; give 1 or more")
         audit, viewer = self._vault.audit_log, str(caller)
         named = self._vault.named(target) if target else self._vault.at(audit.touched(caller.user_id, viewer))
         own = self._governance.manages(caller, named)

@@ -101,7 +101,7 @@ class MemosStore(BaseStore):
 
     def _calls(self, namespace: Path | None = None) -> Calls:
         """The kernel's calls in a namespace, or in the whole scope."""
-        return self._memory.scope.within(**self._who, run_id=None if namespace is None else _session(namespace))
+        return self._memory.within(**self._who, run_id=None if namespace is None else _session(namespace))
 
     def _items(self) -> Iterator[tuple[Item, MemCube]]:
         """The items in force, and the user's own in quarantine, as they were first put; of two of one key the later

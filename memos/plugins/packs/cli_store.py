@@ -156,7 +156,7 @@ def update(
 @vault_command(store)
 def remove(kernel: MemOS, pack: Pack, user: User = None) -> Output:
     """Delete what a pack has brought, and nothing else."""
-    from memos.interface.doors.api.values import deleted
+    from memos.interface.doors.api.calling import deleted
 
     gone = calls(kernel, user).remove_pack(pack)
     return Output({"pack": pack, "results": deleted(gone)}, f"{pack} is removed, {len(gone)} memories")

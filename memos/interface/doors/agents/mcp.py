@@ -22,8 +22,7 @@ from pydantic import BaseModel
 
 import memos
 from memos.errors import InputError, MemosError
-from memos.interface.doors.api.arguments import checked
-from memos.interface.doors.api.calling import arguments
+from memos.interface.doors.api.calling import arguments, checked
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.calls import Effect, agent_tools
 

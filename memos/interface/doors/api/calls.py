@@ -1,53 +1,49 @@
-"""The calls of the Memory API, with typed JSON values; what a call does is the kernel's."""
+"""The calls of the Memory API whose arguments or replies are not those of one call of the kernel; it does the work."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, TypeVar, cast
 
 from typing_extensions import Unpack
 
 from memos.cube import Form, MemCube, State
 from memos.errors import InputError
 from memos.interface.doors.api import filters as conditions
-from memos.interface.doors.api import messages as given
-from memos.interface.doors.api import values
-from memos.interface.doors.api.calling import api_call
-from memos.interface.doors.api.filters import SCOPE
-from memos.interface.doors.api.messages import Filters, Messages
-from memos.interface.doors.api.scope import Scope
+from memos.interface.doors.api.calling import (
+    added,
+    answered,
+    api_calls,
+    changes,
+    deleted,
+    item,
+    plain,
+    reason_of,
+    scored,
+)
+from memos.interface.doors.api.table_calls import TableCalls
 from memos.interface.doors.api.values import (
+    DEFAULT_LIMIT,
+    SCOPE,
     Answer,
+    Filters,
     Items,
     Json,
-    LineageValue,
+    Messages,
     Outcome,
-    OverviewValue,
     Records,
     Single,
     Who,
-    Why,
 )
 
-if TYPE_CHECKING:
-    from memos.kernel.calls import Calls
-    from memos.kernel.services.finding import Hit
-
-DEFAULT_LIMIT = 100  # memories that a listing gives where no limit is named
+T = TypeVar("T")
 
 
-class MemoryCalls:
+@api_calls
+class MemoryCalls(TableCalls):
     """The public calls in one scope. Every call raises what the kernel's call of the same name raises."""
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-
-    def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Calls:
-        """The kernel's calls in a part of the scope. Raises Denied; with a key, the calls do."""
-        return self.scope.within(user_id, agent_id, run_id)
-
-    @api_call
     def add(
         self,
         messages: Messages,
@@ -64,18 +60,21 @@ class MemoryCalls:
 
         infer: False keeps every message as it is. metadata: kept with each memory. ttl_s: seconds for which it answers.
         """
-        calls, began = self.within(**who), self.scope.kernel.vault.now()
-        more: dict[str, Json] = {"metadata": metadata, "tags": tags or (), "expires": expires}
-        more["ttl"] = None if ttl_s is None else given.seconds_of(ttl_s)
-        cubes = calls.add(messages if isinstance(messages, str) else given.turns_of(messages), infer=infer, **more)
-        return {"results": values.added(cubes, began)}
+        calls, began = self.within(**who), self.kernel.vault.now()
+        cubes = calls.add(
+            messages if isinstance(messages, str) else _turns(messages),
+            metadata=metadata,
+            infer=infer,
+            tags=tags or (),
+            ttl=None if ttl_s is None else _seconds(ttl_s),
+            expires=expires,
+        )
+        return {"results": added(cubes, began)}
 
-    @api_call
     def get(self, memory_id: str, **who: Unpack[Who]) -> Single:
         """One memory."""
-        return cast(Single, values.item(self.scope.around(memory_id, who).get(memory_id)))
+        return cast(Single, item(self.around(memory_id, who).get(memory_id)))
 
-    @api_call
     def get_all(
         self,
         *,
@@ -90,15 +89,16 @@ class MemoryCalls:
     ) -> Items:
         """The memories in force, as they were said; or, with a form or a state, all of that. filters: see `search`.
         top_k: another name of limit."""
-        most = given.checked_limit(limit if top_k is None else top_k)
-        who, wanted = given.filtered(filters, who)
+        most = limit if top_k is None else top_k
+        if most < 1:
+            raise InputError(f"limit {most} gives nothing; give 1 or more")
+        who, wanted = conditions.read(filters, who)
         calls = self.within(**who)
         cubes: list[MemCube] = calls.memories() if form is None and state is None else calls.cubes(form=form)
         fields = {"state": state, "kind": kind, "topic": topic}
-        fit = (one for one in map(values.item, cubes) if all(v in (None, one.get(name)) for name, v in fields.items()))
+        fit = (one for one in map(item, cubes) if all(v in (None, one.get(name)) for name, v in fields.items()))
         return {"results": list(islice((one for one in fit if conditions.fits(one, wanted)), most))}
 
-    @api_call
     def update(
         self,
         memory_id: str,
@@ -112,57 +112,30 @@ class MemoryCalls:
 
         text: another name of data. metadata: set beside what is there; a name with the value null is taken out.
         """
-        data = given.either(data, text, "data", "text", "what the memory should say")
-        return values.items_of([self.scope.around(memory_id, who).update(memory_id, data, metadata=metadata)])
+        data = _either(data, text, "data", "text", "what the memory should say")
+        cube = self.around(memory_id, who).update(memory_id, data, metadata=metadata)
+        return {"results": [item(cube)]}
 
-    @api_call
     def delete(self, memory_id: str, **who: Unpack[Who]) -> Outcome:
         """Remove a memory with every form made from it."""
-        ids = self.scope.around(memory_id, who).delete(memory_id)
-        return values.done("Memory deleted successfully!", values.deleted(ids))
+        ids = self.around(memory_id, who).delete(memory_id)
+        return {"message": "Memory deleted successfully!", "results": deleted(ids)}
 
-    @api_call
     def delete_all(self, **who: Unpack[Who]) -> Outcome:
         """Remove all memories in this scope, which has to be named, or none where one is locked; `forget(user=True)`
         does so with a proof."""
         if not any(who.get(name) for name in SCOPE):
             raise InputError("delete_all needs to know whose memories; give user_id, agent_id or run_id")
-        return values.done("Memories deleted successfully!", values.deleted(self.within(**who).delete_all()))
+        ids = self.within(**who).delete_all()
+        return {"message": "Memories deleted successfully!", "results": deleted(ids)}
 
-    @api_call
     def history(self, memory_id: str, *, diffs: bool = False, **who: Unpack[Who]) -> Records:
         """Versions and moves of a memory in time order; with diffs, how each version differs from the one before. A
         version tells what mem0's rows tell, by their names; its event is ADD or UPDATE."""
-        calls = self.scope.around(memory_id, who)
+        calls = self.around(memory_id, who)
         id, events = calls.get(memory_id).id, calls.history(memory_id, diffs=diffs)
-        return {"results": values.changes(id, [values.plain(event) for event in events])}
+        return {"results": changes(id, [plain(event) for event in events])}
 
-    @api_call
-    def tag(self, memory_id: str, tags: list[str], **who: Unpack[Who]) -> Items:
-        """Give a memory these tags. "always": in every request; "apart:NAME": never beside another of that name."""
-        return values.items_of([self.within(**who).tag(memory_id, tags)])
-
-    @api_call
-    def fuse(self, memory_ids: list[str], text: str | None = None, **who: Unpack[Who]) -> Items:
-        """One memory of several; `split` undoes it."""
-        return values.items_of([self.within(**who).fuse(memory_ids, text)])
-
-    @api_call
-    def split(self, memory_id: str, parts: list[str] | None = None, **who: Unpack[Who]) -> Items:
-        """A memory in parts: these, its sentences, or what it was fused of."""
-        return values.items_of(self.within(**who).split(memory_id, parts or ()))
-
-    @api_call
-    def consolidate(self, **who: Unpack[Who]) -> Items:
-        """Make one of each group of memories that say the same; those made."""
-        return values.items_of(self.within(**who).consolidate())
-
-    @api_call
-    def reinstate(self, memory_id: str, **who: Unpack[Who]) -> Items:
-        """Bring back a memory that another has replaced."""
-        return values.items_of([self.within(**who).reinstate(memory_id)])
-
-    @api_call
     def search(
         self,
         query: str,
@@ -185,19 +158,18 @@ class MemoryCalls:
         icontains); AND, OR and NOT take lists of filters. limit: another name of top_k. since, until: when it was said.
         threshold: the least score.
         """
-        who, wanted = given.filtered(filters, who)
-        hits: list[Hit] = self.within(**who).search(
+        who, wanted = conditions.read(filters, who)
+        hits = self.within(**who).search(
             query,
-            top_k=given.either(top_k, limit, f"top_k {top_k}", f"limit {limit}", "how many are found"),
+            top_k=_either(top_k, limit, f"top_k {top_k}", f"limit {limit}", "how many are found"),
             kinds=kinds,
             since=since,
             until=until,
-            where=(lambda cube: conditions.fits(values.item(cube), wanted)) if wanted.parts else None,
+            where=(lambda cube: conditions.fits(item(cube), wanted)) if wanted.parts else None,
             policy=policy,
         )
-        return {"results": [values.scored(hit, explain) for hit in hits if threshold is None or hit.score >= threshold]}
+        return {"results": [scored(hit, explain) for hit in hits if threshold is None or hit.score >= threshold]}
 
-    @api_call
     def chat(
         self,
         messages: Messages,
@@ -211,22 +183,14 @@ class MemoryCalls:
         messages: the message, or a conversation that ends with it. session, or run_id: instead of earlier messages, a
         conversation that memos keeps; it sees the memories outside it, too.
         """
-        *turns, last = given.texts_of(messages)
+        *turns, last = _texts(messages)
         calls = self.within(who.get("user_id"), who.get("agent_id"))
-        return values.answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
+        return answered(calls.chat(last["content"], via=via, turns=turns, session=session or who.get("run_id")))
 
-    @api_call
     def undo(self, pipeline: str, **who: Unpack[Who]) -> Records:
-        """Take back what a message of `chat` has values.done, but for what it has deleted."""
+        """Take back what a message of `chat` has done, but for what it has deleted."""
         return {"results": [{"undone": what} for what in self.within(**who).undo(pipeline)]}
 
-    @api_call
-    def explain(self, question: str, *, answer: str | None = None, **who: Unpack[Who]) -> Why:
-        """Why a question is answered so: the memories that were seen, in which form, and by how many nats the answer
-        (or the given one) is likelier with each of them than without."""
-        return values.why(self.within(**who).explain(question, answer=answer))
-
-    @api_call
     def feedback(
         self,
         memory_id: str | None = None,
@@ -245,206 +209,87 @@ class MemoryCalls:
                 return {"results": [{"id": cube.id, "utility": cube.usage.utility}]}
             case None, None, str(), str():
                 credited = calls.credit(question, answer)
-                return {"results": [values.reason_of(reason) for reason in credited.reasons]}
+                return {"results": [reason_of(reason) for reason in credited.reasons]}
             case _:
                 raise InputError("feedback takes memory_id and useful, or question and answer; give one of the pairs")
 
-    @api_call
-    def promote(
-        self, memory_ids: list[str], to: Literal["activation", "parametric"] = "activation", **who: Unpack[Who]
-    ) -> Items:
-        """Make a KV cache or an adapter of memories; published once it has proven itself."""
-        return values.items_of([self.within(**who).promote(memory_ids, to)])
-
-    @api_call
-    def demote(self, memory_id: str, **who: Unpack[Who]) -> Items:
-        """Give up a KV cache or an adapter; its memories answer as text again."""
-        return values.items_of(self.within(**who).demote(memory_id))
-
-    @api_call
-    def tick(self, **who: Unpack[Who]) -> Records:
-        """Let the scheduler plan moves, and carry them out; what was done."""
-        return values.records_of(self.within(**who).tick())
-
-    @api_call
-    def jobs(self, **who: Unpack[Who]) -> Records:
-        """Work that goes on, waits, or can be taken up again."""
-        return values.records_of(self.within(**who).jobs())
-
-    @api_call
     def cancel(self, job_id: str, **who: Unpack[Who]) -> Outcome:
         """End a job; nothing of it is published."""
         self.within(**who).cancel(job_id)
-        return values.done("Job cancelled.", [{"id": job_id}])
+        return {"message": "Job cancelled.", "results": [{"id": job_id}]}
 
-    @api_call
-    def freeze(self, memory_id: str, *, why: str = "frozen", **who: Unpack[Who]) -> Items:
-        """Lock a memory: it answers, and is neither edited nor deleted."""
-        return values.items_of([self.within(**who).freeze(memory_id, why=why)])
-
-    @api_call
-    def thaw(self, memory_id: str, *, why: str = "thawed", **who: Unpack[Who]) -> Items:
-        """Unlock a frozen memory."""
-        return values.items_of([self.within(**who).thaw(memory_id, why=why)])
-
-    @api_call
-    def archive(self, memory_id: str, *, why: str = "archived", **who: Unpack[Who]) -> Items:
-        """Put a memory out of use, with all that is made of it."""
-        return values.items_of([self.within(**who).archive(memory_id, why=why)])
-
-    @api_call
-    def unarchive(self, memory_id: str, *, why: str = "brought back", **who: Unpack[Who]) -> Items:
-        """Bring an archived memory back."""
-        return values.items_of([self.within(**who).unarchive(memory_id, why=why)])
-
-    @api_call
-    def rollback(self, memory_id: str, version: int, **who: Unpack[Who]) -> Items:
-        """Bring back what an old version said, as a new version."""
-        return values.items_of([self.within(**who).rollback(memory_id, version)])
-
-    @api_call
-    def snapshot(self, name: str, **who: Unpack[Who]) -> Records:
-        """Write down how all memories are now."""
-        return values.records_of([self.within(**who).snapshot(name)])
-
-    @api_call
-    def snapshots(self, **who: Unpack[Who]) -> Records:
-        """What was written down, oldest first."""
-        return values.records_of(self.within(**who).snapshots())
-
-    @api_call
-    def restore(self, name: str, **who: Unpack[Who]) -> Records:
-        """Take all memories back to a snapshot; one is taken before, so that this can be undone."""
-        return values.records_of([self.within(**who).restore(name)])
-
-    @api_call
     def delete_snapshot(self, name: str, **who: Unpack[Who]) -> Outcome:
         """Forget a snapshot; the memories stay."""
         self.within(**who).delete_snapshot(name)
-        return values.done("Snapshot deleted.", [{"name": name}])
+        return {"message": "Snapshot deleted.", "results": [{"name": name}]}
 
-    @api_call
     def forget(self, *, user: bool = False, **who: Unpack[Who]) -> Outcome:
         """Remove a user, who must be meant (user=True): every memory in every form, with a proof. One memory is removed
         by `delete`, or by asking for it in `chat`."""
         if not user:
             raise InputError("forget removes all that is known of a user; say so with user=true, or use delete")
-        proof = self.within(**who).forget_user()
-        return values.done("Forgotten.", [values.plain(proof)])
+        return {"message": "Forgotten.", "results": [plain(self.within(**who).forget_user())]}
 
-    @api_call
-    def grant(
-        self,
-        on: str,
-        to: str,
-        relation: str = "reader",
-        *,
-        purpose: str | None = None,
-        until: datetime | None = None,
-        **who: Unpack[Who],
-    ) -> Records:
-        """Give somebody a relation (owner, editor, annotator, reader) to a memory, or to "namespace:USER/AGENT"."""
-        grant = self.within(**who).grant(on, to, relation, purpose=purpose, until=until)
-        return {"results": [values.plain(grant)]}
-
-    @api_call
     def revoke(
         self, on: str, to: str, relation: str | None = None, *, purpose: str | None = None, **who: Unpack[Who]
     ) -> Outcome:
         """Take back what was granted, from all that is made of it as well; null: of every relation, for every purpose.
         purpose: "" for what was granted for none."""
-        return values.done(f"{self.within(**who).revoke(on, to, relation, purpose=purpose)} grants taken back.", [])
+        count = self.within(**who).revoke(on, to, relation, purpose=purpose)
+        return {"message": f"{count} grants taken back.", "results": []}
 
-    @api_call
-    def grants(self, on: str | None = None, **who: Unpack[Who]) -> Records:
-        """What is granted on one's memories, and to oneself."""
-        return values.records_of(self.within(**who).grants(on))
-
-    @api_call
     def join(self, group: str, member: str, **who: Unpack[Who]) -> Outcome:
         """Put somebody into a group of one's own, which is made if there is none."""
-        return values.done(f"{member} is in {self.within(**who).join(group, member)}.", [])
+        return {"message": f"{member} is in {self.within(**who).join(group, member)}.", "results": []}
 
-    @api_call
     def leave(self, group: str, member: str, **who: Unpack[Who]) -> Outcome:
         """Take somebody out of a group of one's own."""
-        return values.done(f"{member} is no longer in {self.within(**who).leave(group, member)}.", [])
+        return {"message": f"{member} is no longer in {self.within(**who).leave(group, member)}.", "results": []}
 
-    @api_call
     def groups(self, **who: Unpack[Who]) -> Records:
         """One's groups with their members."""
         found = self.within(**who).groups().items()
         return {"results": [{"group": str(group), "members": list(map(str, members))} for group, members in found]}
 
-    @api_call
-    def trust(self, memory_id: str, trust: str, **who: Unpack[Who]) -> Items:
-        """Say how far a memory is believed."""
-        return values.items_of([self.within(**who).trust(memory_id, trust)])
-
-    @api_call
     def quarantined(self, **who: Unpack[Who]) -> Items:
         """Memories that answer nothing until they are released."""
-        return {
-            "results": [{**values.item(cube), "note": found.why} for cube, found in self.within(**who).quarantined()]
-        }
+        found = self.within(**who).quarantined()
+        return {"results": [{**item(cube), "note": suspect.why} for cube, suspect in found]}
 
-    @api_call
-    def release(self, memory_id: str, **who: Unpack[Who]) -> Items:
-        """Let a memory out of quarantine."""
-        return values.items_of([self.within(**who).release(memory_id)])
-
-    @api_call
     def holds(self, **who: Unpack[Who]) -> Items:
         """Memories under a legal hold, with who holds each and why."""
         found = self.within(**who).holds()
-        return {"results": [{**values.item(cube), "note": f"{hold.holder}: {hold.why}"} for cube, hold in found]}
+        return {"results": [{**item(cube), "note": f"{hold.holder}: {hold.why}"} for cube, hold in found]}
 
-    @api_call
-    def hold(self, memory_id: str, why: str, **who: Unpack[Who]) -> Items:
-        """Lay a legal hold on a memory: nobody and no rule edits, deletes or forgets it."""
-        return values.items_of([self.within(**who).hold(memory_id, why)])
 
-    @api_call
-    def end_hold(self, memory_id: str, **who: Unpack[Who]) -> Items:
-        """Take a legal hold off."""
-        return values.items_of([self.within(**who).end_hold(memory_id)])
+def _turns(messages: Messages) -> list[dict[str, Json]]:
+    """Messages as turns, as the reader takes them: {role, content}, and calls of tools. Raises InputError."""
+    turns = (
+        messages if isinstance(messages, list) else [{"content": messages} if isinstance(messages, str) else messages]
+    )
+    if not turns:
+        raise InputError("there is no message; give a text, or a list of {role, content}")
+    return [{"role": "user", **turn} for turn in turns]
 
-    @api_call
-    def provenance(self, memory_id: str, **who: Unpack[Who]) -> LineageValue:
-        """What a memory was made of, what is made of it, and where it came from."""
-        return values.lineage_value(self.within(**who).lineage(memory_id))
 
-    @api_call
-    def log(
-        self,
-        *,
-        action: str | None = None,
-        target: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        allowed: bool | None = None,
-        own_reads: bool = True,
-        limit: int = DEFAULT_LIMIT,
-        **who: Unpack[Who],
-    ) -> Records:
-        """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first.
+def _texts(messages: Messages) -> list[dict[str, Json]]:
+    """The same, each with a text: no calls of tools. Raises InputError."""
+    turns = _turns(messages)
+    for turn in turns:
+        if not (isinstance(turn["role"], str) and isinstance(turn.get("content"), str)):
+            raise InputError(f"{str(turn)[:80]!r} is no message; give {{role, content}}, each a text")
+    return turns
 
-        target: it begins with this, as with the id of a memory; named so, what was decided on another's memory that the
-        caller may manage is told, too. own_reads: False leaves out what the caller itself has read, so that looking
-        does not crowd out the rest.
-        """
-        asked: dict[str, Json] = {
-            "action": action,
-            "target": target,
-            "since": since,
-            "until": until,
-            "allowed": allowed,
-        }
-        most = given.checked_limit(limit)
-        return values.records_of(self.within(**who).log(**asked, own_reads=own_reads, limit=most))
 
-    @api_call
-    def overview(self, *, hottest: int = 0, **who: Unpack[Who]) -> OverviewValue:
-        """What there is: counts by form and state, topics by heat, tiers, budgets. hottest: with so many memories of
-        each form, the hottest first."""
-        return values.overview_value(self.within(**who).overview(hottest=hottest))
+def _either(one: T | None, other: T | None, name: str, other_name: str, what: str) -> T | None:
+    """The value of an argument that has two names. Raises InputError where both are given and differ."""
+    if None not in (one, other) and one != other:
+        raise InputError(f"{name} and {other_name} are two names of {what}; give one of them")
+    return other if one is None else one
+
+
+def _seconds(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise InputError(f"ttl_s {seconds} is no time that ends; leave it out for a memory without end") from None

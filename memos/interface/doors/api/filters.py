@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from memos.errors import InputError
-from memos.interface.doors.api.values import Json
+from memos.interface.doors.api.values import SCOPE, Json, Who
 
-SCOPE = ("user_id", "agent_id", "run_id")
 _GROUPS: dict[str, Callable[[Iterator[bool]], bool]] = {"AND": all, "OR": any, "NOT": lambda held: not any(held)}
 _DEEPEST = 20  # groups within each other
 
@@ -81,12 +81,11 @@ class FilterGroup:
     parts: tuple[Compared | FilterGroup, ...]
 
 
-def read(
-    filters: Mapping[str, Json] | None, who: Mapping[str, str | None]
-) -> tuple[dict[str, str | None], FilterGroup]:
+def read(filters: Mapping[str, Json] | None, who: Who) -> tuple[Who, FilterGroup]:
     """(whose memories, what else they must be). who: what the call says of whose. Raises InputError."""
-    scope = dict(who)
-    return scope, FilterGroup("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
+    scope = cast(dict[str, str | None], dict(who))
+    wanted = FilterGroup("AND", tuple(_conditions(filters or {}, "filters", scope, _DEEPEST)))
+    return cast(Who, scope), wanted
 
 
 def fits(memory: Mapping[str, Json], condition: Compared | FilterGroup) -> bool:

@@ -1,6 +1,7 @@
 """The Memory API: the public calls as plain values, for programs and for every door.
 
-mem0's habits work: `user_id=` at the top or in `filters`, `{"results": [...]}`, `AsyncMemory`. The calls: calls.py.
+mem0's habits work: `user_id=` at the top or in `filters`, `{"results": [...]}`, `AsyncMemory`. The calls: calls.py, and
+table_calls.py.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from memos.config import Config, load_config, parse_config
 from memos.errors import Denied
-from memos.interface.doors.api.calling import is_api_call
+from memos.interface.doors.api.calling import deleted
 from memos.interface.doors.api.calls import MemoryCalls
-from memos.interface.doors.api.scope import Scope
-from memos.interface.doors.api.values import Outcome, deleted, done
+from memos.interface.doors.api.values import Outcome
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -40,16 +40,12 @@ class Memory(MemoryCalls):
             from memos.kernel.mem_os import MemOS
 
             kernel = MemOS(config if isinstance(config, Config) else load_config(config and Path(config)), vault=vault)
-        super().__init__(Scope(kernel, key, purpose))
+        super().__init__(kernel, key, purpose)
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any], **parts: Any) -> Memory:
         """Of settings as a mapping, as they stand in a YAML. Raises ConfigError."""
         return cls(parse_config(dict(config_dict)), **parts)
-
-    @property
-    def kernel(self) -> MemOS:
-        return self.scope.kernel
 
     def as_(self, key: str, purpose: str = "") -> Memory:
         """The same memories for whoever a key stands for. Raises Denied."""
@@ -58,12 +54,13 @@ class Memory(MemoryCalls):
     def reset(self) -> Outcome:
         """Remove every memory of every user, or none where one is locked; keys, grants and the log stay. For whoever
         runs the process, in no other door. Raises Denied, Held, BadTransition."""
-        if self.scope.of_key:
+        if self._of_key:
             raise Denied(
-                f"{self.scope.within().caller} calls with a key, and reset removes the memories of all; use "
+                f"{self.within().caller} calls with a key, and reset removes the memories of all; use "
                 f"delete_all for your own, or ask who keeps this vault"
             )
-        return done("All memories deleted.", deleted(self.kernel.services.keeping.reset()))
+        ids = self.kernel.services.keeping.reset()
+        return {"message": "All memories deleted.", "results": deleted(ids)}
 
     def close(self) -> None:
         self.kernel.close()
@@ -89,7 +86,9 @@ class AsyncMemory:
         return made
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not is_api_call(getattr(Memory, name, None)):
+        from memos.kernel.calls import api_names
+
+        if name not in api_names():
             raise AttributeError(f"{name!r} is no call of the Memory API")
         call = getattr(self.memory, name)
 

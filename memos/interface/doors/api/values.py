@@ -1,23 +1,16 @@
-"""The values that the Memory API's calls return, as JSON has them; must not know what a call does."""
+"""The JSON shapes of the Memory API: what its calls take besides names, and what they return."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, is_dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from typing_extensions import NotRequired, TypedDict
 
-from memos.cube import MemCube, Text
-
-if TYPE_CHECKING:
-    from memos.kernel.answering import Explanation, Reason, Reply
-    from memos.kernel.services.finding import Hit
-    from memos.kernel.services.overview import Lineage, Overview
-
 Json = Any  # a value as JSON has it; its shape is checked where it comes in
+Filters = dict[str, Json]
+Messages = str | list[dict[str, Json]] | dict[str, Json]
+SCOPE = ("user_id", "agent_id", "run_id")  # the names in `Who`
+DEFAULT_LIMIT = 100  # memories, or decisions, that a listing gives where no limit is named
 
 
 class Who(TypedDict, total=False):
@@ -37,7 +30,7 @@ class Spent(TypedDict):
 
 
 class Costed(TypedDict):
-    """What every reply says beside the rest: `_call` adds it."""
+    """What every reply says beside the rest: `calling.py` adds it."""
 
     cost: NotRequired[Spent]
 
@@ -156,160 +149,3 @@ class LineageValue(Costed):
     sources: list[Item]
     derived: list[Item]
     origins: list[dict[str, Json]]
-
-
-def item(cube: MemCube) -> Item:
-    """A cube as a plain value."""
-    header, blob = cube.header, cube.blob
-    match cube.payload:
-        case Text(text=text):
-            words = text
-        case _:
-            words = "" if blob else cube.payload.said  # type: ignore[union-attr]
-    return {
-        "id": cube.id,
-        "memory": words,
-        "form": str(cube.form),
-        "state": str(cube.state),
-        "version": cube.version,
-        "user_id": cube.namespace.user_id,
-        "agent_id": cube.namespace.agent_id,
-        "run_id": cube.namespace.session_id,
-        "kind": header.kind,
-        "topic": header.segment,
-        "speaker": header.speaker,
-        "tags": list(header.tags),
-        "metadata": json.loads(header.metadata) if header.metadata else {},
-        "origin": header.origin,
-        "trust": str(header.trust),
-        "owner": cube.rights.owner,
-        "created_at": header.created.isoformat(),
-        "updated_at": _time(header.changed),
-        "said_at": _time(header.said),
-        "expires_at": _time(header.expires),
-        "recalls": cube.usage.recalls,
-        "utility": cube.usage.utility,
-        "bytes": blob.bytes if blob else 0,
-        "sources": [source.id for source in cube.sources],
-    }
-
-
-def added(cubes: Iterable[MemCube], began: datetime) -> list[Item]:
-    """What an `add` that began then has brought: new, or known already."""
-    return [{**item(cube), "event": "ADD" if cube.header.created >= began else "NONE"} for cube in cubes]
-
-
-def scored(hit: Hit, explain: bool) -> Item:
-    """What a search has found, with its score and, to be explained, what that is made of."""
-    found: Item = {**item(hit.cube), "score": hit.score}
-    return {**found, "why": dict(hit.why)} if explain else found
-
-
-def deleted(ids: Iterable[str]) -> list[dict[str, Json]]:
-    return [{"id": id, "event": "DELETE"} for id in ids]
-
-
-def changes(id: str, events: Iterable[dict[str, Json]]) -> list[dict[str, Json]]:
-    """The events of a memory; a version also by the names of mem0's rows."""
-    rows: list[dict[str, Json]] = []
-    old, created = None, None
-    for event in events:
-        if event["event"] == "version":
-            new, known = event["payload"].get("text", ""), "UPDATE" if created else "ADD"
-            created = created or event["at"]
-            times = {"created_at": created, "updated_at": event["at"]}
-            event = {**event, "event": known, "old_memory": old, "new_memory": new, **times}
-            old = new
-        rows.append({"memory_id": id, **event})
-    return rows
-
-
-def _time(when: datetime | None) -> str | None:
-    return None if when is None else when.isoformat()
-
-
-def answered(reply: Reply) -> Answer:
-    """A `Reply` of the kernel as a plain value."""
-    seen = reply.admission
-    as_text = {cube.id for cube in seen.as_text}
-    used: list[UsedMemory] = [
-        {"id": c.id, "memory": c.text, "form": "plaintext" if c.id in as_text else "activation"} for c in seen.cubes
-    ]
-    used += [{"id": cube.id, "memory": cube.text, "form": "parametric"} for cube in seen.internal]
-    return {
-        "text": reply.text,
-        "used": used,
-        "remembered": list(map(item, reply.remembered)),
-        "forgotten": list(reply.forgotten),
-        "prompt_tokens": reply.prompt_tokens,
-        "past_tokens": reply.past_tokens,
-        "ttft_ms": reply.ttft_ms,
-        "operations": [{"intent": one.intent, "arguments": one.arguments} for one in reply.operations],
-        "pipeline": reply.pipeline,
-    }
-
-
-def reason_of(reason: Reason) -> dict[str, Json]:
-    memory = item(reason.cube)
-    return {
-        **{name: memory[name] for name in ("id", "memory", "topic")},
-        "form": str(reason.form),
-        "tokens": reason.tokens,
-        "score": reason.score,
-        "signals": dict(reason.signals or {}),
-        "change": reason.change,
-        "useful": reason.useful,
-    }
-
-
-def items_of(cubes: Iterable[MemCube]) -> Items:
-    return {"results": list(map(item, cubes))}
-
-
-def records_of(values: Iterable[object]) -> Records:
-    return {"results": [plain(value) for value in values]}
-
-
-def done(message: str, results: list[dict[str, Json]]) -> Outcome:
-    return {"message": message, "results": results}
-
-
-def plain(value: Json) -> Json:
-    """As JSON has it: a memory as `item`; the fields of a model, a dataclass or a named tuple; times and names as
-    text."""
-    match value:
-        case None | int() | float():
-            return value
-        case str():
-            return str(value)  # of a state or a form, its word
-        case MemCube():
-            return item(value)
-        case dict():
-            return {str(name): plain(part) for name, part in value.items()}
-        case _ if hasattr(value, "model_dump"):
-            return value.model_dump(mode="json")
-        case _ if hasattr(value, "_asdict") or is_dataclass(value):
-            fields = value._asdict() if hasattr(value, "_asdict") else asdict(value)
-            return json.loads(json.dumps(fields, default=str))
-        case Iterable():
-            return [plain(part) for part in value]
-        case _:
-            return str(value)
-
-
-def lineage_value(lineage: Lineage) -> LineageValue:
-    return {
-        "memory": item(lineage.cube),
-        "sources": list(map(item, lineage.sources)),
-        "derived": list(map(item, lineage.derived)),
-        "origins": [plain(origin) for origin in lineage.origins],
-    }
-
-
-def overview_value(overview: Overview) -> OverviewValue:
-    warm: list[Item] = [{**item(one.cube), "heat": one.heat} for one in overview.hottest]
-    return cast(OverviewValue, overview.model_dump(mode="json", exclude={"hottest"}) | {"hottest": warm})
-
-
-def why(explanation: Explanation) -> Why:
-    return cast(Why, vars(explanation) | {"reasons": [reason_of(reason) for reason in explanation.reasons]})

@@ -29,7 +29,7 @@ def history(
     diff: Annotated[bool, typer.Option("--diff", help="how each version differs from the one before")] = False,
 ) -> Output:
     """What became of a memory: its versions and its moves, with their reasons."""
-    from memos.interface.doors.api.values import changes
+    from memos.interface.doors.api.calling import changes
 
     events = kernel.within(user).history(id, diffs=diff)
     lines = (line for event in events for line in (event_line(event), *(f"    {d}" for d in event.get("diff", ()))))

@@ -38,7 +38,7 @@ def add(
     tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
 ) -> Output:
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
-    from memos.interface.doors.api.values import added
+    from memos.interface.doors.api.calling import added
 
     began = kernel.vault.now()
     added_by = (
@@ -74,7 +74,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> Output:
     """Remove memories with every form made from them, for good; `memos forget` removes all of a user, with a proof."""
-    from memos.interface.doors.api.values import deleted
+    from memos.interface.doors.api.calling import deleted
 
     cubes = [kernel.within(user).get(id) for id in ids]
     if not yes and not typer.confirm("\n".join(cube.text for cube in cubes) + "\ndelete for good?"):
@@ -113,7 +113,7 @@ def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
 @vault_command(memories)
 def show(kernel: MemOS, id: Id, user: User = None) -> Output:
     """Show one memory: what it says or holds, where it comes from, and its life."""
-    from memos.interface.doors.api.values import changes, item
+    from memos.interface.doors.api.calling import changes, item
 
     cube = kernel.within(user).get(id)
     events = kernel.within(user).history(id)
@@ -135,7 +135,7 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="what each score is made of")] = False,
 ) -> Output:
     """Find memories, the best first."""
-    from memos.interface.doors.api.values import scored
+    from memos.interface.doors.api.calling import scored
 
     hits = kernel.within(user).search(query, top_k=top_k, kinds=kind, since=since, until=until, policy=policy)
     vault = kernel.vault.path

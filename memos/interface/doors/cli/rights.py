@@ -100,7 +100,7 @@ def add_key(
     until: Until = None,
 ) -> Output:
     """Make a key. It is shown this once: what is kept cannot tell it."""
-    from memos.interface.doors.api.values import plain
+    from memos.interface.doors.api.calling import plain
 
     secret, made = kernel.services.sharing.add_key(to, purposes=purpose or (), until=until)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)

@@ -98,8 +98,7 @@ def _printing(function: Command) -> Callable[..., None]:
 
 def _print_json(call: Callable[[], Output]) -> MemosError | bool | None:
     """Returns whether it has failed, as `Output` has it."""
-    from memos.interface.doors.api.calling import costing
-    from memos.interface.doors.api.values import plain
+    from memos.interface.doors.api.calling import costing, plain
 
     with costing() as cost, redirect_stdout(sys.stderr):  # where questions go meanwhile
         output = call()

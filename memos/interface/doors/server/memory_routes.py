@@ -40,9 +40,8 @@ def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]
     default = inspect.Parameter.empty if any(f.is_required() for f in form.model_fields.values()) else form()
 
     async def endpoint(request: Request, body: BaseModel) -> Response:
-        given = {key: getattr(body, key) for key in body.model_fields_set}
         # what the API returns is what its signature says: it is checked by the types and the tests, not each time
-        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **given)))
+        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **dict(body))))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memos.config import Config, ServeConfig
+from memos.config import ServeConfig
 from memos.errors import Busy, Denied, Unauthenticated
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.api.scope import Scope
 from memos.interface.doors.api.values import Who
 from memos.interface.doors.server.edge.lanes import Lane
 
 if TYPE_CHECKING:
     from memos.kernel.calls import Calls
-    from memos.kernel.mem_os import MemOS
 
 MAX_CACHED = 4096  # keys whose memory is at hand, and addresses that have shown a wrong one
 KEY_CHECK_S = 1.0  # after which it is asked again whether the vault has a key
@@ -44,8 +41,8 @@ class Seat:
         self.calls.caller  # noqa: B018
 
 
-class OwnScope(Scope):
-    """Of the config's user alone: whoever calls without a key is no other, whatever the call says."""
+class OwnMemory(Memory):
+    """The Memory API for the config's user alone: whoever calls without a key is no other, whatever the call says."""
 
     def within(self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None) -> Calls:
         own = self.kernel.config.user_id
@@ -58,14 +55,6 @@ class OwnScope(Scope):
 
     def around(self, memory_id: str, who: Who) -> Calls:
         return self.within(**who)
-
-
-class OwnMemory(Memory):
-    """The Memory API for the config's user alone."""
-
-    def __init__(self, config: Config | None = None, *, vault: Path | None = None, kernel: MemOS | None = None) -> None:
-        super().__init__(config, vault=vault, kernel=kernel)
-        self.scope = OwnScope(self.kernel)
 
 
 @dataclass

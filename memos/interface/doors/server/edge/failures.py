@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from memos import errors
 from memos.errors import Busy, InputError, MemosError
-from memos.interface.doors.api.arguments import explained, place_of
+from memos.interface.doors.api.calling import explained, place_of
 from memos.interface.doors.server.edge.lanes import ClientDisconnected
 
 log = logging.getLogger("memos")
