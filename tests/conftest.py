@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from memos.infrastructure.vault import mem_vault, stores
-from memos.infrastructure.vault.store import clock as vault_clock
+from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.plugins.postgres.store import PostgresStore
 
 if "PYTEST_XDIST_WORKER" in os.environ:

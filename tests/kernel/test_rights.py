@@ -23,7 +23,7 @@ from memos.config import SchedulerConfig
 from memos.cube import ANSWERING, Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure.vault.mem_vault import absent
-from memos.infrastructure.vault.store import clock as vault_clock
+from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.kernel.calls import Calls
 from memos.kernel.mem_os import Reply
 from memos.kernel.wiring import Parts

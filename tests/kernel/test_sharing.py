@@ -14,7 +14,7 @@ from memos import Config, MemOS
 from memos.config import GovernanceConfig
 from memos.cube import Form, MemCube, Namespace, Turn, new_id
 from memos.errors import Denied, InputError, NotFound
-from memos.infrastructure.vault.store import clock as vault_clock
+from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.kernel.calls import Calls
 from memos.ops import Recall
 from memos.plugins.packs.calls import PackCalls

@@ -36,28 +36,29 @@ from memos.infrastructure.vault.blobs.index_store import IndexStore
 from memos.infrastructure.vault.blobs.payloads import Payloads
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.stats import VaultStats
-from memos.infrastructure.vault.cubes.ageing_table import AgeingTable
-from memos.infrastructure.vault.cubes.cube_rows import CUBE, CURRENT, STATE, CubeRows, parsed, state_of
-from memos.infrastructure.vault.cubes.cube_writer import CubeWriter
-from memos.infrastructure.vault.cubes.statement_table import StatementTable
-from memos.infrastructure.vault.cubes.superseded_table import SupersededTable
-from memos.infrastructure.vault.cubes.usage_table import UsageTable
 from memos.infrastructure.vault.erasing import PATIENCE_S, Erasing
-from memos.infrastructure.vault.store.clock import moment
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
-from memos.infrastructure.vault.store.rows import kept
 from memos.infrastructure.vault.store.store import IN, LATEST
+from memos.infrastructure.vault.store.transactions import moment
 from memos.infrastructure.vault.stores import OpenStore, Place, store_of
-from memos.infrastructure.vault.tables.card_table import CardTable
-from memos.infrastructure.vault.tables.credential_table import CredentialTable
-from memos.infrastructure.vault.tables.grant_table import GrantTable
-from memos.infrastructure.vault.tables.hold_table import HoldTable
-from memos.infrastructure.vault.tables.job_list import OPEN, JobList
-from memos.infrastructure.vault.tables.quarantine_table import QuarantineTable
-from memos.infrastructure.vault.tables.snapshot_table import SnapshotTable
-from memos.infrastructure.vault.tables.undo_table import UndoTable
-from memos.infrastructure.vault.tables.vector_table import VectorTable
+from memos.infrastructure.vault.tables.ageing_table import AgeingTable, SupersededTable
+from memos.infrastructure.vault.tables.cube_table import (
+    CUBE,
+    CURRENT,
+    STATE,
+    CubeRows,
+    CubeWriter,
+    StatementTable,
+    UsageTable,
+    kept,
+    parsed,
+    state_of,
+)
+from memos.infrastructure.vault.tables.grant_table import CredentialTable, GrantTable
+from memos.infrastructure.vault.tables.job_list import OPEN, JobList, UndoTable
+from memos.infrastructure.vault.tables.set_aside import HoldTable, QuarantineTable, SnapshotTable
+from memos.infrastructure.vault.tables.vector_table import CardTable, VectorTable
 from memos.infrastructure.vault.user_erasure import UserErasure
 from memos.rights import Grant
 

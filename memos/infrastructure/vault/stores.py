@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from memos.errors import PluginError, VaultError, how_to_install
 from memos.extensions import Registry
 from memos.infrastructure.vault.blobs.vault_files import FileFormat, Files, PlainFormat
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import Shelf

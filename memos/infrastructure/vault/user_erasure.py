@@ -5,25 +5,86 @@ Knows in which tables and files a name or a text can stand. Must not know who ma
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import secrets
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memos.cube import MemCube, Namespace, Text, Turn
 from memos.errors import CorruptBlob
 from memos.infrastructure.vault.care.residue import Searched, search
-from memos.infrastructure.vault.cubes.cube_rows import parsed
-from memos.infrastructure.vault.store.rows import checksum, kept
-from memos.infrastructure.vault.store.store import IN, Store
-from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, ForgottenLedger, named
+from memos.infrastructure.vault.store.store import IN, Rows, Store
+from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.tables.cube_table import checksum, kept, parsed
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import BlobStore
     from memos.infrastructure.vault.blobs.vault_files import Files
     from memos.infrastructure.vault.mem_vault import MemVault
+
+What = Literal["cube", "user"]
+
+
+class Forgotten(NamedTuple):
+    """The digest of a salt and the id of a cube, or the name of a user; of a user, all from before `at` is meant."""
+
+    digest: str
+    salt: str
+    what: What
+    at: datetime
+
+
+class ForgottenLedger:
+    def __init__(self, db: Store) -> None:
+        self._db = db
+
+    def add(self, what: What, names: Iterable[str]) -> list[str]:
+        """Within a transaction; the digests. Cubes share a salt, so that an old copy is compared with one pass."""
+        salt, at = secrets.token_hex(16), self._db.stamp()
+        digests = [_digest(salt, name) for name in names]
+        sql = "INSERT INTO forgotten (digest, salt, what, at) VALUES (?, ?, ?, ?)"
+        self._db.write_many(sql, ((digest, salt, what, at) for digest in digests))
+        return digests
+
+    def all(self) -> list[Forgotten]:
+        """Oldest first."""
+        return entries(self._db)
+
+    def merge(self, others: Iterable[Forgotten]) -> None:
+        """Within a transaction: what another copy of the ledger has, too."""
+        known = {entry.digest for entry in self.all()}
+        new = {entry.digest: entry for entry in others if entry.digest not in known}
+        sql = "INSERT INTO forgotten (digest, salt, what, at) VALUES (?, ?, ?, ?)"
+        self._db.write_many(sql, ((e.digest, e.salt, e.what, e.at.isoformat()) for e in new.values()))
+
+
+def entries(db: Rows) -> list[Forgotten]:
+    """Oldest first."""
+    rows = db.rows("SELECT digest, salt, what, at FROM forgotten ORDER BY at, digest")
+    return [Forgotten(digest, salt, what, moment(at)) for digest, salt, what, at in rows]
+
+
+def named(entries: Iterable[Forgotten], what: What, names: Iterable[str]) -> dict[str, datetime]:
+    """Those of `names` that are in the ledger, each with the last time that it was forgotten."""
+    of_salt: dict[str, dict[str, datetime]] = {}
+    for entry in entries:
+        if entry.what == what:
+            of_salt.setdefault(entry.salt, {})[entry.digest] = entry.at
+    found: dict[str, datetime] = {}
+    for name in names:
+        for salt, digests in of_salt.items():
+            if at := digests.get(_digest(salt, name)):
+                found[name] = max(at, found.get(name, at))
+    return found
+
+
+def _digest(salt: str, name: str) -> str:
+    return hashlib.sha256(f"{salt}\0{name}".encode()).hexdigest()
+
 
 _NAMES = (  # where a user stands beside cubes, snapshots and the tables of plug-ins
     *(("credentials", "user_id"), ("grants", "to_user"), ("grants", "over_user"), ("grants", "by")),

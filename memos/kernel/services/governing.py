@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.infrastructure.vault.tables.hold_table import LegalHold
-    from memos.infrastructure.vault.tables.quarantine_table import Suspect
+    from memos.infrastructure.vault.tables.set_aside import LegalHold, Suspect
     from memos.kernel.access import Access, Freshness
     from memos.kernel.wiring import Replays
     from memos.operation.life.knowledge import Knowledge

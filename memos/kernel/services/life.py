@@ -11,7 +11,7 @@ from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Resto
 if TYPE_CHECKING:
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.infrastructure.vault.tables.snapshot_table import Snapshot
+    from memos.infrastructure.vault.tables.set_aside import Snapshot
     from memos.kernel.access import Access, Freshness
     from memos.operation.life.knowledge import Knowledge
     from memos.operation.life.mem_lifecycle import MemLifecycle

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.infrastructure.vault.tables.credential_table import Credential
+    from memos.infrastructure.vault.tables.grant_table import Credential
     from memos.kernel.access import Access, Freshness
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memos.cube import GONE, Blob, MemCube, Namespace, State, Text, Turn
 from memos.errors import Conflict
-from memos.infrastructure.vault.tables.snapshot_table import LONGEST
+from memos.infrastructure.vault.tables.set_aside import LONGEST
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault

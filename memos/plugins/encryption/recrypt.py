@@ -12,7 +12,7 @@ from memos.infrastructure.vault.blobs.blob_store import BlobStore
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, PlainFiles, remove
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.sqlite.database import Database
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import READINGS, reading

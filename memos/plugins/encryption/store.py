@@ -12,7 +12,7 @@ from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import check, file_sums
 from memos.infrastructure.vault.care.residue import Unsealer
 from memos.infrastructure.vault.sqlite.database import Database
-from memos.infrastructure.vault.sqlite.driver import Driver
+from memos.infrastructure.vault.sqlite.opening import Driver
 from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
 from memos.plugins.encryption import vault_key

@@ -27,11 +27,10 @@ import numpy.typing as npt
 
 from memos.cube import new_id
 from memos.errors import VaultError, how_to_install
-from memos.infrastructure.vault.store import writer_lock
-from memos.infrastructure.vault.store.clock import Times
+from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, UPGRADES, require_known
-from memos.infrastructure.vault.store.writer_lock import WriterLock, too_long
+from memos.infrastructure.vault.store.transactions import Times, WriterLock, too_long
 from memos.plugins.postgres.postgres_dialect import READING, defined, table_names, tables, translated
 
 try:
@@ -88,7 +87,7 @@ class PostgresDatabase:
         self._presence: Any = None
         try:
             self._key = self._require_server()
-            with self._lock.held(writer_lock.WAIT_S):
+            with self._lock.held(transactions.WAIT_S):
                 self._prepare()
         except BaseException as error:
             self._writer.close()
@@ -242,7 +241,7 @@ class PostgresDatabase:
 
     def _came(self, gate: int, here: int) -> bool:
         """Through the gate, which is held then; whether nobody else is here. Raises VaultError."""
-        entry = f"SET lock_timeout = {writer_lock.WAIT_S * 1e3:.0f}; SELECT pg_advisory_lock({gate})"
+        entry = f"SET lock_timeout = {transactions.WAIT_S * 1e3:.0f}; SELECT pg_advisory_lock({gate})"
         try:
             if self._presence is None:
                 self._presence = self._connected()
@@ -278,7 +277,7 @@ class PostgresDatabase:
 
     def writing(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(writer_lock.WAIT_S)
+        return self._lock.held(transactions.WAIT_S)
 
     @contextmanager
     def transaction(self, lasting: bool = True) -> Iterator[None]:
@@ -321,7 +320,7 @@ class PostgresDatabase:
     def _was_kept(self, error: psycopg.Error) -> bool:
         """Whether a commit came through whose confirmation was lost, as the server tells once it is back. Raises
         VaultError where it stays away."""
-        until, unknown = time.monotonic() + writer_lock.WAIT_S, error
+        until, unknown = time.monotonic() + transactions.WAIT_S, error
         while self._number is not None and time.monotonic() < until:
             try:
                 with psycopg.connect(self._url, **self._options()) as asked:

@@ -687,7 +687,7 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
 
 
 def test_a_write_that_finds_the_vault_locked_says_so(vault: MemVault, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memos.infrastructure.vault.store.writer_lock.WAIT_S", 0.0)
+    monkeypatch.setattr("memos.infrastructure.vault.store.transactions.WAIT_S", 0.0)
     with MemVault(vault.path) as other, vault.transaction(), pytest.raises(VaultError, match="locked"):
         other.put(note())
 

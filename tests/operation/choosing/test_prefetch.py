@@ -83,7 +83,7 @@ def test_nothing_is_left_of_the_uses_of_what_was_deleted(tmp_path: Path, loaded:
 def test_the_latest_uses_are_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timedelta, timezone
 
-    monkeypatch.setattr("memos.infrastructure.vault.cubes.usage_table.ACCESSES", 3)
+    monkeypatch.setattr("memos.infrastructure.vault.tables.cube_table.ACCESSES", 3)
     start = datetime(2025, 1, 1, tzinfo=timezone.utc)
     with MemOS(vault=tmp_path) as kernel:
         (cube,) = kernel.add([{"speaker": "Mira", "content": "Mira lives in Lisbon."}])

@@ -17,7 +17,7 @@ from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import ANSWERING, GONE, Blob, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store import clock as vault_clock
+from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.forgetting import Ageing

@@ -30,7 +30,7 @@ from memos.infrastructure.vault.blobs.vault_files import made
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.kernel import care
 from memos.plugins.encryption import sealed_files
@@ -208,7 +208,7 @@ def test_what_lies_in_memory_is_for_this_user_alone_and_goes(tmp_path: Path, vau
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.plugins.encryption import sealed_files
 from memos.infrastructure.vault.sqlite.database import Database
 sealed_files.MEMORY = Path(sys.argv[2])

@@ -34,11 +34,11 @@ from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import checked_json
-from memos.infrastructure.vault.store.clock import clock
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
+from memos.infrastructure.vault.store.transactions import clock
 from memos.infrastructure.vault.stores import PLAIN_SEALING, Place, Sealing, Show, store_of
-from memos.infrastructure.vault.tables.forgotten_ledger import Forgotten, entries
+from memos.infrastructure.vault.user_erasure import Forgotten, entries
 
 log = logging.getLogger("memos")
 Value = TypeVar("Value")

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.care import wal_file
-from memos.infrastructure.vault.sqlite.driver import Driver, why
-from memos.infrastructure.vault.store import writer_lock
+from memos.infrastructure.vault.sqlite.opening import Driver, why
+from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import (
     READINGS,
@@ -52,7 +52,7 @@ class VaultReader:
             raise VaultError(
                 f"{folder} holds no vault: there is no {self.file.name}; name the folder of a vault or a backup"
             )
-        options = {"uri": True, "timeout": writer_lock.WAIT_S, "isolation_level": None}
+        options = {"uri": True, "timeout": transactions.WAIT_S, "isolation_level": None}
         self._db = driver.connect(_uri(self.file, alone), self.file.name, **options)
         try:
             self._db.execute("BEGIN")

@@ -11,9 +11,9 @@ from typing import Any
 from memos.config import QuotaConfig
 from memos.cube import Form, State
 from memos.errors import QuotaExceeded
-from memos.infrastructure.vault.cubes.cube_rows import STATE
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.tables.cube_table import STATE
 
 _FOLDERS = ("blobs", "index", "work", "tmp")
 _BLOBS = """SELECT CAST(ifnull(sum(bytes), 0) AS BIGINT) FROM (

@@ -10,10 +10,11 @@ it may lack what the other has, or have more; then vectors are made anew, or go 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -21,15 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver, why
-from memos.infrastructure.vault.sqlite.group_sync import GroupSync
-from memos.infrastructure.vault.sqlite.opening import opened, opened_to_read, side_of
-from memos.infrastructure.vault.store import writer_lock
-from memos.infrastructure.vault.store.clock import Times
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver, opened, opened_to_read, side_of, why
+from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import reading
 from memos.infrastructure.vault.store.store import Row
-from memos.infrastructure.vault.store.writer_lock import lock_of
+from memos.infrastructure.vault.store.transactions import Times, lock_of
 
 log = logging.getLogger("memos")
 _READERS = 8  # connections that are kept for reading
@@ -85,7 +83,7 @@ class Database:
 
     def writing(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(writer_lock.WAIT_S)
+        return self._lock.held(transactions.WAIT_S)
 
     @contextmanager
     def transaction(self, lasting: bool = True) -> Iterator[None]:
@@ -279,7 +277,7 @@ class Database:
             log.debug("%s: %s failed (%s)", self._file, sql, why(error))
             return None
         finally:
-            self._db.execute(f"PRAGMA busy_timeout = {writer_lock.WAIT_S * 1e3:.0f}")
+            self._db.execute(f"PRAGMA busy_timeout = {transactions.WAIT_S * 1e3:.0f}")
 
     def compact(self) -> None:
         """Give the space of what was deleted back to the disk. Raises VaultError if somebody is in the way."""
@@ -302,3 +300,59 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+class GroupSync:
+    """Commits are numbered by `wrote`. Who waits for one first syncs the file for all that were written by then; who
+    comes meanwhile waits for the next."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises OSError."""
+        self._file = os.open(file, os.O_RDWR)
+        self._changed = threading.Condition()
+        self._written = self._synced = 0
+        self._syncing = False
+        self._failure: OSError | None = None
+
+    def wrote(self) -> int:
+        """The number of what was just written; called in the order of writing."""
+        with self._changed:
+            self._written += 1
+            return self._written
+
+    def wait(self, number: int) -> None:
+        """Return when what has this number is on disk. Raises the OSError of a sync that covered it."""
+        synced, failure, mine = 0, None, False
+        try:
+            with self._changed:
+                while self._syncing and self._synced < number:
+                    self._changed.wait()
+                if self._synced >= number:
+                    return
+                self.require_sound()
+                mine = self._syncing = True  # whatever comes from here on, even Ctrl-C, others get their turn
+                upto = self._written
+            os.fdatasync(self._file)
+            synced = upto
+        except OSError as error:
+            failure = error
+            raise
+        finally:
+            if mine:
+                with self._changed:
+                    self._syncing = False
+                    self._synced = max(self._synced, synced)
+                    self._failure = self._failure or failure
+                    self._changed.notify_all()
+
+    def require_sound(self) -> None:
+        """Raises the OSError of a sync that failed: the system forgets what it could not write, so that a later one
+        says nothing of it."""
+        if self._failure is not None:
+            raise OSError(self._failure.errno, self._failure.strerror)
+
+    def close(self) -> None:
+        """Once nothing more is written. Who still waits is served first."""
+        with suppress(OSError):  # it is told to those who wait
+            self.wait(self._written)
+        os.close(self._file)

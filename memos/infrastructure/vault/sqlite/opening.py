@@ -9,10 +9,10 @@ import sqlite3
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from typing import Any, Protocol
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.sqlite.driver import Driver, why
-from memos.infrastructure.vault.store import writer_lock
+from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.on_disk import land
 from memos.infrastructure.vault.store.schema import (
     PAGE_BYTES,
@@ -23,7 +23,46 @@ from memos.infrastructure.vault.store.schema import (
     in_schema,
     require_known,
 )
-from memos.infrastructure.vault.store.writer_lock import WriterLock
+from memos.infrastructure.vault.store.transactions import WriterLock
+
+
+class Driver(Protocol):
+    """A module of SQLite's, and what it needs to open the files of one vault."""
+
+    reserved_bytes: int  # of each page, which hold no rows
+    checks: tuple[str, ...]  # PRAGMAs that look through a file
+    damaged: tuple[type[Exception], ...]  # what is raised for a damaged file, in words that may be damaged too
+    unusable: type[Exception]  # what is raised where the system is in the way
+
+    def connect(self, file: Path | str, name: str = "", **options: Any) -> sqlite3.Connection:
+        """name: of the file that this one stands for, where that is another; options: of the module's connect."""
+
+    def attach(self, schema: str, file: Path | str, name: str = "") -> tuple[str, tuple[str]]:
+        """The statement that attaches a file under a name, and its values."""
+
+
+class PlainDriver:
+    """Files as they are."""
+
+    reserved_bytes = 0
+    checks: tuple[str, ...] = ("integrity_check",)
+    damaged: tuple[type[Exception], ...] = (sqlite3.DatabaseError, UnicodeDecodeError)
+    unusable: type[Exception] = sqlite3.OperationalError
+
+    def connect(self, file: Path | str, name: str = "", **options: Any) -> sqlite3.Connection:
+        return sqlite3.connect(file, **options)
+
+    def attach(self, schema: str, file: Path | str, name: str = "") -> tuple[str, tuple[str]]:
+        return f"ATTACH ? AS {schema}", (str(file),)
+
+
+PLAIN_DRIVER = PlainDriver()
+
+
+def why(error: BaseException) -> str:
+    """What an error says; SQLCipher says nothing of a page that cannot be decrypted."""
+    return str(error) or "a page is not as it was encrypted"
+
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")  # of either file
 # recursive: a row that is replaced goes as one that is deleted
@@ -69,7 +108,7 @@ def opened_to_read(file: Path, driver: Driver) -> sqlite3.Connection:
 
 
 def _open(file: Path, driver: Driver) -> sqlite3.Connection:
-    return driver.connect(file, timeout=writer_lock.WAIT_S, isolation_level=None, check_same_thread=False)
+    return driver.connect(file, timeout=transactions.WAIT_S, isolation_level=None, check_same_thread=False)
 
 
 def _prepare(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLock) -> None:
@@ -84,7 +123,7 @@ def _prepare(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLoc
     for pragma in (*(f"{of}.{pragma}" for of in ("main", "side") for pragma in _PRAGMAS), *_PRAGMAS_OF_CONNECTION):
         db.execute(f"PRAGMA {pragma}").fetchall()
     if version < SCHEMA_VERSION:
-        with lock.held(writer_lock.WAIT_S):
+        with lock.held(transactions.WAIT_S):
             _upgrade(db, file, driver)
     db.execute(
         """CREATE TEMP TRIGGER vectors_delete AFTER DELETE ON main.vectors BEGIN
@@ -141,7 +180,7 @@ def _attach(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLock
         db.execute(*driver.attach("side", file))
         db.execute(f"PRAGMA side.page_size = {PAGE_BYTES}")
         if not db.execute("SELECT 1 FROM side.sqlite_master").fetchone():
-            with lock.held(writer_lock.WAIT_S):
+            with lock.held(transactions.WAIT_S):
                 db.execute("BEGIN IMMEDIATE")
                 for statement in READINGS:
                     db.execute(in_schema(statement, "side"))

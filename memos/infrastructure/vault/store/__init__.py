@@ -1,1 +1,1 @@
-"""SQLite and files: connections, transactions, locks, durable writes."""
+"""What every store has: the schema, whose turn it is to write, the time, files that are whole on disk."""

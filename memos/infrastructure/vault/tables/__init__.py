@@ -1,1 +1,1 @@
-"""The tables beside the cubes, one file each."""
+"""The tables beside the cubes, grouped by what they are of."""

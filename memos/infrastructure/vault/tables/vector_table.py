@@ -1,6 +1,6 @@
-"""A vector for each current version of a text and each embedder, with the versions of its context.
+"""What models have made: a vector for each current version of a text and each embedder, and figures of hosts.
 
-Must not know how vectors are made or compared.
+Must not know how vectors are made or compared, nor what the figures mean.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.vault.store.rows import checksum
 from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.tables.cube_table import checksum
 
 Vectors = npt.NDArray[np.float32]
 Coarse = npt.NDArray[np.int8]
@@ -92,3 +93,22 @@ class VectorTable:
     def forget_strays(self) -> None:
         """Within a transaction: remove what a crash between the two files left in the one of vectors."""
         self._db.write("DELETE FROM readings WHERE n IN (SELECT n FROM readings EXCEPT SELECT n FROM vectors)")
+
+
+Card = dict[str, Any]  # JSON
+
+
+class CardTable:
+    def __init__(self, db: Store) -> None:
+        self._db = db
+
+    def put(self, host: str, card: Card) -> None:
+        """Keep what was measured on the host with this digest, in place of what was."""
+        with self._db.transaction():
+            self._db.write("DELETE FROM cards WHERE host = ?", host)
+            self._db.write("INSERT INTO cards VALUES (?, ?, ?)", host, json.dumps(card), self._db.stamp())
+
+    def of(self, host: str) -> Card | None:
+        """What was measured on the host with this digest; None if nothing was."""
+        rows = self._db.rows("SELECT json FROM cards WHERE host = ?", host)
+        return dict(json.loads(rows[0][0])) if rows else None

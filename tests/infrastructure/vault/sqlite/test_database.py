@@ -25,10 +25,10 @@ from memos.errors import VaultError
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.database import Database
-from memos.infrastructure.vault.sqlite.driver import PLAIN_DRIVER, Driver
+from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver
 from memos.infrastructure.vault.store.folder_lock import FolderLock
-from memos.infrastructure.vault.store.rows import HEAD, checksum, facts, head
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
+from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head
 from memos.plugins.packs import pack_table
 
 pytestmark = pytest.mark.sqlite
@@ -116,7 +116,7 @@ def test_one_that_is_killed_in_a_transaction_leaves_nothing_and_one_that_is_stop
     with MemVault(tmp_path / "vault") as vault:
         os.kill(other.pid, how)
         if how is signal.SIGSTOP:
-            monkeypatch.setattr("memos.infrastructure.vault.store.writer_lock.WAIT_S", 0.1)
+            monkeypatch.setattr("memos.infrastructure.vault.store.transactions.WAIT_S", 0.1)
             with pytest.raises(VaultError, match="locked: another process .* try again"):
                 vault.put(cube)
             assert len(vault.cubes()) == len(told)  # reading goes on

@@ -12,7 +12,7 @@ import pytest
 from memos.bench.vault import drawn
 from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.sqlite.group_sync import GroupSync
+from memos.infrastructure.vault.sqlite.database import GroupSync
 
 
 class SlowDisk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.tables import undo_table
+from memos.infrastructure.vault.tables import job_list
 from memos.ops import Call
 
 CALLS = [("revoke", ("cube1", "ann", "reader"), {}), ("grant", ("cube1", 'group:bo"b/team', "reader"), {"until": None})]
@@ -28,7 +28,7 @@ def test_a_pipeline_is_taken_once_and_by_its_user(tmp_path: Path) -> None:
 
 def test_the_latest_of_each_user_are_kept(tmp_path: Path) -> None:
     with MemVault(tmp_path) as vault, vault.transaction():
-        for n in range(undo_table.KEPT + 2):
+        for n in range(job_list.KEPT_PIPELINES + 2):
             vault.pipelines.put(f"p{n}", "ada", CALLS)
         vault.pipelines.put("q", "eve", CALLS)
         assert vault.pipelines.take("p1", "ada") is None

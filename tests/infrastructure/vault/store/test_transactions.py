@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.store.writer_lock import lock_of
+from memos.infrastructure.vault.store.transactions import lock_of
 
 ROOT = Path(__file__).parents[4]
 HOLD = """
 import sys, time
 from pathlib import Path
-from memos.infrastructure.vault.store.writer_lock import lock_of
+from memos.infrastructure.vault.store.transactions import lock_of
 with lock_of(Path(sys.argv[1])).held(10):
     print("held", flush=True)
     time.sleep(60)
@@ -28,7 +28,7 @@ with lock_of(Path(sys.argv[1])).held(10):
 TAKE_TURNS = """
 import sys, time
 from pathlib import Path
-from memos.infrastructure.vault.store.writer_lock import lock_of
+from memos.infrastructure.vault.store.transactions import lock_of
 lock = lock_of(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
