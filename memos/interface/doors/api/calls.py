@@ -233,7 +233,7 @@ class MemoryCalls(TableCalls):
     def revoke(
         self, on: str, to: str, relation: str | None = None, *, purpose: str | None = None, **who: Unpack[Who]
     ) -> Outcome:
-        """Take back what was granted, from all that is made of it as well; null: of every relation, for every purpose.
+        """Take back what was granted, from all that is made of it as well. relation, purpose: null for each of them;
         purpose: "" for what was granted for none."""
         count = self.within(**who).revoke(on, to, relation, purpose=purpose)
         return {"message": f"{count} grants taken back.", "results": []}

@@ -71,7 +71,7 @@ class TableCalls(Scope):
         """Write down how all memories are now."""
 
     def snapshots(self, **who: Unpack[Who]) -> Records:
-        """What was written down, oldest first."""
+        """The snapshots that were taken, oldest first."""
 
     def restore(self, name: str, **who: Unpack[Who]) -> Records:
         """Take all memories back to a snapshot; one is taken before, so that this can be undone."""

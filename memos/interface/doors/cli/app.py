@@ -17,12 +17,11 @@ from typer.main import get_group
 
 from memos.errors import InputError, MemosError, PluginError
 from memos.extensions import Registry
+from memos.interface.doors.cli.api_commands import add_api_commands
 from memos.interface.doors.cli.config import config as config_group
 from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
-from memos.interface.doors.cli.life import life
 from memos.interface.doors.cli.memories import memories
-from memos.interface.doors.cli.rights import rights
 from memos.interface.doors.cli.serve import server
 from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of
 from memos.interface.doors.cli.vault import vault
@@ -102,8 +101,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for part in (vault, config_group, server, forms, memories, life, rights, governance):
+for part in (vault, config_group, server, forms, memories, governance):
     app.add_typer(part)
+add_api_commands(app)
 
 
 Out = Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")]

@@ -1,4 +1,4 @@
-"""`memos promote`, `demote`, `jobs`, `gate`, `externalize`, `export-adapter` and more: the forms of memories."""
+"""`memos promote`, `work`, `gate`, `externalize`, `export-adapter`, `provenance`: the forms of memories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from memos.interface.doors.cli.shared import (
     OpenVault,
     Output,
     User,
-    api,
     command,
     optional_vault_command,
     vault_command,
@@ -46,26 +45,6 @@ def promote(
 
 
 @vault_command(forms)
-def demote(
-    kernel: MemOS, id: Annotated[str, typer.Argument(help="an activation or parametric cube")], user: User = None
-) -> Output:
-    """Give up KV or an adapter; the memories that it was made from answer as text again."""
-    again = kernel.within(user).demote(id)
-    return Output(again, (f"{cube.id} {cube.text}" for cube in again))
-
-
-@vault_command(forms)
-def jobs(kernel: MemOS, user: User = None) -> Output:
-    """Work that is going on, that can be taken up again, or that waits."""
-    found = kernel.within(user).jobs()
-    lines = (
-        f"{job.id} {job.state} {job.kind} {' '.join(job.payload.get('sources', []))} {job.note}".rstrip()
-        for job in found
-    )
-    return Output(found, lines, empty="no job is running or waits, and none was interrupted")
-
-
-@vault_command(forms)
 def work(
     kernel: MemOS,
     every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
@@ -90,14 +69,6 @@ def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
     except KeyboardInterrupt:
         if every is None:
             raise  # else it is how the rounds end, and what was done is told
-
-
-@vault_command(forms)
-def cancel(
-    kernel: MemOS, job: Annotated[str, typer.Argument(help="id, as `memos jobs` lists it")], user: User = None
-) -> Output:
-    """End a job; what it had made is removed, and nothing is published."""
-    return Output(api(kernel).cancel(job, user_id=user), f"{job} is cancelled")
 
 
 @optional_vault_command(forms)

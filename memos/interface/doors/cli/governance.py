@@ -1,4 +1,4 @@
-"""`memos audit`, `quarantine`, `trust`, `hold`, `end-hold`, `holds` and `forget`: decisions, trust, holds, forgetting.
+"""`memos audit`, `forget` and `key`: the log of decisions, users who are removed, and keys that stand for somebody.
 
 Doors; know no rules. `memos audit` looks at the log of decisions; `memos audit-memory` looks at what memories say.
 """
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Id, OpenVault, Output, User, api, optional_vault_command, vault_command
+from memos.interface.doors.cli.shared import OpenVault, Output, optional_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
 governance = typer.Typer()
 audit = typer.Typer(help="The log of decisions: who did what, and whether the log is as it was written.")
-quarantine = typer.Typer(help="Memories that answer nothing until somebody has looked at them.")
+keys = typer.Typer(help="Keys that stand for a user, an agent or a session.", no_args_is_help=True)
 governance.add_typer(audit, name="audit")
-governance.add_typer(quarantine, name="quarantine")
+governance.add_typer(keys, name="key")
 Key = Annotated[str | None, typer.Option("--key", help="public key, in hex or in a file; unset: that of the vault")]
 
 
@@ -105,63 +105,6 @@ def key_(kernel: MemOS) -> Output:
     return Output({"key": kernel.vault.audit_log.public_key()}, kernel.vault.audit_log.public_key())
 
 
-@vault_command(quarantine, "list")
-def list_(kernel: MemOS, user: User = None) -> Output:
-    """What is in quarantine, and why."""
-    listed = api(kernel).quarantined(user_id=user)
-    lines = (
-        f"{one['id']}  {one['trust']}, from {one['origin']}: {one['note']}\n    {one['memory']}"
-        for one in listed["results"]
-    )
-    return Output(listed, lines, empty="nothing is in quarantine")
-
-
-@vault_command(quarantine)
-def release(kernel: MemOS, id: Id, user: User = None) -> Output:
-    """Let a memory answer again."""
-    cube = kernel.within(user).release(id)
-    return Output([cube], f"{cube.id} is {cube.state}")
-
-
-@vault_command(governance)
-def trust(
-    kernel: MemOS,
-    id: Id,
-    how: Annotated[str, typer.Argument(help="user, tool, document, model, imported or untrusted")],
-    user: User = None,
-) -> Output:
-    """Say how far a memory is believed; adapters are made only of what is trusted."""
-    cube = kernel.within(user).trust(id, how)
-    return Output([cube], f"{cube.id} is of trust {cube.header.trust}")
-
-
-@vault_command(governance)
-def hold(
-    kernel: MemOS,
-    id: Id,
-    why: Annotated[str, typer.Option("--why", help="the reason, for those who meet the hold")],
-    user: User = None,
-) -> Output:
-    """Lay a legal hold on a memory: it is frozen, and nothing deletes, expires or forgets it."""
-    cube = kernel.within(user).hold(id, why)
-    return Output([cube], f"{cube.id} is {cube.state}, held: {why}")
-
-
-@vault_command(governance, "end-hold")
-def end_hold(kernel: MemOS, id: Id, user: User = None) -> Output:
-    """Take a legal hold off a memory."""
-    cube = kernel.within(user).end_hold(id)
-    return Output([cube], f"{cube.id} is {cube.state}")
-
-
-@vault_command(governance)
-def holds(kernel: MemOS, user: User = None) -> Output:
-    """Memories under a legal hold: who holds each, and why."""
-    listed = api(kernel).holds(user_id=user)
-    lines = (f"{one['id']}  held by {one['note']}\n    {one['memory']}" for one in listed["results"])
-    return Output(listed, lines, empty="nothing is held")
-
-
 @vault_command(governance)
 def forget(
     kernel: MemOS,
@@ -196,3 +139,39 @@ def _proven(done: Any, path: Path | None) -> Iterator[str]:
         yield f"found in {file} at byte {position}"
     for file in searched["unread"]:
         yield f"not searched: {file}"
+
+
+@vault_command(keys, "add")
+def add_key(
+    kernel: MemOS,
+    to: Annotated[str, typer.Argument(help="USER, agent:USER/AGENT or namespace:USER/AGENT/SESSION")],
+    purpose: Annotated[list[str] | None, typer.Option("--purpose", help="one that its holder may state")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="when it ends by itself, in UTC")] = None,
+) -> Output:
+    """Make a key. It is shown this once: what is kept cannot tell it."""
+    from memos.interface.doors.api.calling import plain
+
+    secret, made = kernel.services.sharing.add_key(to, purposes=purpose or (), until=until)
+    typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
+    return Output({"key": secret, **plain(made)}, secret)
+
+
+@vault_command(keys, "list")
+def list_keys(kernel: MemOS) -> Output:
+    """The keys that there are, without their secrets."""
+    found = kernel.services.sharing.keys()
+    none = "there is no key; make one with `memos key add USER`"
+    return Output(found, map(_key_line, found), none)
+
+
+@vault_command(keys, "revoke")
+def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
+    """End a key; it opens nothing from the next call on."""
+    kernel.services.sharing.revoke_key(id)
+    return Output({"id": id}, f"key {id} is revoked")
+
+
+def _key_line(one: Any) -> str:
+    ends = f", until {one.until:%Y-%m-%d %H:%M}" if one.until else ""
+    gone = f", revoked {one.revoked:%Y-%m-%d %H:%M}" if one.revoked else ""
+    return f"{one.id} {one.namespace} {' '.join(one.purposes)}".rstrip() + ends + gone

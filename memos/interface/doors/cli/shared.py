@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,6 @@ from memos.errors import EmptyMemory, MemosError
 
 if TYPE_CHECKING:
     from memos.config import Config as Settings
-    from memos.cube import MemCube
     from memos.interface.doors.api.memory import Memory
     from memos.kernel.mem_os import MemOS
 
@@ -49,6 +48,8 @@ class Output:
 
 Command = Callable[..., Output]
 Registered = Callable[[Command], Callable[..., None]]
+OpenVault = Callable[[Sequence[str | Path]], "MemOS"]  # of the paths that a command was given in place of a vault
+_Opener = Callable[[Path, Path | None, list[str] | None], AbstractContextManager[object]]
 
 
 def command(group: typer.Typer, name: str | None = None) -> Registered:
@@ -60,15 +61,12 @@ def command(group: typer.Typer, name: str | None = None) -> Registered:
 def vault_command(group: typer.Typer, name: str | None = None) -> Registered:
     """The same, of a command whose first argument, a kernel over a vault that is there, is given as --vault, --config
     and --set. The command raises EmptyMemory."""
-    return lambda function: group.command(name)(_with_vault(opened, _printing(function)))
+    return lambda function: group.command(name)(_printing(function, opened))
 
 
 def new_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
     """The same, and the vault is made where there is none."""
-    return lambda function: group.command(name)(_with_vault(made, _printing(function)))
-
-
-OpenVault = Callable[[Sequence[str | Path]], "MemOS"]  # of the paths that a command was given in place of a vault
+    return lambda function: group.command(name)(_printing(function, made))
 
 
 def optional_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
@@ -77,23 +75,38 @@ def optional_vault_command(group: typer.Typer, name: str | None = None) -> Regis
     def opener(*vault: Path | list[str] | None) -> AbstractContextManager[OpenVault]:
         return nullcontext(partial(opened, *vault))  # type: ignore[arg-type]
 
-    return lambda function: group.command(name)(_with_vault(opener, _printing(function)))
+    return lambda function: group.command(name)(_printing(function, opener))
 
 
-def _printing(function: Command) -> Callable[..., None]:
-    def run(*given: object, as_json: bool = False, **named: object) -> None:
-        call = partial(function, *given, **named)
-        failed = _print_json(call) if as_json else _print(call())
-        if isinstance(failed, MemosError):
-            raise failed
-        if failed:
-            raise typer.Exit(1)
+def _option(name: str, default: object, kind: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+_AS_JSON = _option("as_json", False, AsJson)
+_OPENING = (_option("vault", HERE, Vault), _option("config", None, Config), _option("set_", None, Set))
+
+
+def _printing(function: Command, open_first: _Opener | None = None) -> Callable[..., None]:
+    """The function as typer takes it: with the options that open its first argument, and with --json."""
+
+    def run(as_json: bool, **given: Any) -> None:
+        opener = open_first(*(given.pop(option.name) for option in _OPENING)) if open_first else nullcontext()
+        with opener as first:
+            call = partial(function, first, **given) if open_first else partial(function, **given)
+            failed = _print_json(call) if as_json else _print(call())
+            if isinstance(failed, MemosError):
+                raise failed
+            if failed:
+                raise typer.Exit(1)
 
     kernel = {"MemOS": object, "OpenVault": object}  # none is imported for help
-    hints = inspect.get_annotations(function, locals=kernel, eval_str=True)
-    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
-    flag = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-    return _taking([*own, flag], run, function)
+    own = list(inspect.signature(function, locals=kernel, eval_str=True).parameters.values())
+    options = [*own[1:], _AS_JSON, *_OPENING] if open_first else [*own, _AS_JSON]
+    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # typer makes its options of it
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return run
 
 
 def _print_json(call: Callable[[], Output]) -> MemosError | bool | None:
@@ -134,29 +147,6 @@ def _print(output: Output) -> MemosError | bool | None:
     return output.failed
 
 
-def _with_vault(
-    open_vault: Callable[[Path, Path | None, list[str] | None], AbstractContextManager[object]],
-    command: Callable[..., None],
-) -> Callable[..., None]:
-    def run(vault: Vault = HERE, config: Config = None, set_: Set = None, **own: object) -> None:
-        with open_vault(vault, config, set_) as first:
-            command(first, **own)
-
-    _, *own = inspect.signature(command).parameters.values()
-    *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
-    return _taking([p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *shared)], run, command)
-
-
-def _taking(
-    options: list[inspect.Parameter], run: Callable[..., None], function: Callable[..., object]
-) -> Callable[..., None]:
-    """`run` in place of the function, with these options: typer makes them of the signature."""
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in options}
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    return run
-
-
 def opened(
     vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: Sequence[str | Path] = ()
 ) -> MemOS:
@@ -165,24 +155,21 @@ def opened(
     Raises EmptyMemory.
     """
     from memos.kernel.care import is_vault
+    from memos.kernel.mem_os import MemOS
 
     settings = settings_of(config, set_)
     if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
         raise EmptyMemory(
             f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
         )
-    return _kernel(settings, vault)
+    return MemOS(settings, vault=vault)
 
 
 def made(vault: Path | None, config: Path | None = None, set_: list[str] | None = None) -> MemOS:
     """A kernel over a vault that may be a new one."""
-    return _kernel(settings_of(config, set_), vault)
-
-
-def _kernel(settings: Settings, vault: Path | None) -> MemOS:
     from memos.kernel.mem_os import MemOS
 
-    return MemOS(settings, vault=vault)
+    return MemOS(settings_of(config, set_), vault=vault)
 
 
 def settings_of(config: Path | None, set_: list[str] | None) -> Settings:
@@ -197,8 +184,3 @@ def api(kernel: MemOS) -> Memory:
     from memos.interface.doors.api.memory import Memory
 
     return Memory(kernel=kernel)
-
-
-def line_of(cube: MemCube) -> str:
-    """A memory on one line."""
-    return f"{cube.id} {cube.text}"
