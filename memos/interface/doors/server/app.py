@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Body, FastAPI, Request
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 import memos
 from memos.config import ServeConfig
-from memos.errors import PluginError
+from memos.errors import MemosError, PluginError
 from memos.extensions import Registry
+from memos.interface.doors.api.calling import arguments, result
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.calls import CallRunner
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Callers
 from memos.interface.doors.server.edge.edge import Edge
 from memos.interface.doors.server.edge.lanes import Lanes
 from memos.interface.doors.server.edge.telemetry import Telemetry
-from memos.interface.doors.server.health import health_router
 from memos.interface.doors.server.heap import given_back
-from memos.interface.doors.server.memory_routes import memory_router
 from memos.interface.doors.server.openai.routes import openai_router
+from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
+from memos.kernel.calls import api_names
+
+if TYPE_CHECKING:
+    from memos.kernel.mem_os import MemOS
 
 log = logging.getLogger("memos")
 Runs = Callable[[], AbstractAsyncContextManager[None]]  # what is entered as long as the app lives
@@ -63,6 +71,66 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
+
+
+def memory_router(calls: CallRunner) -> APIRouter:
+    """The Memory API: POST /v1/memory/NAME for each of its calls."""
+    router = APIRouter(
+        prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
+    for name in api_names():
+        method = getattr(Memory, name)
+        post = router.post(
+            f"/{name}",
+            operation_id=name,
+            summary=name,
+            description=inspect.getdoc(method),
+            response_model=result(method),
+        )
+        post(_endpoint(name, calls))
+    return router
+
+
+def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]]:
+    form = arguments(getattr(Memory, name))
+    required = any(field.is_required() for field in form.model_fields.values())
+    default = Body(... if required else form())
+
+    async def endpoint(request: Request, body: BaseModel = default) -> Response:
+        # what the API returns is what its signature says: it is checked by the types and the tests, not each time
+        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **dict(body))))
+
+    endpoint.__annotations__["body"] = form
+    endpoint.__name__, endpoint.takes = name, tuple(form.model_fields)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRouter:
+    """The server itself: that it lives, that it can serve, and its figures; without a key."""
+    router = APIRouter(tags=["Health"])
+
+    @router.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    async def readyz() -> Response:
+        """It can serve: the vault answers, and the model has room in its queue."""
+        try:
+            await lanes.calls.run(kernel.services.sharing.keys)
+        except MemosError as error:
+            return failures.response(error, 503)
+        if lanes.model.full:
+            return JSONResponse({"status": "busy"}, 503)
+        return JSONResponse({"status": "ready"})
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return PlainTextResponse(telemetry.exposition(), media_type="text/plain; version=0.0.4")
+
+    return router
 
 
 def _mcp(calls: CallRunner, config: ServeConfig) -> tuple[list[BaseRoute], Runs]:

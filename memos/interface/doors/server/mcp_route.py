@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from memos.config import ServeConfig
 from memos.interface.doors.agents.mcp import Context, mcp_server
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.calls import CallRunner
+from memos.interface.doors.server.routing import CallRunner
 
 PATH = "/v1/mcp"
 

@@ -34,8 +34,6 @@ STATUS: dict[type[Exception], int] = {
     errors.TooLarge: 413,
     errors.Busy: 429,
     errors.MemosError: 500,
-    errors.VaultError: 500,
-    errors.HostError: 500,
     errors.QuotaExceeded: 507,
     errors.NoRoom: 507,
     ClientDisconnected: 499,  # which nobody reads

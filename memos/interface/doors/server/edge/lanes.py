@@ -105,11 +105,8 @@ class Lanes:
     """The lanes of a server, and which of them makes a call."""
 
     def __init__(self, workers: int, queue: int) -> None:
-        self.model, self.jobs, self.calls = (
-            Lane("model", 1, queue),
-            Lane("jobs", 1, queue),
-            Lane("workers", workers, queue),
-        )
+        self.model, self.jobs = Lane("model", 1, queue), Lane("jobs", 1, queue)
+        self.calls = Lane("workers", workers, queue)
 
     def __iter__(self) -> Iterator[Lane]:
         return iter((self.model, self.jobs, self.calls))

@@ -64,11 +64,10 @@ class Telemetry:
         with self._tracer.start_as_current_span(
             scope["method"], parent, SpanKind.SERVER, record_exception=False, set_status_on_exception=False
         ) as span:
-            self._running.inc()
             try:
-                yield outcome
+                with self._running.track_inprogress():
+                    yield outcome
             finally:
-                self._running.dec()
                 self._report(scope, outcome, time.perf_counter() - began, span)
 
     def _report(self, scope: Scope, outcome: RequestOutcome, seconds: float, span: Span) -> None:
@@ -77,14 +76,8 @@ class Telemetry:
         self._seconds.labels(route).observe(seconds)
         if span.is_recording():
             span.update_name(f"{method} {route}")
-            span.set_attributes(
-                {
-                    "http.request.method": method,
-                    "http.route": route,
-                    "http.response.status_code": outcome.status,
-                    "memos.key": outcome.key,
-                }
-            )
+            http = {"request.method": method, "route": route, "response.status_code": outcome.status}
+            span.set_attributes({"memos.key": outcome.key} | {f"http.{name}": value for name, value in http.items()})
         if access.isEnabledFor(logging.INFO):
             line = {"method": method, "route": route, "status": outcome.status, "key": outcome.key}
             access.info(json.dumps(line | {"ms": round(seconds * 1e3, 1)}))

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING
 
 import pydantic_core
 from starlette.responses import StreamingResponse
@@ -14,15 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from memos.errors import MemosError
 from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.openai.wire import (
-    AssistantMessage,
-    ChatChoice,
-    ChatCompletion,
-    Memories,
-    TextChoice,
-    TextCompletion,
-    TokenUsage,
-)
+from memos.interface.doors.server.openai.wire import AssistantMessage, Memories, TokenUsage
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import Reply
@@ -38,71 +30,60 @@ async def whole(pieces: Pieces) -> list[Reply]:
         return await anext(piece async for piece in pieces if isinstance(piece, list))
 
 
-class Head(TypedDict):
-    """What an answer, and each of its chunks, begins with."""
+class AnswerFormat:
+    """Replies as chat completions, or as text completions: whole, or chunk by chunk."""
 
-    id: str
-    created: int
-    model: str
-
-
-class ChatFormat:
-    """Replies as chat completions; `choice` is a piece of an answer, or its end."""
-
-    object = "chat.completion.chunk"
-
-    def __init__(self, model: str, max_tokens: int) -> None:
+    def __init__(self, model: str, max_tokens: int, chat: bool) -> None:
         """max_tokens: at which an answer is cut."""
-        self._max_tokens, self._begun = max_tokens, set[int]()
-        self.head = _head("chatcmpl", model)
+        self._max_tokens, self._chat, self._begun = max_tokens, chat, set[int]()
+        self._object = "chat.completion" if chat else "text_completion"
+        id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._head: Json = {"id": id, "created": int(time.time()), "model": model}
 
-    def whole(self, replies: Sequence[Reply]) -> ChatCompletion:
+    def whole(self, replies: Sequence[Reply]) -> Json:
         choices = [
-            ChatChoice(index=n, message=AssistantMessage(content=reply.text), finish_reason=self.finish(reply))
-            for n, reply in enumerate(replies)
+            self._choice(
+                n, {"message": AssistantMessage(content=r.text)} if self._chat else {"text": r.text}, self._finish(r)
+            )
+            for n, r in enumerate(replies)
         ]
-        return ChatCompletion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
+        more = {"choices": choices, "usage": _usage(replies), "memos": _memories(replies)}
+        return {**self._head, "object": self._object, **more}
 
-    def choice(self, index: int, text: str | None, finish: str | None = None) -> Json:
+    async def events(
+        self, piece: AnswerPiece | list[Reply], pieces: Pieces, with_usage: bool
+    ) -> AsyncGenerator[bytes, None]:
+        """The stream of answers of which the first piece is there. An error within it is its last event but one."""
+        usage = {"usage": None} if with_usage else {}
+        head = {**self._head, "object": f"{self._object}.chunk" if self._chat else self._object, **usage}
+        try:
+            while isinstance(piece, tuple):
+                yield _event({**head, "choices": [self._piece(*piece)]})
+                piece = await anext(pieces)
+            for n, reply in enumerate(piece):
+                end = self._piece(n, None, self._finish(reply))
+                yield _event({**head, "choices": [end], "memos": _memories([reply])})
+            if with_usage:
+                yield _event({**head, "choices": [], "usage": _usage(piece)})
+        except MemosError as error:
+            yield _event(failures.failed(error))
+        yield b"data: [DONE]\n\n"
+
+    def _piece(self, n: int, text: str | None, finish: str | None = None) -> Json:
+        """What a chunk adds to an answer, or its end."""
+        if not self._chat:
+            return self._choice(n, {"text": text or ""}, finish)
         delta = {} if text is None else {"content": text}
-        if index not in self._begun:  # clients put what the pieces say one behind the other, also who says it
-            self._begun.add(index)
+        if n not in self._begun:  # clients put what the pieces say one behind the other, also who says it
+            self._begun.add(n)
             delta = {"role": "assistant", **delta}
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._choice(n, {"delta": delta}, finish)
 
-    def finish(self, reply: Reply) -> Literal["stop", "length"]:
-        return _finish(reply, self._max_tokens)
+    def _choice(self, n: int, content: Json, finish: str | None) -> Json:
+        return {"index": n, **content, "logprobs": None, "finish_reason": finish}
 
-
-class TextFormat:
-    """Replies as text completions; `choice` is a piece of an answer, or its end."""
-
-    object = "text_completion"
-
-    def __init__(self, model: str, max_tokens: int) -> None:
-        """max_tokens: at which an answer is cut."""
-        self._max_tokens = max_tokens
-        self.head = _head("cmpl", model)
-
-    def whole(self, replies: Sequence[Reply]) -> TextCompletion:
-        choices = [
-            TextChoice(index=n, text=reply.text, finish_reason=self.finish(reply)) for n, reply in enumerate(replies)
-        ]
-        return TextCompletion(**self.head, choices=choices, usage=_usage(replies), memos=_memories(replies))
-
-    def choice(self, index: int, text: str | None, finish: str | None = None) -> Json:
-        return {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish}
-
-    def finish(self, reply: Reply) -> Literal["stop", "length"]:
-        return _finish(reply, self._max_tokens)
-
-
-def _head(prefix: str, model: str) -> Head:
-    return {"id": f"{prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
-
-
-def _finish(reply: Reply, max_tokens: int) -> Literal["stop", "length"]:
-    return "length" if reply.answer_tokens >= max_tokens else "stop"
+    def _finish(self, reply: Reply) -> str:
+        return "length" if reply.answer_tokens >= self._max_tokens else "stop"
 
 
 def _usage(replies: Sequence[Reply]) -> TokenUsage:
@@ -123,28 +104,6 @@ def _memories(replies: Sequence[Reply]) -> Memories:
         remembered=[cube.id for reply in replies for cube in reply.remembered],
         forgotten=[id for reply in replies for id in reply.forgotten],
     )
-
-
-async def events(
-    piece: AnswerPiece | list[Reply], pieces: Pieces, shape: ChatFormat | TextFormat, with_usage: bool
-) -> AsyncGenerator[bytes, None]:
-    """The stream of answers of which the first piece is there. An error within it is its last event but one."""
-
-    def event(choices: list[Json], **more: object) -> bytes:
-        usage = {"usage": None} if with_usage else {}
-        return _event({**shape.head, "object": shape.object, "choices": choices, **usage, **more})
-
-    try:
-        while isinstance(piece, tuple):
-            yield event([shape.choice(*piece)])
-            piece = await anext(pieces)
-        for n, reply in enumerate(piece):
-            yield event([shape.choice(n, None, shape.finish(reply))], memos=_memories([reply]))
-        if with_usage:
-            yield event([], usage=_usage(piece))
-    except MemosError as error:
-        yield _event(failures.failed(error))
-    yield b"data: [DONE]\n\n"
 
 
 def _event(data: object) -> bytes:

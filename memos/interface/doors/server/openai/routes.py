@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -15,11 +15,9 @@ from starlette.responses import Response
 
 from memos.config import DecodeConfig
 from memos.errors import InputError, NotFound
-from memos.interface.doors.server.body import KEY, JsonRoute
-from memos.interface.doors.server.calls import CallRunner, as_json
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Seat
-from memos.interface.doors.server.openai.answers import AnswerPiece, ChatFormat, EventStream, TextFormat, events, whole
+from memos.interface.doors.server.openai.answers import AnswerFormat, AnswerPiece, EventStream, whole
 from memos.interface.doors.server.openai.wire import (
     ChatCompletion,
     ChatRequest,
@@ -32,6 +30,7 @@ from memos.interface.doors.server.openai.wire import (
     TextCompletion,
     TokenUsage,
 )
+from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS, Reply
@@ -61,11 +60,11 @@ class OpenAIEndpoints:
 
     async def chat_completions(self, request: Request, asked: ChatRequest) -> Response:
         """Do what the last message asks for: remember, correct, forget, or answer from what is remembered."""
-        return await self._answer(request, asked, ChatFormat)
+        return await self._answer(request, asked, chat=True)
 
     async def completions(self, request: Request, asked: CompletionRequest) -> Response:
         """The same for messages without turns."""
-        return await self._answer(request, asked, TextFormat)
+        return await self._answer(request, asked, chat=False)
 
     async def embeddings(self, request: Request, asked: EmbeddingRequest) -> Response:
         """A vector of length 1 for each text, as memories are found by."""
@@ -96,23 +95,28 @@ class OpenAIEndpoints:
             raise NotFound(f"there is no model {model!r:.80} here; there are {self._answering} and {self._embedding}")
         return as_json(Model(id=model, created=self._started))
 
-    async def _answer(
-        self, request: Request, asked: ChatRequest | CompletionRequest, form: type[ChatFormat] | type[TextFormat]
-    ) -> Response:
+    async def _answer(self, request: Request, asked: ChatRequest | CompletionRequest, *, chat: bool) -> Response:
         decode = asked.decode(self._kernel.config.decode)
         answer = partial(_answers, request.scope["seat"], asked, decode)
         pieces = self._calls.stream("chat", answer, len(asked.messages_asked))
-        shape = form(self._answering, decode.max_new_tokens)
+        shape = AnswerFormat(self._answering, decode.max_new_tokens, chat)
         if not asked.stream:
             return as_json(shape.whole(await whole(pieces)))
         first = await anext(pieces)  # what fails before the first piece is reported by its status
         with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        return EventStream(pieces, events(first, pieces, shape, with_usage))
+        return EventStream(pieces, shape.events(first, pieces, with_usage))
 
 
 def _name(path: str) -> str:
     """Of a model: its hub name, or its folder's."""
     return Path(path).name if Path(path).is_absolute() or path.startswith(".") else path
+
+
+class _AnswerOptions(TypedDict, total=False):
+    turns: list[dict[str, str]]
+    session: str
+    on_text: Callable[[str], None]
+    decode: DecodeConfig
 
 
 def _answers(
@@ -125,11 +129,6 @@ def _answers(
     ]
 
 
-class _Conversation(TypedDict, total=False):
-    turns: list[dict[str, str]]
-    session: str
-
-
 def _answer(
     seat: Seat,
     asked: ChatRequest | CompletionRequest,
@@ -137,9 +136,6 @@ def _answer(
     decode: DecodeConfig,
     on_text: Callable[[str], None],
 ) -> Reply:
-    conversation: _Conversation = {"turns": asked.turns()}
-    if asked.session is not None:
-        conversation["session"] = asked.session
     begun = False
 
     def tell(piece: str) -> None:
@@ -148,11 +144,13 @@ def _answer(
             begun = True
             on_text(piece)
 
+    options: _AnswerOptions = {"turns": asked.turns(), "on_text": tell, "decode": decode}
+    if asked.session is not None:
+        options["session"] = asked.session
     if asked.memory and asked.schema_of_answer is None:
-        reply: Reply = seat.calls.chat(message, **conversation, on_text=tell, decode=decode)
+        reply: Reply = seat.calls.chat(message, **options)
     else:
-        via: Literal["auto", "none"] = "auto" if asked.memory else "none"
-        reply = seat.calls.ask(message, via=via, **conversation, on_text=tell, decode=decode)
+        reply = seat.calls.ask(message, via="auto" if asked.memory else "none", **options)
     if not begun:  # it was done without the model
         on_text(reply.text)
     return reply

@@ -59,6 +59,10 @@ class OpenAIRequest(WireModel):
         return self
 
 
+def _several(given: str | list[str]) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
 class StreamOptions(WireModel):
     include_usage: bool = False
 
@@ -66,17 +70,9 @@ class StreamOptions(WireModel):
 class PlainText(WireModel):
     type: Literal["text"]
 
-    @property
-    def schema_of(self) -> None:
-        return None
-
 
 class JsonObject(WireModel):
     type: Literal["json_object"]
-
-    @property
-    def schema_of(self) -> dict[str, object]:
-        return {"type": "object"}
 
 
 class NamedSchema(WireModel):
@@ -90,10 +86,6 @@ class NamedSchema(WireModel):
 class JsonSchema(WireModel):
     type: Literal["json_schema"]
     json_schema: NamedSchema
-
-    @property
-    def schema_of(self) -> dict[str, object]:
-        return self.json_schema.schema_
 
 
 class AnswerRequest(OpenAIRequest):
@@ -124,12 +116,18 @@ class AnswerRequest(OpenAIRequest):
         return self
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+    def stops(self) -> list[str]:
+        return _several(self.stop or [])
 
     @property
     def schema_of_answer(self) -> dict[str, object] | None:
-        return self.response_format.schema_of if self.response_format else None
+        match self.response_format:
+            case JsonSchema(json_schema=named):
+                return named.schema_
+            case JsonObject():
+                return {"type": "object"}
+            case _:
+                return None
 
     @property
     def max_new_tokens(self) -> int | None:
@@ -142,7 +140,7 @@ class AnswerRequest(OpenAIRequest):
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
-            "stop": self.stops or None,
+            "stop": tuple(self.stops) or None,
             "json_schema": self.schema_of_answer,
             "beams": 1 if self.temperature or self.schema_of_answer else None,
         }
@@ -205,7 +203,7 @@ class CompletionRequest(AnswerRequest):
 
     @property
     def messages_asked(self) -> list[str]:
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        return _several(self.prompt)
 
     @model_validator(mode="after")
     def _asks_something(self) -> CompletionRequest:
@@ -225,7 +223,7 @@ class EmbeddingRequest(OpenAIRequest):
 
     @property
     def texts(self) -> list[str]:
-        return [self.input] if isinstance(self.input, str) else self.input
+        return _several(self.input)
 
     @model_validator(mode="after")
     def _has_texts(self) -> EmbeddingRequest:

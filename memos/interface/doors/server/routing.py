@@ -1,10 +1,13 @@
-"""What the routes under /v1 share: a key, a body of strict JSON, and dropping requests of disconnected clients."""
+"""What the routes under /v1 share: a key, a body of strict JSON, and calls of memos off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from email.message import Message
+from functools import partial
+from typing import TypeVar
 
 import pydantic_core
 from fastapi import Request, Response, Security
@@ -15,9 +18,13 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from memos.cost import metered
 from memos.errors import InputError
-from memos.interface.doors.server.edge.lanes import ClientDisconnected
+from memos.interface.doors.server.edge.lanes import ClientDisconnected, Lanes
+from memos.interface.doors.server.edge.telemetry import Telemetry
 
+T = TypeVar("T")
+Piece = TypeVar("Piece")
 KEY = Security(HTTPBearer(auto_error=False))  # for the OpenAPI; the edge has looked at it before
 
 
@@ -92,3 +99,37 @@ def _parsed(content: bytes) -> object:
         return pydantic_core.from_json(content, allow_inf_nan=False)
     except ValueError as error:
         raise InputError(f"the body is broken JSON ({error}); send one JSON object in UTF-8") from None
+
+
+class CallRunner:
+    """Makes calls for requests: each as its caller, in a lane, within a span, with its cost counted."""
+
+    def __init__(self, lanes: Lanes, telemetry: Telemetry) -> None:
+        self.lanes, self._telemetry = lanes, telemetry
+
+    async def make(self, name: str, call: Callable[[], T]) -> T:
+        """Raises what the call does, Busy."""
+        with self._telemetry.call(name):
+            return await self.lanes.of(name).run(partial(self._counted, call))
+
+    async def stream(
+        self, name: str, call: Callable[[Callable[[Piece], None]], T], places: int = 1
+    ) -> AsyncGenerator[Piece | T, None]:
+        """Answers as they grow, and then what came of them; see `Lane.pieces`."""
+        with self._telemetry.call(name):
+            async with aclosing(self.lanes.model.pieces(partial(self._counted, call), places)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def _counted(self, call: Callable[..., T], *values: object) -> T:
+        """In the thread of the call, so that what it took is counted however it ends, and whoever still listens."""
+        with metered() as cost:
+            try:
+                return call(*values)
+            finally:
+                self._telemetry.count_cost(cost)
+
+
+def as_json(value: object, status: int = 200) -> Response:
+    """The value as the body of an answer."""
+    return Response(pydantic_core.to_json(value), status, media_type="application/json")
