@@ -23,7 +23,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, judge_kv, teach, teach_kv
 from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
-from memos.operation.forms.trainer import short_of
+from memos.operation.forms.transitions import short_of
 
 OURS = "distillation"
 KV = "trained KV"

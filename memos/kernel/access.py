@@ -79,7 +79,8 @@ class Freshness:
 
     def release(self) -> None:
         """Let go of what is in memory of cubes that are no longer in use: a source may have changed."""
-        if serving := self._serving.if_made:
+        serving = self._serving.if_made
+        if serving and serving.payloads_used:
             serving.release()
 
 

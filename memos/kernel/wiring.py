@@ -12,7 +12,7 @@ from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.tagger import RequestTagger
-from memos.infrastructure.host.engines import engines
+from memos.infrastructure.host.engines import EXECUTORS, engines
 from memos.infrastructure.host.loading import loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
@@ -23,7 +23,6 @@ from memos.operation.choosing.foresight import Foresight
 from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.forms.executors import EXECUTORS
 from memos.operation.life.consolidation import Consolidation
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.knowledge import Knowledge

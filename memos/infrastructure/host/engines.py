@@ -1,11 +1,13 @@
-"""Finds what runs the local model by its name in model.engine; `transformers`, which ships, runs it in this process.
+"""Finds by name what runs the local model (model.engine), and where adapters are trained (distil.isolation).
 
-Imports neither torch nor transformers until a model is loaded.
+`transformers`, which ships, runs the model in this process. Imports neither torch nor transformers until a model is
+loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.config import ModelConfig
@@ -14,9 +16,13 @@ from memos.infrastructure.host.loading import loading
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
+    from memos.infrastructure.host.training.teach import Crafted, Task, Tell
+
+    Executor = Callable[[Host, Task, Path, Tell], Crafted]
 
 Engine = Callable[[ModelConfig], "Host"]
 engines: Registry[Engine] = Registry("memos.engines", "engine")
+EXECUTORS: Registry[Executor] = Registry("memos.executors", "executor")
 
 
 def transformers(config: ModelConfig) -> Host:

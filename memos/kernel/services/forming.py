@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from memos.kernel.access import Access, Freshness
     from memos.kernel.wiring import FormBudgets
     from memos.lazy import Lazy
-    from memos.operation.forms.externalize import Statement
-    from memos.operation.forms.trainer import Progress
-    from memos.operation.forms.transitions import Transitions
+    from memos.operation.forms.insight import Statement
+    from memos.operation.forms.transitions import Progress, Transitions
     from memos.operation.life.mem_lifecycle import MemLifecycle
     from memos.rights import Caller
 
@@ -139,7 +138,7 @@ class Forming:
         what: id of a cube, a folder of an adapter, or a file of KV. about: subjects to ask about, beside those of the
         memories that the user may see.
         """
-        from memos.operation.forms.externalize import externalize, externalize_kv  # loads torch and transformers
+        from memos.operation.forms.insight import externalize, externalize_kv  # loads torch and transformers
 
         path = self._folder(caller, what, "activation", "parametric")
         if path.is_file():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
     from memos.operation.choosing.moves import Move
-    from memos.operation.forms.trainer import Progress
+    from memos.operation.forms.transitions import Progress
     from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")

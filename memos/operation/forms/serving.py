@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from memos.cube import Form, MemCube, State
+from memos.cube import Blob, Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
@@ -22,7 +22,7 @@ from memos.infrastructure.host.model.measure import in_page_cache
 from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
-from memos.operation.choosing.ways import ResidentKV, Situation
+from memos.operation.choosing.ways import MemoryTier, ResidentKV, Situation
 
 if TYPE_CHECKING:
     from memos.config import Config, FidelityConfig
@@ -48,6 +48,7 @@ class Serving:
         self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
         self.prefetched, self.prefetch_hits = 0, 0  # KV caches
         self.answered = False  # anything yet
+        self.payloads_used = False  # by any request yet: else there is none to let go of
         self._tiers = KVTiers(host.model.device)
         self._cubes: dict[str, MemCube] = {}  # whose payload was in memory at some time, by digest
         self._unmeasurable = self._waiting = False
@@ -73,7 +74,7 @@ class Serving:
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
-        for name in {_name(kv) for kv in admission.activations} & self._ahead:
+        for name in {_blob(kv).sha256 for kv in admission.activations} & self._ahead:
             self._ahead.discard(name)
             self.prefetch_hits += level is not None and self._tiers.resident(name) is not None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
@@ -110,7 +111,7 @@ class Serving:
         exact: bool,
     ) -> Admission:
         kvs = admission.activations
-        resident = [self._tiers.resident(_name(kv)) for kv in kvs]
+        resident = list(map(self.resident, kvs))
         situation = Situation(
             costs=self.costs,
             levels=self._exact_level() if exact else self.levels(),
@@ -179,27 +180,27 @@ class Serving:
         return f"costs of {self._host.machine}"
 
     def _lying(self, cube: MemCube, first: bool) -> Lying:
-        assert cube.blob
-        place: str = self._tiers.tier(cube.blob.sha256)
-        if place == "disk":
-            place = "cache" if in_page_cache(self._vault.blobs.stored(cube.blob)) else "disk"
-        own = cube.blob.tokens - (0 if first else len(self._host.head))
-        return Lying(own, place, cube.blob.stored)
+        blob = _blob(cube)
+        place: str = self._tiers.tier(blob.sha256)
+        if place == "disk" and in_page_cache(self._vault.blobs.stored(blob)):
+            place = "cache"
+        return Lying(blob.tokens - (0 if first else len(self._host.head)), place, blob.stored)
 
     def _kv(self, cube: MemCube) -> Activation:
-        assert cube.blob
         # its checksums are read with it: to compare the digest first would read it twice
-        path = self._vault.blobs.path(cube.blob, verified=False)
+        path = self._vault.blobs.path(_blob(cube), verified=False)
         return self.bring(cube, lambda: self._host.load_kv(path))
 
     def bring(self, cube: MemCube, load: Callable[[], Activation]) -> Activation:
         """The cube's KV on the device; from `load` where it is not in memory."""
-        self._cubes[_name(cube)] = cube
-        return self._tiers.bring(_name(cube), load)
+        self.payloads_used = True
+        name = _blob(cube).sha256
+        self._cubes[name] = cube
+        return self._tiers.bring(name, load)
 
     def resident(self, cube: MemCube) -> Activation | None:
         """The cube's KV, if it is in memory."""
-        return self._tiers.resident(_name(cube))
+        return self._tiers.resident(_blob(cube).sha256)
 
     def tier(self, name: str) -> Tier:
         """Where a payload lies, by its digest."""
@@ -211,8 +212,8 @@ class Serving:
         self.answered = True
         if admission.way and self._measures:
             self._paced = self.costs.paced(admission.way, took)
-        if self._cubes and (resident := self._residents()):
-            self._settle(resident, self._places(resident))
+        if self._cubes:
+            self._settle()
 
     def _residents(self) -> list[ResidentKV]:
         cubes = dict(self._cubes)
@@ -222,7 +223,7 @@ class Serving:
             if name in cubes  # else it was let go of meanwhile
         ]
 
-    def _places(self, kvs: Sequence[ResidentKV]) -> dict[str, Literal["device", "host"]]:
+    def _places(self, kvs: Sequence[ResidentKV]) -> dict[str, MemoryTier]:
         now = self._vault.now()
         of_groups = [kv for kv in kvs if kv.cube.namespace.session_id == ""]
         worth = self._foresight.worth([kv.cube.sources[0].id for kv in of_groups], now.timestamp())
@@ -247,16 +248,12 @@ class Serving:
     def _prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
         self._waiting = False
         try:
-            coming, resident = self._foreseen(user, visible), self._residents()
-            if not (coming or resident):  # nothing to place, and so nothing to measure the machine for
-                return
-            places = self._places([*resident, *coming])
-            self._settle(resident, places)
+            coming = self._foreseen(user, visible)
+            places = self._settle(coming)
             for kv in coming:
                 if kv.name in places:
                     self._bring_ahead(kv)
-            resident = self._residents()
-            self._settle(resident, self._places(resident))
+            self._settle()
         except Exception:  # nobody waits for this thread, so nobody else would tell
             log.exception("prefetching failed")
 
@@ -269,9 +266,15 @@ class Serving:
             self._ahead.add(kv.name)
             self.prefetched += 1
 
-    def _settle(self, decided: Sequence[ResidentKV], places: Mapping[str, Literal["device", "host"]]) -> None:
-        """What a request has brought since it was decided stays where it is."""
-        self._tiers.settle(places, {kv.name for kv in decided})
+    def _settle(self, coming: Sequence[ResidentKV] = ()) -> dict[str, MemoryTier]:
+        """Let the KV that is in memory go to where it should stay, beside what is coming; the places of both. What a
+        request has brought since that was decided stays where it is."""
+        resident = self._residents()
+        if not (resident or coming):  # nothing to place, and so nothing to measure the machine for
+            return {}
+        places = self._places([*resident, *coming])
+        self._tiers.settle(places, {kv.name for kv in resident})
+        return places
 
     def _foreseen(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> list[ResidentKV]:
         """KV files that are likely to be used next, the likeliest first, as far as their bytes are allowed."""
@@ -284,10 +287,10 @@ class Serving:
         }
         out, left = list[ResidentKV](), self._config.scheduler.prefetch_kv_bytes
         for kv in (kvs[group] for group in likely if group in kvs):
-            assert kv.blob
-            if kv.blob.bytes <= left and self._tiers.tier(kv.blob.sha256) == "disk":
-                left -= kv.blob.bytes
-                out.append(ResidentKV(_name(kv), kv, int(kv.blob.tokens * self.costs.bytes), kv.blob.tokens))
+            blob = _blob(kv)
+            if blob.bytes <= left and self._tiers.tier(blob.sha256) == "disk":
+                left -= blob.bytes
+                out.append(ResidentKV(blob.sha256, kv, int(blob.tokens * self.costs.bytes), blob.tokens))
         return out
 
     def release(self) -> None:
@@ -301,7 +304,7 @@ class Serving:
 
         Raises CorruptBlob, naming the cube and the way out, if that was why.
         """
-        self.let_go({_name(kv) for kv in admission.activations})
+        self.let_go({_blob(kv).sha256 for kv in admission.activations})
         if isinstance(error, CorruptBlob):
             for kv in admission.activations:
                 self._blob_path(kv)
@@ -324,13 +327,13 @@ class Serving:
             )
 
     def _blob_path(self, cube: MemCube) -> Path:
-        assert cube.blob
-        return self._vault.blobs.path(cube.blob)
+        self.payloads_used = True
+        return self._vault.blobs.path(_blob(cube))
 
 
-def _name(cube: MemCube) -> str:
-    assert cube.blob
-    return cube.blob.sha256
+def _blob(cube: MemCube) -> Blob:
+    assert cube.blob  # of KV or an adapter
+    return cube.blob
 
 
 def _raw(admission: Admission) -> tuple[MemCube, ...]:

@@ -12,26 +12,49 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from memos.cube import Blob, Form, Header, MemCube, Probe, Rights, Source, State, Text, new_id
-from memos.errors import CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.cube import Blob, Contrast, Fact, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.training.self_study import study
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
 from memos.operation.choosing.upkeep import JobKind
-from memos.operation.forms.trainer import LessonReader, Progress, Trainer, require_agreement, text_payload
+from memos.operation.life.knowledge import text_of
 
 if TYPE_CHECKING:
-    from memos.config import ActivationConfig, DistilConfig
+    from memos.config import ActivationConfig, DistilConfig, GateConfig
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
+Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
+QUESTIONS_PER_MEMORY, FORMS_PER_QUESTION = 6, 5  # that a model asks itself
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
+
+
+class LessonReader(Protocol):
+    """What is asked of language here: the questions that teach memories and prove that they were learnt."""
+
+    def facts(self, text: str) -> tuple[Fact, ...]: ...
+
+    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
+        """Those that a question has for its answer."""
+        ...
+
+    def probes(self, facts: Iterable[Fact]) -> list[Probe]: ...
+
+    def lessons(self, memories: Sequence[Text]) -> list[Lesson]: ...
+
+    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
+        """Prompts whose answers an adapter of these facts must not change."""
+        ...
 
 
 class Transitions:
@@ -47,10 +70,9 @@ class Transitions:
         config: DistilConfig,
         activation: ActivationConfig,
     ) -> None:
+        """require_disk: raises where KV of so many bytes has no room."""
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
         self._activation, self._require_disk = activation, require_disk
-        self._trainer = Trainer(vault, reader, host, require_disk, config, activation)
-        self.task, self.gate = self._trainer.task, self._trainer.gate
 
     def promote(
         self,
@@ -81,7 +103,7 @@ class Transitions:
         try:
             with self._vault.blobs.staging() as staged:
                 if trained:
-                    blob = self._trainer.train(form, sources, job, progress, beside)
+                    blob = self._train(form, sources, job, progress, beside)
                 else:
                     blob = self._encode(sources, staged, progress)
                 with self._vault.transaction():
@@ -105,20 +127,15 @@ class Transitions:
 
     def probes(self, cube: MemCube) -> list[Probe]:
         """Questions that tell whether a memory is remembered: the user's own, and those of its facts."""
-        return [*text_payload(cube).probes, *self._reader.probes(text_payload(cube).facts)]
+        return [*text_of(cube).probes, *self._reader.probes(text_of(cube).facts)]
 
     def _known(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
         """The sound derived cube of just these memories on this host; taken back into use if it was given up."""
-        wanted = _pinned(sources)
-        for cube in self._vault.derived(*(c.id for c in sources)):
-            if cube.form is not form or cube.sources != wanted:
-                continue
-            if cube.blob is None or cube.blob.fingerprint != self._host.digest:
-                continue
-            if form is Form.ACTIVATION and cube.blob.codec != self._activation.codec:
+        for cube, blob in self._made(form, _pinned(sources)):
+            if form is Form.ACTIVATION and blob.codec != self._activation.codec:
                 continue
             try:
-                self._vault.blobs.path(cube.blob)
+                self._vault.blobs.path(blob)
             except CorruptBlob as error:
                 log.warning("building again: %s", error)
                 self._lifecycle.delete(cube.id)
@@ -133,23 +150,23 @@ class Transitions:
 
     def _replace(self, cube: MemCube) -> None:
         """Give up what stands for the same memories in the same form, as KV in another codec does."""
-        for other in self._vault.derived(*(s.id for s in cube.sources)):
-            same = other.form is cube.form and other.sources == cube.sources and other.id != cube.id
-            if same and other.blob and other.blob.fingerprint == self._host.digest and other.state is State.ACTIVATED:
+        for other, _ in self._made(cube.form, cube.sources):
+            if other.id != cube.id and other.state is State.ACTIVATED:
                 self._lifecycle.move(other.id, State.ARCHIVED, f"{cube.id} stands for the same")
+
+    def _made(self, form: Form, sources: tuple[Source, ...]) -> list[tuple[MemCube, Blob]]:
+        """What was derived of just these memories in a form on this host, with its payload."""
+        derived = self._vault.derived(*(source.id for source in sources))
+        same = [(c, c.blob) for c in derived if c.blob and c.form is form and c.sources == sources]
+        return [(cube, blob) for cube, blob in same if blob.fingerprint == self._host.digest]
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
         """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
         began = time.perf_counter()
-        memories = tuple(c.text for c in sources)
-        activation = self._host.encode(memories)
-        question = self._asked(sources)
+        activation = self._host.encode(tuple(c.text for c in sources))
         self._host.save_kv(activation, staged, self._activation.stored)
         self._require_disk(staged.stat().st_size)
-        stored = (self._host.load_kv(staged),)
-        asked = Request(({"role": "user", "content": question},), memories, stored)
-        near = self._host.nearness(asked)
-        self._require_near(near.max_abs_logit_diff, near.kl, self._activation.codec)
+        scores = self._nearness(sources, staged, self._activation.codec)
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         name, size = self._vault.blobs.store(staged)
         return Blob(
@@ -159,12 +176,133 @@ class Transitions:
             codec=self._activation.codec,
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
-            scores={
-                "max_abs_logit_diff": near.max_abs_logit_diff,
-                "top1_agreement": near.top1_agreement,
-                "kl": near.kl,
-            },
+            scores=scores,
         )
+
+    def _train(
+        self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
+    ) -> Blob:
+        """Kept if what was made, loaded from its file, passes the gate. Raises GateRejected, NoProbes, Cancelled."""
+        began, work = time.perf_counter(), self._vault.blobs.work(job)
+
+        def tell(phase: str, step: int, of: int, loss: float) -> None:
+            if not self._vault.jobs.note(job, f"{phase} {step} of {of}" if of else phase):
+                raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
+            if phase == "train":
+                progress(step, of, loss)
+
+        task = self.task(sources, tuple(self._vault.blobs.path(c.blob) for c in beside if c.blob), tell)
+        if form is Form.ACTIVATION:
+            memories = tuple(c.text for c in sources)
+            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
+        made = self._craft(task, work, tell)
+        self._require_gate(form, made.scores, len(sources))
+        rows = self._finished(form, work / task.payload, made)
+        tell("publish", 0, 0, 0.0)
+        name, size = self._vault.blobs.store(work / task.payload)
+        together = made.together is not None and not short_of(made.together, self._config.gate)
+        return Blob(
+            sha256=name,
+            bytes=size,
+            tokens=rows,
+            codec="trained" if rows else "raw",
+            fingerprint=self._host.digest,
+            build_s=time.perf_counter() - began,
+            scores=made.scores,
+            beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
+        )
+
+    def _finished(self, form: Form, payload: Path, made: Crafted) -> int:
+        """The rows of trained KV; an adapter has none, and its scores are written on its card."""
+        if form is Form.ACTIVATION:
+            self._require_disk(payload.stat().st_size)
+            return self._host.load_kv(payload).rows
+        self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
+        return 0
+
+    def _craft(self, task: Task, work: Path, tell: Tell) -> Crafted:
+        """Where it is asked for; else in a process of its own where that can load the same model beside a CPU's."""
+        where = self._config.isolation
+        if where == "auto":
+            where = "process" if self._host.from_path and self._host.model.device.type == "cpu" else "thread"
+        if where == "process" and not self._host.from_path:
+            raise Unsupported(
+                "distil.isolation process: the model was given in memory, and another process cannot load it; "
+                "set model.path instead, or distil.isolation to thread"
+            )
+        return EXECUTORS.get(where)(self._host, task, work, tell)
+
+    def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
+        """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
+        facts = [fact for c in sources for fact in text_of(c).facts]
+        lessons = self._reader.lessons([text_of(c) for c in sources])
+        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons}, tell)
+        lessons = agreed(lessons)  # what two of the memories answer differently has no one answer
+        if lessons and self._config.gate.generality and not any(x.probe.held_out for x in lessons):
+            raise NoProbes(
+                f"none of {len(lessons)} questions about {', '.join(c.id for c in sources)} is held out, so nothing "
+                f"would tell what was learnt from what was repeated; give some with Probe(…, held_out=True)"
+            )
+        if not any(not x.probe.held_out for x in lessons):
+            raise NoProbes(
+                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
+                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
+                f"follows instructions ask itself (distil.self_study), or keep them as plaintext or KV"
+            )
+        card = {
+            "sources": [
+                {"id": c.id, "version": c.version, "text": c.text, "sha256": sha256(c.text.encode()).hexdigest()}
+                for c in sources
+            ],
+            "seed": self._config.seed,
+        }
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
+
+    def _studied(self, texts: Collection[str], tell: Tell) -> list[Lesson]:
+        """Of memories in which the reader finds nothing, what the model asks itself about them."""
+        count = self._config.self_study
+        if count is None:
+            count = QUESTIONS_PER_MEMORY if self._host.prompts.chat else 0
+        out: list[Lesson] = []
+        for n, text in enumerate(sorted(texts) if count else (), 1):
+            tell("study", n, len(texts), 0.0)
+            out += [
+                Lesson(memories=(text,), probe=probe) for probe in study(self._host, text, count, FORMS_PER_QUESTION)
+            ]
+        return out
+
+    def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
+        """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
+        say that they were taught.
+
+        Raises NoProbes where neither has a held-out question.
+        """
+        taught = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
+        lessons = agreed([*self._reader.lessons([text_of(c) for c in sources]), *taught])
+        if not any(lesson.probe.held_out for lesson in lessons):
+            names = ", ".join(folder.name for folder in stack)
+            raise NoProbes(
+                f"neither the card of {names} nor a memory that was named has held-out questions, so there is nothing "
+                f"to judge it by; name memories that it should know with --on, or see what it says with "
+                f"`memos externalize`"
+            )
+        facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
+        keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
+        scores = judge(self._host, tuple(stack), lessons, keep)
+        return scores, short_of(scores, self._config.gate)
+
+    def _require_gate(self, form: Form, scores: dict[str, float], memories: int) -> None:
+        """Raises GateRejected, with what fell short."""
+        if short := short_of(scores, self._config.gate):
+            kind, way = "adapter", "keep them as KV"
+            if form is Form.ACTIVATION:
+                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
+            raise GateRejected(
+                f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
+                f"Promote fewer memories at once, allow more distil.steps, or {way}",
+                scores,
+            )
 
     def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
         """Return if KV or an adapter that was made elsewhere, of these memories, can be used here.
@@ -175,10 +313,7 @@ class Transitions:
         if not sources or any(not isinstance(c.payload, Text) for c in sources):
             raise Unsupported("a tensor is not made of memories that came with it; promote them here")
         if blob.tokens and blob.codec != "trained":
-            memories = tuple(c.text for c in sources)
-            asked = Request(({"role": "user", "content": self._asked(sources)},), memories, (self._host.load_kv(path),))
-            near = self._host.nearness(asked)
-            self._require_near(near.max_abs_logit_diff, near.kl, blob.codec)
+            self._nearness(sources, path, blob.codec)
         elif blob.tokens:
             self._host.load_kv(path)
         else:
@@ -187,11 +322,13 @@ class Transitions:
             if short:
                 raise Unsupported(f"adapter {blob.sha256} failed its gate here: {', '.join(short)}; promote anew")
 
-    def _asked(self, sources: Sequence[MemCube]) -> str:
-        return next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
-
-    def _require_near(self, diff: float, kl: float, codec: str) -> None:
-        """Raises Unsupported; a NaN is refused too."""
+    def _nearness(self, sources: Sequence[MemCube], path: Path, codec: str) -> dict[str, float]:
+        """How near the model answers over a KV file to the full prompt. Raises Unsupported where that is too far; a NaN
+        is refused too."""
+        question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
+        memories, kv = tuple(c.text for c in sources), self._host.load_kv(path)
+        near = self._host.nearness(Request(({"role": "user", "content": question},), memories, (kv,)))
+        diff, kl = near.max_abs_logit_diff, near.kl
         limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
         if codec == "raw":
             if not diff <= limit:
@@ -204,6 +341,7 @@ class Transitions:
                 f"KV of these memories in {codec} is {kl:.2g} nats from the full prompt, at most "
                 f"{self._activation.max_kl:g} is kept; set activation.codec to a finer one, or raise activation.max_kl"
             )
+        return {"max_abs_logit_diff": diff, "top1_agreement": near.top1_agreement, "kl": kl}
 
     def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, object]:
         """What a job is to promote, beside what, on which model and how, in JSON."""
@@ -216,6 +354,30 @@ class Transitions:
             "beside": [c.blob.sha256 for c in beside if c.blob],
             "recipe": recipe,
         }
+
+
+def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
+    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
+    most = {"drift"}
+    return [
+        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
+        for name, limit in gate.model_dump().items()
+        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
+    ]
+
+
+def require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
+    """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
+    answers: dict[tuple[str, str], tuple[str, MemCube]] = {}
+    for cube in sources:
+        for fact in reader.askable(text_of(cube).facts):
+            about = fact.subject.casefold(), fact.relation
+            other, at = answers.setdefault(about, (fact.object, cube))
+            if other.casefold() != fact.object.casefold():
+                raise Contradiction(
+                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "
+                    f"correct or delete one, then promote"
+                )
 
 
 def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime) -> MemCube:

@@ -167,16 +167,14 @@ def test_a_set_that_fails_its_gate_is_not_taken_for_one(memos: MemOS, tmp_path: 
     scheduler = SchedulerConfig(segments=2, routing="retrieval")
     with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
         kernel.promote(say(kernel, "Mira", MIRA), "parametric")
-        strict = kernel.parts.transitions()._trainer._config.model_copy(
-            update={"gate": OPEN.model_copy(update={"drift": 1e9})}
-        )
-        judged = kernel.parts.transitions()._trainer._craft
+        strict = kernel.parts.transitions()._config.model_copy(update={"gate": OPEN.model_copy(update={"drift": 1e9})})
+        judged = kernel.parts.transitions()._craft
 
         def unfit(*args: Any) -> Any:
             made = judged(*args)
             return made.model_copy(update={"together": made.together | {"drift": float("nan")}})
 
-        kernel.parts.transitions()._trainer._config, kernel.parts.transitions()._trainer._craft = strict, unfit  # type: ignore[method-assign]
+        kernel.parts.transitions()._config, kernel.parts.transitions()._craft = strict, unfit  # type: ignore[method-assign]
         tom = kernel.promote(say(kernel, "Tom", TOM), "parametric")
         assert tom.blob and tom.blob.beside == () and tom.state is State.ACTIVATED
 
@@ -491,12 +489,12 @@ def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: Me
         def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        kernel.parts.transitions()._trainer._require = interrupted  # type: ignore[method-assign]
+        kernel.parts.transitions()._require_gate = interrupted  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             kernel.promote(ids, "parametric")
         [job] = kernel.jobs()
         assert (kernel.vault.blobs.work(job.id) / ADAPTER).is_dir()
-        del kernel.parts.transitions()._trainer._require  # type: ignore[method-assign]
+        del kernel.parts.transitions()._require_gate  # type: ignore[method-assign]
         kernel.promote(ids, "parametric", progress=lambda *_: pytest.fail("it was trained again"))
 
 
@@ -570,7 +568,7 @@ def test_the_gate_takes_the_honest_adapter_and_no_other(
     from memos.bench.promote import matter
     from memos.cube import Lesson
     from memos.infrastructure.host.training.teach import Task, judge, teach
-    from memos.operation.forms.trainer import short_of
+    from memos.operation.forms.transitions import short_of
 
     lessons, keep = sixteen.lessons, sixteen.keep
     match control:

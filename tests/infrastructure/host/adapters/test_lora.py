@@ -28,7 +28,7 @@ from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.host.training.distil import Progress
 from memos.infrastructure.host.training.teach import Task, judge, teach
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.forms.trainer import short_of
+from memos.operation.forms.transitions import short_of
 
 FACTS = {"Mira lives in Lisbon.": "Where does Mira live?", "Tom works as a nurse.": "What is Tom's job?"}
 HELD_OUT = {"Mira lives in Lisbon.": "Where is Mira's home?", "Tom works as a nurse.": "Tom's job?"}

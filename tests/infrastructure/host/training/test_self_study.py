@@ -15,8 +15,7 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import craft
-from memos.operation.forms.trainer import short_of
-from memos.operation.forms.transitions import Transitions
+from memos.operation.forms.transitions import Transitions, short_of
 
 MEMORY = "Mira lives in Lisbon."
 WRITES = """Sure! Here are some questions:
