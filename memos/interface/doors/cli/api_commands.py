@@ -16,7 +16,7 @@ import typer
 from memos.errors import InputError
 from memos.interface.doors.api.calls import MemoryCalls
 from memos.interface.doors.api.values import Json
-from memos.interface.doors.cli.shared import Output, User, api, vault_command
+from memos.interface.doors.cli.shared import Output, User, vault_command
 from memos.rights import Grant, name_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,11 @@ def _function(command: ApiCommand) -> Callable[..., Output]:
 
     def run(kernel: MemOS, user: str | None, **named: Json) -> Output:
         given = {api_names[name]: value for name, value in named.items()}
-        reply = getattr(api(kernel), command.name)(**given, user_id=kernel.config.user_id if user is None else user)
+        from memos.interface.doors.api.memory import Memory
+
+        reply = getattr(Memory(kernel=kernel), command.name)(
+            **given, user_id=kernel.config.user_id if user is None else user
+        )
         return Output(reply, command.lines(reply, given), command.empty.format(vault=kernel.vault.path))
 
     first = inspect.Parameter("kernel", inspect.Parameter.POSITIONAL_ONLY)

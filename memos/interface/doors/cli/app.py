@@ -23,15 +23,13 @@ from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.serve import server
-from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of
+from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of, table
 from memos.interface.doors.cli.vault import vault
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from typer._click.core import Command, Context
 
-    from memos.extensions import Extension
     from memos.interface.doors.experiment.report import RunReport
     from memos.kernel.mem_os import MemOS, Reply
 
@@ -145,18 +143,10 @@ def plugins() -> Output:
     from memos.extensions import extensions
 
     found = extensions(load=True)
-    return Output(found, [_parts_table(found)] if found else (), empty="nothing is installed that adds a part")
-
-
-def _parts_table(parts: list[Extension]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None)
-    for name in ("extension point", "name", "package", "problem"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("extension point", "name"))
-    for part in parts:
-        table.add_row(part.group, part.name, f"{part.package} {part.version}", part.problem)
-    return table
+    columns = ("extension point", "name", "package", "problem")
+    rows = ((part.group, part.name, f"{part.package} {part.version}", part.problem) for part in found)
+    lines = [table(columns, rows, folded=("package", "problem"))] if found else ()
+    return Output(found, lines, empty="nothing is installed that adds a part")
 
 
 def _summary(report: RunReport, out: Path, vault: Path) -> Iterator[object]:

@@ -13,7 +13,7 @@ import typer
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.doors.cli.api_commands import event_line
-from memos.interface.doors.cli.shared import Id, Output, User, new_vault_command, vault_command
+from memos.interface.doors.cli.shared import Output, User, new_vault_command, table, vault_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,23 +76,18 @@ def list_cubes(kernel: MemOS, user: User = None) -> Output:
 
 def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
     """Raises EmptyMemory: an empty list tells a program enough, an empty table nobody."""
-    from rich.table import Table
-
     if not cubes:
         raise EmptyMemory(f"{empty}; add some with `memos chat` or an ingest step")
-    table = Table(box=None)
-    for name in ("id", "form", "state", "segment", "recalls", "content"):
-        free = name in ("segment", "content")
-        table.add_column(name, no_wrap=not free, overflow="fold", min_width=12 if name == "content" else None)
-    for cube in cubes:
-        table.add_row(
-            cube.id, str(cube.form), str(cube.state), cube.header.segment, str(cube.usage.recalls), _content(cube)
-        )
-    yield table
+    rows = ((c.id, str(c.form), str(c.state), c.header.segment, str(c.usage.recalls), _content(c)) for c in cubes)
+    yield table(("id", "form", "state", "segment", "recalls", "content"), rows, folded=("segment", "content"))
 
 
 @vault_command(memories)
-def show(kernel: MemOS, id: Id, user: User = None) -> Output:
+def show(
+    kernel: MemOS,
+    id: Annotated[str, typer.Argument(help="of a memory, as `memos ls` lists it")],
+    user: User = None,
+) -> Output:
     """Show one memory: what it says or holds, where it comes from, and its life."""
     from memos.interface.doors.api.calling import changes, item
 

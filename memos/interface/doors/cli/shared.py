@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +17,15 @@ import typer
 from memos.errors import EmptyMemory, MemosError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from memos.config import Config as Settings
-    from memos.interface.doors.api.memory import Memory
     from memos.kernel.mem_os import MemOS
 
 Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
 User = Annotated[str | None, typer.Option("--user", help="act as this user")]
-Id = Annotated[str, typer.Argument(help="id of a memory, as `memos ls` lists it")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON value instead of lines")]
 HERE = Path("memos-data")
@@ -52,45 +52,19 @@ OpenVault = Callable[[Sequence[str | Path]], "MemOS"]  # of the paths that a com
 _Opener = Callable[[Path, Path | None, list[str] | None], AbstractContextManager[object]]
 
 
-def command(group: typer.Typer, name: str | None = None) -> Registered:
-    """Adds a command that prints what it returns: as lines or, with --json, as one JSON value and nothing beside it: an
-    object, a listing as {"results": [...]}, with its cost, as every reply of the Memory API."""
-    return lambda function: group.command(name)(_printing(function))
-
-
-def vault_command(group: typer.Typer, name: str | None = None) -> Registered:
-    """The same, of a command whose first argument, a kernel over a vault that is there, is given as --vault, --config
-    and --set. The command raises EmptyMemory."""
-    return lambda function: group.command(name)(_printing(function, opened))
-
-
-def new_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
-    """The same, and the vault is made where there is none."""
-    return lambda function: group.command(name)(_printing(function, made))
-
-
-def optional_vault_command(group: typer.Typer, name: str | None = None) -> Registered:
-    """The same, of a command that can do without a vault: its first argument opens it; see `opened`."""
-
-    def opener(*vault: Path | list[str] | None) -> AbstractContextManager[OpenVault]:
-        return nullcontext(partial(opened, *vault))  # type: ignore[arg-type]
-
-    return lambda function: group.command(name)(_printing(function, opener))
-
-
 def _option(name: str, default: object, kind: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 _AS_JSON = _option("as_json", False, AsJson)
-_OPENING = (_option("vault", HERE, Vault), _option("config", None, Config), _option("set_", None, Set))
+_OPENS = (_option("vault", HERE, Vault), _option("config", None, Config), _option("set_", None, Set))
 
 
 def _printing(function: Command, open_first: _Opener | None = None) -> Callable[..., None]:
     """The function as typer takes it: with the options that open its first argument, and with --json."""
 
     def run(as_json: bool, **given: Any) -> None:
-        opener = open_first(*(given.pop(option.name) for option in _OPENING)) if open_first else nullcontext()
+        opener = open_first(*(given.pop(option.name) for option in _OPENS)) if open_first else nullcontext()
         with opener as first:
             call = partial(function, first, **given) if open_first else partial(function, **given)
             failed = _print_json(call) if as_json else _print(call())
@@ -101,12 +75,64 @@ def _printing(function: Command, open_first: _Opener | None = None) -> Callable[
 
     kernel = {"MemOS": object, "OpenVault": object}  # none is imported for help
     own = list(inspect.signature(function, locals=kernel, eval_str=True).parameters.values())
-    options = [*own[1:], _AS_JSON, *_OPENING] if open_first else [*own, _AS_JSON]
+    options = [*own[1:], _AS_JSON, *_OPENS] if open_first else [*own, _AS_JSON]
     options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # typer makes its options of it
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     return run
+
+
+def opened(
+    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: Sequence[str | Path] = ()
+) -> MemOS:
+    """A kernel over a vault that is there already, or one made for the work if only paths are named.
+
+    Raises EmptyMemory.
+    """
+    from memos.kernel.care import is_vault
+    from memos.kernel.mem_os import MemOS
+
+    settings = settings_of(config, set_)
+    if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
+        raise EmptyMemory(
+            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
+        )
+    return MemOS(settings, vault=vault)
+
+
+def made(vault: Path | None, config: Path | None = None, set_: list[str] | None = None) -> MemOS:
+    """A kernel over a vault that may be a new one."""
+    from memos.kernel.mem_os import MemOS
+
+    return MemOS(settings_of(config, set_), vault=vault)
+
+
+def settings_of(config: Path | None, set_: list[str] | None) -> Settings:
+    """What --config and --set say. Raises ConfigError."""
+    from memos.config import load_config
+
+    return load_config(config, tuple(set_ or ()))
+
+
+def _opener(*vault: Path | list[str] | None) -> AbstractContextManager[OpenVault]:
+    return nullcontext(partial(opened, *vault))  # type: ignore[arg-type]
+
+
+def _register(open_first: _Opener | None, group: typer.Typer, name: str | None = None) -> Registered:
+    return lambda function: group.command(name)(_printing(function, open_first))
+
+
+# Adds a command that prints what it returns: as lines or, with --json, as one JSON value and nothing beside it: an
+# object, a listing as {"results": [...]}, with its cost, as every reply of the Memory API.
+command = partial(_register, None)
+# The same, of a command whose first argument, a kernel over a vault that is there, is given as --vault, --config and
+# --set. The command raises EmptyMemory.
+vault_command = partial(_register, opened)
+# The same, and the vault is made where there is none.
+new_vault_command = partial(_register, made)
+# The same, of a command that can do without a vault: its first argument opens it; see `opened`.
+optional_vault_command = partial(_register, _opener)
 
 
 def _print_json(call: Callable[[], Output]) -> MemosError | bool | None:
@@ -147,40 +173,15 @@ def _print(output: Output) -> MemosError | bool | None:
     return output.failed
 
 
-def opened(
-    vault: Path, config: Path | None = None, set_: list[str] | None = None, paths: Sequence[str | Path] = ()
-) -> MemOS:
-    """A kernel over a vault that is there already, or one made for the work if only paths are named.
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Collection[str]) -> Table:
+    """What rich draws; the columns that are not folded stay on one line."""
+    from rich.table import Table
 
-    Raises EmptyMemory.
-    """
-    from memos.kernel.care import is_vault
-    from memos.kernel.mem_os import MemOS
-
-    settings = settings_of(config, set_)
-    if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
-        raise EmptyMemory(
-            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
+    drawn = Table(box=None)
+    for name in columns:
+        drawn.add_column(
+            name, no_wrap=name not in folded, overflow="fold", min_width=12 if name == columns[-1] else None
         )
-    return MemOS(settings, vault=vault)
-
-
-def made(vault: Path | None, config: Path | None = None, set_: list[str] | None = None) -> MemOS:
-    """A kernel over a vault that may be a new one."""
-    from memos.kernel.mem_os import MemOS
-
-    return MemOS(settings_of(config, set_), vault=vault)
-
-
-def settings_of(config: Path | None, set_: list[str] | None) -> Settings:
-    """What --config and --set say. Raises ConfigError."""
-    from memos.config import load_config
-
-    return load_config(config, tuple(set_ or ()))
-
-
-def api(kernel: MemOS) -> Memory:
-    """The Memory API over a kernel, for what its replies say beside the memories."""
-    from memos.interface.doors.api.memory import Memory
-
-    return Memory(kernel=kernel)
+    for row in rows:
+        drawn.add_row(*row)
+    return drawn
