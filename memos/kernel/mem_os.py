@@ -69,7 +69,7 @@ class Services:
         self.knowing = Knowing(
             p.config.retrieval, p.vault, p.governance, p.access, p.lifecycle, p.consolidation, p.freshness
         )
-        self.life = Life(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.time_machine, p.freshness)
+        self.life = Life(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.freshness)
         self.forming = Forming(
             *(p.config, p.vault, p.access, p.lifecycle, p.reader, p.host, p.transitions, p.budgets, p.freshness)
         )

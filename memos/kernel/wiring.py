@@ -27,7 +27,6 @@ from memos.operation.life.consolidation import Consolidation
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.operation.life.time_machine import TimeMachine
 from memos.operation.policies.policy import Policy, Staged
 from memos.operation.policies.table import POLICIES
 
@@ -77,7 +76,6 @@ class Parts:
         self.reader = MemReader(RequestTagger())
         self.lifecycle = MemLifecycle(self.vault)
         self.ageing = Ageing(self.vault, self.lifecycle, config.lifecycle, config.governance.retention)
-        self.time_machine = TimeMachine(self.vault, self.lifecycle)
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
         self.consolidation = Consolidation(self.vault, self.lifecycle, self.reader, self.knowledge)
         self.host = Lazy(self.load_host)

@@ -8,7 +8,7 @@ from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.records import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
-from memos.operation.life.forgetting import Proof, UserForgetting, read_proof
+from memos.operation.life.forgetting import Proof, forget_user, read_proof
 from memos.operation.life.knowledge import text_of
 from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
 
@@ -40,7 +40,7 @@ class Governing:
     ) -> None:
         self._vault, self._governance, self._access = vault, governance, access
         self._lifecycle, self._knowledge, self._freshness = lifecycle, knowledge, freshness
-        self._replays, self._forgetting = replays, UserForgetting(vault, lifecycle)
+        self._replays = replays
 
     def trust(self, caller: Caller, id: str, trust: Trust | str) -> MemCube:
         """Say how far a memory is believed; what is derived from it is stale. Raises InputError, BadTransition."""
@@ -90,7 +90,7 @@ class Governing:
         self._governance.permit(caller, ForgetUser(), over=Namespace(user_id=caller.user_id))
         self._vault.holds.require_none(self.concerned(caller.user_id), "be forgotten")
         self._freshness.release()
-        proof = self._forgetting.forget(caller.user_id)
+        proof = forget_user(self._vault, self._lifecycle, caller.user_id)
         self._replays.forget()
         return self._freshness.changed(proof)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
-from memos.operation.life.time_machine import diff
+from memos.operation.life.time_machine import diff, restore
 from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memos.kernel.access import Access, Freshness
     from memos.operation.life.knowledge import Knowledge
     from memos.operation.life.mem_lifecycle import MemLifecycle
-    from memos.operation.life.time_machine import Restored, TimeMachine
+    from memos.operation.life.time_machine import Restored
     from memos.rights import Caller
 
 
@@ -29,11 +29,10 @@ class Life:
         access: Access,
         lifecycle: MemLifecycle,
         knowledge: Knowledge,
-        time_machine: TimeMachine,
         freshness: Freshness,
     ) -> None:
         self._vault, self._governance, self._access, self._lifecycle = vault, governance, access, lifecycle
-        self._knowledge, self._time_machine, self._freshness = knowledge, time_machine, freshness
+        self._knowledge, self._freshness = knowledge, freshness
 
     def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
@@ -82,7 +81,7 @@ class Life:
         return self._vault.snapshots.all(caller.namespace)
 
     def restore(self, caller: Caller, name: str) -> Restored:
-        """Take all memories of the user back to a snapshot, by new versions and moves; see `TimeMachine.restore`.
+        """Take all memories of the user back to a snapshot, by new versions and moves.
 
         A snapshot is taken before, so that this can be undone. Raises NotFound.
         """
@@ -90,7 +89,7 @@ class Life:
         namespace = caller.namespace
         with self._vault.transaction():
             before = {cube.id: cube.version for cube in self._vault.owned(namespace)}
-            restored = self._time_machine.restore(namespace, name)
+            restored = restore(self._vault, self._lifecycle, namespace, name)
             for cube in self._vault.owned(namespace):
                 if isinstance(cube.payload, Text) and cube.version != before[cube.id]:
                     self._knowledge.examine(cube, new=False)

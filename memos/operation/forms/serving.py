@@ -70,7 +70,9 @@ class Serving:
         """
         released = self._host.released  # before anything is brought: what is let go of from here on is not kept
         if keep:
-            admission = replace(admission, activations=_raw(admission))
+            # as far as they are stored bit by bit: of these alone exact KV can be grown
+            raw = takewhile(lambda kv: _blob(kv).codec == "raw", admission.activations)
+            admission = replace(admission, activations=tuple(raw))
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
@@ -334,8 +336,3 @@ class Serving:
 def _blob(cube: MemCube) -> Blob:
     assert cube.blob  # of KV or an adapter
     return cube.blob
-
-
-def _raw(admission: Admission) -> tuple[MemCube, ...]:
-    """The first of the KV caches, as far as they are stored bit by bit: of these alone exact KV can be grown."""
-    return tuple(takewhile(lambda kv: kv.blob is not None and kv.blob.codec == "raw", admission.activations))

@@ -146,15 +146,15 @@ class Consolidation:
     def _is_supported(self, cube: MemCube) -> bool:
         """True if the text says what the cube is said to state, and, where it was made of others, so do they."""
         payload = text_of(cube)
-        read = {
-            (f.subject, f.relation, f.object) for f in self._reader.statement(payload.text, cube.header.speaker).facts
-        }
-        sources = [self._vault.get(s.id, s.version) for s in cube.sources]
-        stated_before = {(f.subject, f.relation, f.object) for source in sources for f in stated(source)}
+        known = _claims(self._reader.statement(payload.text, cube.header.speaker).facts)
+        for source in cube.sources:
+            known |= _claims(stated(self._vault.get(source.id, source.version)))
         words = plain(payload.text)
-        return all(
-            (f.subject, f.relation, f.object) in read | stated_before or plain(f.object) in words for f in payload.facts
-        )
+        return all(claim in known or plain(claim[-1]) in words for claim in _claims(payload.facts))
+
+
+def _claims(facts: Iterable[Fact]) -> set[tuple[str, str, str]]:
+    return {(fact.subject, fact.relation, fact.object) for fact in facts}
 
 
 def _by_subject(cubes: Iterable[MemCube]) -> list[list[tuple[Fact, MemCube]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memos.cube import Form, MemCube, State, Text
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.signing import is_signed, statement
-from memos.infrastructure.vault.care.residue import Searched, phrases_of, pieces_of
+from memos.infrastructure.vault.care.residue import phrases_of, pieces_of
 
 if TYPE_CHECKING:
     from memos.config import AgeingConfig, LifecycleConfig
@@ -163,34 +163,27 @@ def read_proof(file: Path) -> Proof:
         ) from None
 
 
-class UserForgetting:
-    def __init__(self, vault: MemVault, lifecycle: MemLifecycle) -> None:
-        self._vault, self._lifecycle = vault, lifecycle
-
-    def forget(self, user: str) -> Proof:
-        """Remove all of a user's memories, in all forms and states, and what others have made of them. Raises Held."""
-        with self._vault.transaction():
-            ids = self._vault.forgetting.concerned(user)
-            cubes = self._vault.at(ids)
-            texts, vectors, payloads = self._vault.forgetting.bytes_of(ids)
-            sought = {*chain.from_iterable(map(phrases_of, (*texts, *map(_quoted, texts))))}
-            sought |= {*chain.from_iterable(map(pieces_of, vectors))}
-            for file in chain.from_iterable(map(_files, payloads)):
-                sought |= set(pieces_of(file.read_bytes()))
-            sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
-            counts = _counts(user, cubes) | self._vault.forgetting.forget(user, ids)
-            self._lifecycle.let_out(self._vault.at(sorted(sources)))
-        unerased = self._vault.erasing.wait(_WAIT_S)
-        return self._signed(counts, ids, self._vault.forgetting.search(sought), unerased)
-
-    def _signed(self, counts: dict[str, int], ids: Iterable[str], searched: Searched, unerased: bool) -> Proof:
-        digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))
-        signer = self._vault.audit_log.signer
-        findings = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
-        if unerased:
-            findings["found"].append(["another process is in the way: close it, and open the vault again", 0])
-        proof = Proof(self._vault.now().isoformat(), counts, digests, findings, signer.public)
-        return Proof(**{**vars(proof), "signature": signer.sign(_PROOF, _statement(proof))})
+def forget_user(vault: MemVault, lifecycle: MemLifecycle, user: str) -> Proof:
+    """Remove all of a user's memories, in all forms and states, and what others have made of them. Raises Held."""
+    with vault.transaction():
+        ids = vault.forgetting.concerned(user)
+        cubes = vault.at(ids)
+        texts, vectors, payloads = vault.forgetting.bytes_of(ids)
+        sought = {*chain.from_iterable(map(phrases_of, (*texts, *map(_quoted, texts))))}
+        sought |= {*chain.from_iterable(map(pieces_of, vectors))}
+        for file in chain.from_iterable(map(_files, payloads)):
+            sought |= set(pieces_of(file.read_bytes()))
+        sources = {source.id for cube in cubes for source in cube.sources} - set(ids)
+        counts = _counts(user, cubes) | vault.forgetting.forget(user, ids)
+        lifecycle.let_out(vault.at(sorted(sources)))
+    unerased = vault.erasing.wait(_WAIT_S)
+    searched, signer = vault.forgetting.search(sought), vault.audit_log.signer
+    findings = asdict(searched) | {"found": [*map(list, searched.found)], "unread": [*searched.unread]}
+    if unerased:
+        findings["found"].append(["another process is in the way: close it, and open the vault again", 0])
+    digests = tuple(sorted(sha256(id.encode()).hexdigest() for id in ids))
+    proof = Proof(vault.now().isoformat(), counts, digests, findings, signer.public)
+    return replace(proof, signature=signer.sign(_PROOF, _statement(proof)))
 
 
 def _statement(proof: Proof) -> bytes:

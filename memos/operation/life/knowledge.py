@@ -19,7 +19,6 @@ from memos.cube import (
     Header,
     MemCube,
     Namespace,
-    Probe,
     Rights,
     State,
     Text,
@@ -40,6 +39,12 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\w+")
 _SMALL = frozenset("a an the my our his her their some of".split())
 HOLDING_MODES = ("is", "also", "now")  # modes of what holds once it has been said
+_MODES_AGAINST: dict[str, tuple[str, ...]] = {
+    "ended": HOLDING_MODES,
+    "now": ("is", "now", "ended"),
+    "is": ("is", "now", "ended"),
+    "also": ("ended",),
+}
 
 
 class StatementReader(Protocol):
@@ -71,11 +76,8 @@ class Knowledge:
             return []
         ops = [self._vault.guard.as_told(op) for op in ops]
         with self._vault.transaction():
-            same = [
-                c
-                for c in self._vault.statements.saying((op.text for op in ops), caller.user_id)
-                if c.namespace == caller
-            ]
+            saying = self._vault.statements.saying((op.text for op in ops), caller.user_id)
+            same = [cube for cube in saying if cube.namespace == caller]
             known = {_content(c.text, c.header): c.id for c in same}
             there, ids = len(same), list[str]()
             for op in ops:
@@ -160,7 +162,8 @@ class Knowledge:
         says = self.meaning(plaintext(op, caller, self._vault.now()))
         # as they are now: one may have been replaced by a statement before this one
         for cube in self._vault.at(c.id for c in near):
-            adds = _outlives(op, cube) or set(op.tags) - set(cube.header.tags) or set(op.probes) - _probes(cube)
+            new = (set(op.tags) - set(cube.header.tags)) | (set(op.probes) - set(text_of(cube).probes))
+            adds = new or _outlives(op, cube)
             apart = (cube.namespace, cube.header.speaker) != (caller, op.speaker) or cube.state not in ANSWERING
             if not apart and not (cube.state in LOCKED and adds) and self.meaning(cube) == says:
                 return cube
@@ -266,10 +269,6 @@ def _is_known(cube: MemCube) -> bool:
     return cube.state in (*ANSWERING, State.MERGED) or (cube.state is State.ARCHIVED and cube.header.said is not None)
 
 
-def _probes(cube: MemCube) -> set[Probe]:
-    return set(text_of(cube).probes)
-
-
 def _outlives(op: Add, cube: MemCube) -> bool:
     """True if a memory that may be changed would expire before the statement that is said again."""
     ends, until = cube.header.expires, in_zone(op.expires)
@@ -320,23 +319,9 @@ def contradicts(one: Fact, other: Fact) -> bool:
 
 def modes_against(fact: Fact) -> tuple[str, ...]:
     """The modes of other facts that may replace this one, or be replaced by it."""
-    match fact.mode:
-        case "ended":
-            return HOLDING_MODES
-        case "now":
-            return "is", "now", "ended"
-        case "is":
-            return ("is", "now", "ended") if fact.sole else ("now", "ended")
-        case "also":
-            return ("ended",)
-        case _:
-            return ()
-
-
-def replaced(later: Iterable[Fact], earlier: Iterable[Fact]) -> tuple[Fact, ...]:
-    """The facts of an earlier statement that no longer hold once the later one is said."""
-    new_facts = tuple(later)
-    return tuple(old for old in earlier if any(replaces(new, old) for new in new_facts))
+    if fact.mode == "is" and not fact.sole:
+        return "now", "ended"
+    return _MODES_AGAINST.get(fact.mode, ())
 
 
 def is_outdated(text: Text, gone: Collection[Fact]) -> bool:
@@ -349,8 +334,9 @@ def facts_out_of_force(cube: MemCube, others: Iterable[MemCube]) -> dict[Fact, s
     found: dict[Fact, str] = {}
     for other in sorted(others, key=lambda c: c.order):
         if other.order > cube.order and other.id != cube.id:
-            for fact in replaced(stated(other), stated(cube)):
-                found.setdefault(fact, other.id)
+            for fact in stated(cube):
+                if any(replaces(later, fact) for later in stated(other)):
+                    found.setdefault(fact, other.id)
     return found
 
 

@@ -15,35 +15,15 @@ from memos.errors import BadTransition, Conflict, InputError, NotFound
 if TYPE_CHECKING:
     from memos.infrastructure.vault.mem_vault import MemVault
 
-# from -> to -> what the move is for; `MemLifecycle.move` has the guards
-ALLOWED: dict[State, dict[State, str]] = {
-    State.GENERATED: {
-        State.ACTIVATED: "it is recalled for the first time, or published",
-        State.MERGED: "it lives on in a memory made of it",
-        State.ARCHIVED: "it is superseded, or given up unused",
-        State.FROZEN: "somebody locks it",
-    },
-    State.ACTIVATED: {
-        State.MERGED: "it lives on in a memory made of it",
-        State.ARCHIVED: "it is superseded, given up, or its source has changed",
-        State.FROZEN: "somebody locks it",
-    },
-    State.MERGED: {
-        State.ACTIVATED: "what it lived on in is gone",
-        State.ARCHIVED: "it is superseded, or given up",
-        State.FROZEN: "somebody locks it",
-    },
+# from -> to; `MemLifecycle.move` has the guards, docs/concepts/life-cycle.md says what each state is for
+ALLOWED: dict[State, tuple[State, ...]] = {
+    State.GENERATED: (State.ACTIVATED, State.MERGED, State.ARCHIVED, State.FROZEN),
+    State.ACTIVATED: (State.MERGED, State.ARCHIVED, State.FROZEN),
+    State.MERGED: (State.ACTIVATED, State.ARCHIVED, State.FROZEN),
     # the only way to EXPIRED is through the archive, from where a memory can still be brought back
-    State.ARCHIVED: {
-        State.ACTIVATED: "it is brought back",
-        State.EXPIRED: "its time has come",
-        State.FROZEN: "somebody brings it back and locks it",
-    },
-    State.EXPIRED: {},  # the end; only deletion is left
-    State.FROZEN: {
-        State.ACTIVATED: "a thaw",
-        State.ARCHIVED: "its source has changed, or its time has come",
-    },
+    State.ARCHIVED: (State.ACTIVATED, State.EXPIRED, State.FROZEN),
+    State.EXPIRED: (),  # the end; only deletion is left
+    State.FROZEN: (State.ACTIVATED, State.ARCHIVED),
 }
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
 
@@ -121,7 +101,7 @@ class MemLifecycle:
         header: what else of it changes. What was made of other memories is in force no longer than these, and believed
         no further than the least of them.
 
-        Raises BadTransition when frozen or expired.
+        Raises BadTransition when frozen or expired, Held.
         """
         with self._vault.transaction():
             cube = self._editable(id)
@@ -133,7 +113,7 @@ class MemLifecycle:
 
     def attach(self, id: str, to: Sequence[MemCube], segment: str) -> MemCube:
         """A new version of a turn, in this segment, that is derived from memories which were made of it: where one of
-        them is deleted, the turn goes too. Raises BadTransition when frozen or expired."""
+        them is deleted, the turn goes too. Raises BadTransition when frozen or expired, Held."""
         with self._vault.transaction():
             cube = self._editable(id)
             header = cube.header.model_copy(update={"changed": self._vault.now(), "segment": segment})
@@ -153,6 +133,7 @@ class MemLifecycle:
             raise BadTransition(f"cube {cube.id} is {cube.state} and cannot be edited; {way_out}")
         if cube.form is not Form.PLAINTEXT:
             raise InputError(f"cube {cube.id} ({cube.form}) is derived; edit its sources and promote them again")
+        self._vault.holds.require_none([cube.id], "be edited")  # it may have been archived, with a source
         return cube
 
     def rollback(self, id: str, version: int) -> MemCube:

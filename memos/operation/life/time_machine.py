@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from graphlib import TopologicalSorter
@@ -46,37 +46,31 @@ class Restored:
     missing: int = 0
 
 
-class TimeMachine:
-    """Goes back over the cubes that belong to the caller, in the namespace of the caller."""
+def restore(vault: MemVault, lifecycle: MemLifecycle, owner: Namespace, name: str) -> Restored:
+    """Take the cubes that belong to the owner back: at the old payload, as a new version, and in the old state, by new
+    moves.
 
-    def __init__(self, vault: MemVault, lifecycle: MemLifecycle) -> None:
-        self._vault, self._lifecycle = vault, lifecycle
+    Nothing of the history is lost, and a snapshot is taken before, so that this can be undone. What was deleted stays
+    deleted, what has expired stays so, and what is frozen now is left alone. Raises NotFound.
+    """
+    name = vault.guard.as_written(name)  # as the vault knows it
+    with vault.transaction():
+        was, snapshots = vault.snapshots.of(owner, name), vault.snapshots.all(owner)
+        [missing] = [s.missing for s in snapshots if s.name == name]
+        undo = _unused_name(f"before restore of {name}"[: LONGEST - 8], {s.name for s in snapshots})
+        back = _Back(vault, lifecycle, name, Restored(undo, missing=missing))
+        now = vault.owned(owner)
+        vault.snapshots.take(owner, undo)
+        for cube in _sources_first(now):
+            back.bring(cube, was.get(cube.id))
+        # what they lived on in may have been deleted since, or could not be brought back
+        lifecycle.let_out(vault.owned(owner))
+        return back.done
 
-    def restore(self, owner: Namespace, name: str) -> Restored:
-        """Every cube as it was: at the old payload, as a new version, and in the old state, by new moves.
 
-        Nothing of the history is lost, and a snapshot is taken before, so that this can be undone. What was deleted
-        stays deleted, what has expired stays so, and what is frozen now is left alone. Raises NotFound.
-        """
-        name = self._vault.guard.as_written(name)  # as the vault knows it
-        with self._vault.transaction():
-            was = self._vault.snapshots.of(owner, name)
-            [missing] = [s.missing for s in self._vault.snapshots.all(owner) if s.name == name]
-            back = _Back(self._vault, self._lifecycle, name, Restored(self._spare(owner, name), missing=missing))
-            now = self._vault.owned(owner)
-            self._vault.snapshots.take(owner, back.done.undo)
-            for cube in _sources_first(now):
-                back.bring(cube, was.get(cube.id))
-            # what they lived on in may have been deleted since, or could not be brought back
-            self._lifecycle.let_out(self._vault.owned(owner))
-            return back.done
-
-    def _spare(self, owner: Namespace, name: str) -> str:
-        """A name for the snapshot before."""
-        taken = {snapshot.name for snapshot in self._vault.snapshots.all(owner)}
-        wanted = f"before restore of {name}"[: LONGEST - 8]
-        names = itertools.chain([wanted], (f"{wanted} ({n})" for n in itertools.count(2)))
-        return next(spare for spare in names if spare not in taken)
+def _unused_name(wanted: str, taken: Collection[str]) -> str:
+    names = itertools.chain([wanted], (f"{wanted} ({n})" for n in itertools.count(2)))
+    return next(name for name in names if name not in taken)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
-from memos.operation.life.time_machine import TimeMachine
+from memos.operation.life.time_machine import Restored, restore
 from tests.doubles import Even
 
 LIVE = tuple(state for state in State if state not in GONE)
@@ -64,7 +64,6 @@ class Life(RuleBasedStateMachine):
         self.vault = MemVault(Path(self.folder.name))
         self.life = MemLifecycle(self.vault)
         self.ageing = Ageing(self.vault, self.life, RULES, {})
-        self.machine = TimeMachine(self.vault, self.life)
         self.operator = MemOperator(self.vault, Even(), ANSWERING)
 
     def teardown(self) -> None:
@@ -72,6 +71,9 @@ class Life(RuleBasedStateMachine):
         self.vault.close()
         self.patch.undo()
         self.folder.cleanup()
+
+    def restored(self, name: str) -> Restored:
+        return restore(self.vault, self.life, ADA, name)
 
     def refused(self, call: Any) -> bool:
         before = self.said()
@@ -227,7 +229,7 @@ class Life(RuleBasedStateMachine):
     def restore(self, name: str) -> None:
         was = self.vault.snapshots.of(ADA, name)
         then = {id: (self.vault.get(id, version).payload, state) for id, (version, state) in was.items()}
-        done = self.machine.restore(ADA, name)
+        done = self.restored(name)
         exempt = {*done.kept, *done.stale}
         for id, cube in ((c.id, c) for c in self.vault.cubes() if c.id not in exempt):
             payload, state = then.get(id, (cube.payload, State.ARCHIVED))
@@ -237,7 +239,7 @@ class Life(RuleBasedStateMachine):
     @rule(name=snapshots)
     def restore_and_undo(self, name: str) -> None:
         before = self.said()
-        self.machine.restore(ADA, self.machine.restore(ADA, name).undo)
+        self.restored(self.restored(name).undo)
         assert self.said() == before
 
     @rule(target=snapshots, id=ids, words=WORDS, to=st.sampled_from(State))
@@ -246,10 +248,10 @@ class Life(RuleBasedStateMachine):
         self.refused(lambda: self.life.edit(id, Text(text=words)))
         self.refused(lambda: self.life.lead(id, to, "test"))
         between = self.said()
-        done = self.machine.restore(ADA, name)
+        done = self.restored(name)
         if not done.kept:
             assert self.said() == before
-        self.machine.restore(ADA, done.undo)
+        self.restored(done.undo)
         assert self.said() == between
         return name
 
