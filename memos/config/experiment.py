@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -48,13 +48,7 @@ class TickStep(Section):
 
 Step = IngestStep | AskStep | PromoteStep | DemoteStep | TickStep
 
-_STEPS: dict[str, type[Section]] = {
-    "ingest": IngestStep,
-    "ask": AskStep,
-    "promote": PromoteStep,
-    "demote": DemoteStep,
-    "tick": TickStep,
-}
+_STEPS: dict[str, type[Section]] = {key: step for step in get_args(Step) for key in step.model_fields}
 
 
 class ExperimentConfig(Section):

@@ -116,7 +116,7 @@ class Serving:
         resident = list(map(self.resident, kvs))
         situation = Situation(
             costs=self.costs,
-            levels=self._exact_level() if exact else self.levels(),
+            levels=self.levels(exact),
             lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
             there=self._host.exact_pieces([past for past in resident if past]) if all(resident) else 0,
             tokens=tokens,
@@ -126,17 +126,16 @@ class Serving:
         forced = via == "activation" or not self._measures
         return self._scheduler.choose(admission, forced, situation)
 
-    def _exact_level(self) -> list[FidelityConfig]:
-        wanted = self._config.fidelity
-        return [] if wanted.level == "L4" else [wanted.model_copy(update={"level": "L0"})]
-
     @property
     def _measures(self) -> bool:
         return self._config.scheduler.choice == "measured" and not self._unmeasurable
 
-    def levels(self) -> list[FidelityConfig]:
+    def levels(self, exact: bool = False) -> list[FidelityConfig]:
         """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
-        return self._scheduler.levels(self._config.fidelity, self._vault.cards.of(self._host.digest))
+        wanted = self._config.fidelity
+        if exact and wanted.level != "L4":
+            return [wanted.model_copy(update={"level": "L0"})]
+        return self._scheduler.levels(wanted, self._vault.cards.of(self._host.digest))
 
     @property
     def costs(self) -> Costs:

@@ -171,9 +171,8 @@ class Knowledge:
 
     def _is_overtaken(self, twin: MemCube) -> bool:
         """True if something else of the same things was told since: to tell this again then is to change it back."""
-        modes, user = (*HOLDING_MODES, "ended"), twin.namespace.user_id
-        about = (c for fact in stated(twin) for c in self._vault.statements.stating(fact, modes, user, ANSWERING))
-        return any(c.order > twin.order and c.namespace == twin.namespace and c.id != twin.id for c in about)
+        about = (c for fact in stated(twin) for c in self._about(fact, twin, (*HOLDING_MODES, "ended")))
+        return any(c.order > twin.order for c in about)
 
     def require_room(self, caller: Namespace) -> None:
         most = self._limits.of(caller.user_id).memories
@@ -186,7 +185,7 @@ class Knowledge:
     def _supersede(self, new: MemCube) -> None:
         """Archive what says nothing but what no longer holds, among earlier statements or the new one itself, where
         later ones arrived before it."""
-        near = {c.id: c for fact in stated(new) for c in self._about(fact, new)}
+        near = {c.id: c for fact in stated(new) for c in self._about(fact, new, modes_against(fact))}
         for cube in (*near.values(), new):
             if facts_out_of_force(cube, near.values() if cube is new else (new,)):
                 self._retire(cube)
@@ -194,7 +193,7 @@ class Knowledge:
     def _retire(self, cube: MemCube) -> None:
         """Archive a memory all of whose facts others have replaced; and what it was made of, where the same is true of
         that."""
-        beside = {c.id: c for fact in stated(cube) for c in self._about(fact, cube)}
+        beside = {c.id: c for fact in stated(cube) for c in self._about(fact, cube, modes_against(fact))}
         gone = facts_out_of_force(cube, beside.values())
         if cube.state in ANSWERING and is_outdated(text_of(cube), gone):
             last = max((beside[id] for id in gone.values()), key=lambda c: c.order)
@@ -202,9 +201,8 @@ class Knowledge:
             for source in self._vault.at(source.id for source in cube.sources):
                 self._retire(source)
 
-    def _about(self, fact: Fact, cube: MemCube) -> list[MemCube]:
-        """The statements in force beside the cube that may replace a fact of it, or be replaced by it."""
-        modes = modes_against(fact)
+    def _about(self, fact: Fact, cube: MemCube, modes: tuple[str, ...]) -> list[MemCube]:
+        """The statements in force beside the cube that speak of what a fact of it does, in one of these modes."""
         found = self._vault.statements.stating(fact, modes, cube.namespace.user_id, ANSWERING) if modes else []
         return [c for c in found if c.namespace == cube.namespace and c.id != cube.id]
 
@@ -214,10 +212,11 @@ class Knowledge:
         payload, day = text_of(cube), cube.header.said
         if not payload.facts or payload.more:
             return plain(payload.text), day and day.date(), cube.header.thread
-        return (
-            _as_stated(payload.facts)
-            if self._reader.says_no_more(payload.text, cube.header.speaker)
-            else plain(payload.text)
+        if not self._reader.says_no_more(payload.text, cube.header.speaker):
+            return plain(payload.text)
+        modes = {"now": "is"}  # both say the same of what holds
+        return frozenset(
+            (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in payload.facts
         )
 
     def as_of(self, user: str, true_at: datetime, known_at: datetime) -> list[MemCube]:
@@ -284,13 +283,6 @@ def text_of(cube: MemCube) -> Text:
             f"cube {cube.id} is {cube.form}: it holds no text of its own; name the memories it was made from"
         )
     return cube.payload
-
-
-def _as_stated(facts: Iterable[Fact]) -> frozenset[tuple[str, str, str, str]]:
-    """What facts say: "is" and "now" say the same of what holds."""
-    return frozenset(
-        (f.subject.casefold(), f.relation, f.object.casefold(), "is" if f.mode == "now" else f.mode) for f in facts
-    )
 
 
 def replaces(later: Fact, earlier: Fact) -> bool:

@@ -88,21 +88,22 @@ class _Back:
             cube = self.vault.get(cube.id)  # it may have gone out of use with a source
         if was is None:
             self._put_aside(cube)
-        elif self._is_locked(cube):
-            if was[1] is not cube.state or not self._says_the_same(cube, was[0]):
+            return
+        version, state = was
+        same = self._says_the_same(cube, version)
+        if self._is_locked(cube):
+            if state is not cube.state or not same:
                 self.done.kept.append(cube.id)
         elif cube.sources:
-            if isinstance(cube.payload, Text) and not self._says_the_same(cube, was[0]):
-                cube = self.lifecycle.rollback(cube.id, was[0])
+            if isinstance(cube.payload, Text) and not same:
+                cube = self.lifecycle.rollback(cube.id, version)
                 self.done.changed.append(cube.id)
-            self._bring_derived(cube, was[1])
+            self._bring_derived(cube, state)
         else:
-            brought = cube
-            if not self._says_the_same(cube, was[0]):
-                if cube.state is State.FROZEN:
-                    self.lifecycle.move(cube.id, State.ACTIVATED, self._why)
-                brought = self.lifecycle.rollback(cube.id, was[0])
-            if self._lead(brought, was[1]) != cube:
+            if not same and cube.state is State.FROZEN:
+                self.lifecycle.move(cube.id, State.ACTIVATED, self._why)
+            brought = cube if same else self.lifecycle.rollback(cube.id, version)
+            if self._lead(brought, state) != cube:
                 self.done.changed.append(cube.id)
 
     def _put_aside(self, cube: MemCube) -> None:
