@@ -220,6 +220,18 @@ def test_a_rollback_goes_back_and_forth(kernel: MemOS, ada: str) -> None:
     assert "Bergen" in kernel.within(ada).get(cube.id).text
 
 
+def test_a_rollback_goes_back_to_what_a_day_ended_with(kernel: MemOS, ada: str) -> None:
+    [cube] = kernel.within(ada).add("I live in Oslo.")
+    kernel.within(ada).update(cube.id, "I live in Bergen.")
+    where = Conversation(Caller(Namespace(user_id=ada)))
+    today = kernel.vault.now().date()
+    kernel.services.pipelines.run([Asked(intent="rollback", what="where I live", to=str(today))], where, {})
+    assert "Bergen" in kernel.within(ada).get(cube.id).text
+    before = Asked(intent="rollback", what="where I live", to=str(today - timedelta(days=1)))
+    with pytest.raises(NotFound, match="was not there on"):
+        kernel.services.pipelines.run([before], where, {})
+
+
 def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
     kernel.within(ada).add("My locker code is 4711.")
     assert kernel.within(ada).chat("How many memories have you got?").text == "1 memories."
