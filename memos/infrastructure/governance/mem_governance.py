@@ -11,30 +11,9 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.errors import Denied
-from memos.infrastructure.vault.audit.audit_log import UNSEEN
-from memos.infrastructure.vault.audit.records import Decision
+from memos.infrastructure.vault.audit.records import UNSEEN, Decision
 from memos.infrastructure.vault.mem_vault import MemVault, absent
-from memos.ops import (
-    ChangeState,
-    Delete,
-    Demote,
-    EndHold,
-    Fuse,
-    Get,
-    GiveRight,
-    History,
-    Hold,
-    Operation,
-    Promote,
-    Reinstate,
-    Release,
-    Rollback,
-    SetTrust,
-    Split,
-    Tag,
-    TakeRight,
-    Update,
-)
+from memos.ops import Operation
 from memos.rights import ACTIONS, Action, Caller, Standing
 
 _STANDINGS = 256  # callers whose grants are remembered
@@ -253,16 +232,5 @@ class MemGovernance:
 
 def _as_asked(op: Operation, id: str) -> str:
     """The cube's id in the caller's own words: that may be a prefix, and the rest of it must not leak."""
-    match op:
-        case Get(id=asked) | Update(id=asked) | Delete(id=asked) | Demote(id=asked) | History(id=asked):
-            return asked
-        case SetTrust(id=asked) | Release(id=asked) | Hold(id=asked) | EndHold(id=asked):
-            return asked
-        case ChangeState(id=asked) | Rollback(id=asked) | Tag(id=asked) | Split(id=asked) | Reinstate(id=asked):
-            return asked
-        case GiveRight(on=asked) | TakeRight(on=asked):
-            return str(asked)
-        case Promote(ids=ids) | Fuse(ids=ids):
-            return next((asked for asked in ids if id.startswith(asked)), id)
-        case _:
-            return id
+    asked = (getattr(op, "id", ""), getattr(op, "on", ""), *getattr(op, "ids", ()))
+    return next((words for words in asked if words and isinstance(words, str) and id.startswith(words)), id)

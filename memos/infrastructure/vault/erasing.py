@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 AT_ONCE_BYTES = 1 << 25  # of vault.db that are vacuumed while somebody waits: some tenths of a second
 PATIENCE_S = 30.0  # for so long a check waits
+OWED = "SELECT 1 FROM erasures LIMIT 1"
 _SOON_S = 1.0  # after a deletion, in a large vault
 _PAUSE_S = 0.05  # between tries
 
@@ -29,7 +30,7 @@ _PAUSE_S = 0.05  # between tries
 class Erasing:
     def __init__(self, db: Store, blobs: BlobStore, index: IndexStore, vectors: VectorTable, shelved: bool) -> None:
         """shelved: payloads lie on a shelf, so that the folder has copies, which other machines' deletions reach."""
-        self._db, self._blobs, self._index, self._vectors, self._shelved = db, blobs, index, vectors, shelved
+        self._db, self._blobs, self._index, self._vectors, self.shelved = db, blobs, index, vectors, shelved
         self._vacuumed = 0  # the last deletion of a text that left nothing in vault.db
         self._deleted = -1  # the last deletion that copies of payloads are free of
         self._thread: threading.Thread | None = None
@@ -57,13 +58,13 @@ class Erasing:
         return left
 
     def owes(self) -> bool:
-        return bool(self._db.rows("SELECT 1 FROM erasures LIMIT 1"))
+        return bool(self._db.rows(OWED))
 
-    def pay(self, owing: bool) -> None:
-        """The debt of `delete`, if there is one: at once where that takes some tenths of a second. Else in the
+    def pay(self) -> None:
+        """The debt of `delete`: at once where that takes some tenths of a second. Else in the
         background, where one rewriting of vault.db is enough for many deletions."""
-        if not owing or next(iter(self._db.sizes().values())) < AT_ONCE_BYTES:
-            return self.erase(owing)
+        if not self.owes() or next(iter(self._db.sizes().values())) < AT_ONCE_BYTES:
+            return self.erase()
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._pay_later, daemon=True)
@@ -78,18 +79,18 @@ class Erasing:
                     self._thread = None
                     return
 
-    def erase(self, owing: bool = True) -> None:
+    def erase(self) -> None:
         """Pay the debt of `delete`: the blobs that nobody refers to, and what is left of the text in vault.db and in
         files of an index."""
         try:
             self.drop_copies()
-            debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n") if owing else ()
+            debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
             if not debt:
                 return
             with self._db.writing():
                 with self._db.transaction():  # no put can come between the question who refers to it and the removal
                     for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
-                        self._blobs.drop(sha256)
+                        self._blobs.discard(sha256)
                 texts = [n for n, sha256 in debt if sha256 is None]
                 if texts and texts[-1] > self._vacuumed:
                     with self._db.transaction():
@@ -105,7 +106,7 @@ class Erasing:
 
     def drop_copies(self) -> None:
         """Of what was deleted on another machine: copies in the folder go with the next write here, or opening."""
-        if not self._shelved:
+        if not self.shelved:
             return
         [(deleted,)] = self._db.rows("SELECT deleted FROM clock")
         if deleted != self._deleted:

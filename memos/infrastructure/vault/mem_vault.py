@@ -33,10 +33,9 @@ from memos.infrastructure.guard.guard import Guard
 from memos.infrastructure.vault.audit.audit_log import AuditLog
 from memos.infrastructure.vault.blobs.blob_store import BlobStore
 from memos.infrastructure.vault.blobs.index_store import IndexStore
-from memos.infrastructure.vault.blobs.payloads import Payloads
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.stats import VaultStats
-from memos.infrastructure.vault.erasing import PATIENCE_S, Erasing
+from memos.infrastructure.vault.erasing import OWED, PATIENCE_S, Erasing
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.store import IN, LATEST
@@ -124,7 +123,6 @@ class MemVault:
         """The tables and payloads, over an open store."""
         db, files, self.sealing, shelf = store
         self._db, self._files, self._rows, self._writer = db, files, CubeRows(db), CubeWriter(db)
-        self._payloads = BlobStore(self.path, files, self._referrers, shelf)
         self.stats = VaultStats(self.path, db, quota)
         self.audit_log = AuditLog(db, self.path, governance.audit)
         self.jobs, self.vectors, self.cards = JobList(db, self.transaction), VectorTable(db), CardTable(db)
@@ -135,22 +133,22 @@ class MemVault:
         self.holds, self.extensions = HoldTable(db, self.guard.as_written), ExtensionTables(db)
         self.usage, self.superseded = UsageTable(db), SupersededTable(db)
         self.ageing, self.statements = AgeingTable(db), StatementTable(db)
-        self.blobs = Payloads(db, self._payloads, files, self.stats.require_room)
+        self.blobs = BlobStore(self.path, files, db, self.stats.require_room, shelf)
         self.index = IndexStore(self.path, files.format, db, shelf)
-        self.erasing = Erasing(db, self._payloads, self.index, self.vectors, shelved=shelf is not None)
-        self.forgetting = UserErasure(self, db, self._payloads, files)
+        self.erasing = Erasing(db, self.blobs, self.index, self.vectors, shelved=shelf is not None)
+        self.forgetting = UserErasure(self, db, self.blobs, files)
 
     def _settle(self, alone: bool) -> None:
         """What others left behind is ended, swept and paid. alone: nobody else has the vault open."""
         ids_after(self.now())
         self.erasing.drop_copies()
         if alone:
-            self.jobs.end_cut_off(self._payloads.has_work)
-            self._payloads.sweep()
+            self.jobs.end_cut_off(self._files.has_work)
+            self.blobs.sweep()
             for name in self.index.sweep(alone=True):
                 log.warning("%s is not named by the vault as it is now, and was removed", self.path / name)
             self._clear_work()
-            self.erasing.pay(self.erasing.owes())
+            self.erasing.pay()
 
     def close(self) -> None:
         """What is not signed yet of the audit log is signed; the last to close sums up what the files are."""
@@ -180,10 +178,11 @@ class MemVault:
         outermost = not self._db.in_transaction
         with self._db.transaction():
             yield
-            owing = outermost and self.erasing.owes()  # asked in here, where it costs least
-        if outermost:
+            owing = outermost and (self.erasing.shelved or self._db.rows(OWED))  # asked in here, where it costs least
+        if outermost and self.jobs.ended:
             self._clear_work()
-            self.erasing.pay(owing)
+        if owing:
+            self.erasing.pay()
 
     def now(self) -> datetime:
         """The time; never before one that was written down here, even where the machine's clock went back."""
@@ -202,7 +201,7 @@ class MemVault:
             self._writer.require_next(cubes)
             new = {(cube.id, cube.version) for cube in cubes}
             for cube in cubes:
-                if cube.blob and not self._payloads.find(cube.blob.sha256):  # what is found stays until the cube is in
+                if cube.blob and not self.blobs.find(cube.blob.sha256):  # what is found stays until the cube is in
                     raise CorruptBlob(
                         f"cube {cube.id} names blob {cube.blob.sha256}, which is not in {self.path}; store() it first"
                     )
@@ -381,16 +380,13 @@ class MemVault:
             self._db.write(f"DELETE FROM heads WHERE id {IN}", names)  # and, by cascade, all but its versions
             self._db.write(f"DELETE FROM versions WHERE id {IN}", names)
 
-    def _referrers(self, sha256: str) -> list[str]:
-        sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
-        return [id for (id,) in self._db.rows(sql, sha256)]
-
     def _clear_work(self) -> None:
         """Of jobs that have ended: it may be half an adapter of a text that was deleted."""
-        if self._payloads.has_work():
+        self.jobs.ended = False
+        if self._files.has_work():
             going_on = (*OPEN, "cancelled")
             with self._db.writing():  # no job can begin between the question which there are and the removal
-                self._payloads.clear_work(job.id for state in going_on for job in self.jobs.all(state))
+                self._files.clear_work({job.id for state in going_on for job in self.jobs.all(state)})
 
     def shrink(self) -> None:
         """Give back the memory of what was read or written before, and is read again when it is needed."""
@@ -410,7 +406,7 @@ class MemVault:
         """
         with self._lock.alone() as here, self._db.alone() as there, self._db.writing():
             alone = here and there
-            return [*self._payloads.sweep(), *self.index.sweep(alone)] if alone else []
+            return [*self.blobs.sweep(), *self.index.sweep(alone)] if alone else []
 
     def check(self) -> list[str]:
         """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""

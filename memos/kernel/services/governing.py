@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
-from memos.infrastructure.vault.audit.records import Verdict, verify_export
+from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
 from memos.operation.life.forgetting import Proof, forget_user, read_proof
 from memos.operation.life.knowledge import text_of

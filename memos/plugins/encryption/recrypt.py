@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memos.errors import CorruptBlob, KeyUnusable, VaultError
-from memos.infrastructure.vault.blobs.blob_store import BlobStore
-from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, PlainFiles, remove
+from memos.infrastructure.vault.blobs.blob_store import place
+from memos.infrastructure.vault.blobs.vault_files import SUFFIX, Files, PlainFiles, digest, made, remove
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.sqlite.database import Database
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
@@ -173,19 +173,19 @@ def _copy_databases(folder: Path, old: DataKey | None, part: Path, new: DataKey 
 def _copy_blobs(folder: Path, were: Files, part: Path, are: Files, plain: bool) -> None:
     """Raises CorruptBlob."""
     (part / "blobs").mkdir()
-    store = BlobStore(part, are, lambda _: ())
+    made(part / "tmp")
     for kept in sorted((folder / "blobs").glob("*/*")):
         sha256 = were.format.sha256(kept.name.removesuffix(SUFFIX))
         if not sha256:
             continue
         path = were.lend(kept, sha256)
-        with store.staging() as staged:
-            if plain:
-                (shutil.copytree if path.is_dir() else shutil.copyfile)(path, staged)
-            ready = store.seal(staged if plain else path)
-            if ready.sha256 != sha256:
-                raise CorruptBlob(f"{kept} does not match its digest; `memos vault check` says whose it is")
-            store.place(ready)
+        source = part / "tmp" / sha256 if plain else path
+        if plain:
+            (shutil.copytree if path.is_dir() else shutil.copyfile)(path, source)
+        if digest(source)[0] != sha256:
+            raise CorruptBlob(f"{kept} does not match its digest; `memos vault check` says whose it is")
+        name, suffix = are.format.name(sha256), "" if path.is_dir() else SUFFIX
+        place(are.keep(source, sha256), part / "blobs" / name[:2], sha256, suffix, are.format)
         were.forget(sha256)
     remove(part / "tmp")
 

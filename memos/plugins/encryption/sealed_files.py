@@ -147,7 +147,7 @@ class SealedFiles:
         for path in self._base.glob(f"*/lent/{sha256}*"):
             remove(path)
 
-    def has_work(self, job: str) -> bool:
+    def has_work(self, job: str = "") -> bool:
         return any(any((base / "work" / job).glob("*")) for base in (self._base, self._folder))
 
     def clear_work(self, keep: set[str]) -> None:

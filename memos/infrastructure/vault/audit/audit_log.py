@@ -15,43 +15,65 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memos.config import AuditConfig
 from memos.errors import InputError, VaultError
-from memos.infrastructure.vault.audit.records import (
-    CHECKPOINT,
-    EXPORT,
-    FORGETTING,
-    FORMAT,
-    AuditRow,
-    Checkpoint,
-    Decision,
-    Forgetting,
-    Verdict,
-    digest_of,
-    row_of,
-    verify,
-)
-from memos.infrastructure.vault.audit.signing import KEY, Signer, statement
+from memos.infrastructure.vault.audit.records import COLUMNS, AuditRow, DecisionLog, all_rows, digest_of, row_of
+from memos.infrastructure.vault.audit.signing import KEY, Signer, is_signed, statement
 from memos.infrastructure.vault.store import on_disk
-from memos.infrastructure.vault.store.store import IN, Rows, Store
+from memos.infrastructure.vault.store.store import Rows, Store
 
 log = logging.getLogger("memos")
-UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target
+FORMAT = "memos audit 1"
+CHECKPOINT, FORGETTING, EXPORT = "audit checkpoint", "audit forgetting", "audit export"  # what is signed
 _OVER = "namespace "  # before a namespace, in the place of a target
-_PAGE = 10_000  # rows read at once
-_EVERY = 2**63 - 1  # rows
-_ROW = "n, at, caller, action, target, allowed, why, prev, hash, salt, forgetting"
 
 
-class AuditLog:
+class Checkpoint(NamedTuple):
+    """Signed: up to row n, which has this hash, the log is as it was at that time. prev: the signature before."""
+
+    n: int
+    hash: str
+    at: str
+    key: str
+    prev: str
+    signature: str
+
+
+class Forgetting(NamedTuple):
+    """Signed: the rows of this forgetting say what has this digest."""
+
+    k: int
+    digest: str
+    at: str
+    key: str
+    signature: str
+
+
+@dataclass
+class Verdict:
+    """What is wrong, in words, and how many rows at the end are not signed yet: one who rewrites or removes these alone
+    is not found."""
+
+    problems: list[str] = field(default_factory=list)
+    rows: int = 0
+    checkpoints: int = 0
+    unsigned: int = 0
+    keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
+
+
+class AuditLog(DecisionLog):
+    """The log that is signed."""
+
     def __init__(self, db: Store, folder: Path, config: AuditConfig = AuditConfig()) -> None:
         """folder: of the vault."""
-        self._db, self._config = db, config
+        super().__init__(db, config.every)
+        self._config = config
         self.signer = Signer(config.key or folder / KEY)
         self._warned = False
 
@@ -59,86 +81,6 @@ class AuditLog:
     def _head(self) -> Path:
         """The last checkpoint, beside the key."""
         return self.signer.path.with_name(f"{self.signer.path.name}.head")
-
-    def append(self, caller: str, action: str, target: str, allowed: bool, why: str) -> None:
-        """Write down one decision; see `append_all`."""
-        self.append_all([Decision(caller, action, target, allowed, why)])
-
-    def append_all(self, decisions: Sequence[Decision], beside: Callable[[], None] | None = None) -> None:
-        """Write down decisions in one transaction. A refusal is on disk when this returns; what was allowed, with the
-        next write that is. So a write is never on disk without the decision that allowed it, and a read does not wait
-        for the disk.
-
-        beside: writes what belongs to these decisions, as the use of what was read, in the same transaction. Raises
-        VaultError inside a transaction, which could undo it.
-        """
-        if self._db.in_transaction:
-            names = ", ".join(f"{decision.action} {decision.target}" for decision in decisions)
-            raise VaultError(f"the decision on {names} would be lost in a rollback; decide before transaction()")
-        # nobody may come between reading the last row and writing the next
-        with self._db.transaction(lasting=not all(decision.allowed for decision in decisions)):
-            sql = "SELECT n, hash, (SELECT at FROM clock) FROM audit ORDER BY n DESC LIMIT 1"
-            last = self._db.rows(sql) if decisions else []
-            first, prev = (last[0][0] + 1, last[0][1]) if last else (1, "")
-            if last:
-                self._db.heard(last[0][2])  # with the same statement
-            for n, decision in enumerate(decisions, start=first):
-                row = AuditRow(n, self._db.stamp(), *decision, prev, "", secrets.token_hex(16))
-                values = row._replace(hash=row.expected_hash())
-                self._db.write(f"INSERT INTO audit ({_ROW}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *values)
-                prev = values.hash
-            if beside:
-                beside()
-        if any(n % self._config.every == 0 for n in range(first, first + len(decisions))):
-            self.sign()
-
-    def rows(self, limit: int | None = None) -> list[AuditRow]:
-        """The last `limit` decisions, or all; oldest first."""
-        sql = f"SELECT {_ROW} FROM audit ORDER BY n DESC LIMIT ?"
-        return [row_of(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
-
-    def query(
-        self,
-        caller: str | None = None,
-        action: str | None = None,
-        target: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        allowed: bool | None = None,
-        limit: int | None = None,
-        also: Mapping[str, tuple[Any, ...]] | None = None,
-    ) -> list[AuditRow]:
-        """The last `limit` decisions of this kind, or all; oldest first. target: it begins with this. since, until: UTC
-        where no zone is given. also: further tests in SQL, with their values."""
-        given: dict[str, tuple[Any, ...]] = {
-            "caller = ?": (caller,),
-            "action = ?": (action,),
-            "substr(target, 1, length(?)) = ?": (target, target),
-            "at >= ?": (since and _utc(since).isoformat(),),
-            "at < ?": (until and _utc(until).isoformat(),),
-            "allowed = ?": (None if allowed is None else int(allowed),),
-            **(also or {}),
-        }
-        asked = {test: values for test, values in given.items() if None not in values}
-        where = f"WHERE {' AND '.join(asked)}" if asked else ""
-        values = [value for of_test in asked.values() for value in of_test]
-        sql = f"SELECT {_ROW} FROM audit {where} ORDER BY n DESC LIMIT ?"
-        return [row_of(row) for row in reversed(self._db.rows(sql, *values, _EVERY if limit is None else limit))]
-
-    def touched(self, user_id: str, viewer: str) -> list[str]:
-        """The cubes of a user about which was decided for others than `viewer`, or for it while it did not see them."""
-        sql = """SELECT DISTINCT target FROM audit JOIN heads ON id = target
-                 WHERE user_id = ? AND (caller != ? OR instr(why, ?) > 0)"""
-        return [id for (id,) in self._db.rows(sql, user_id, viewer, UNSEEN)]
-
-    def visible_to(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
-        """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
-        anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""
-        may = {
-            f"(caller = ? AND instr(why, ?) = 0 OR target {IN})": (viewer, UNSEEN, json.dumps([*about])),
-            "NOT (caller = ? AND action = 'read' AND allowed = 1)": (None if own_reads else viewer,),
-        }
-        return self.query(**asked, also=may)
 
     # signed
 
@@ -214,8 +156,8 @@ class AuditLog:
         """What was changed, removed, put in or moved since it was written. key: the public one, in hex, by which it
         must be signed, if not by that of the file; where none is known, by that of the first checkpoint."""
         keys = {key} if key else {*self._config.trusted, *([self.signer.public] if self.signer.exists else [])}
-        keys = keys or {checkpoint.key for checkpoint in self._checkpoints()[:1]}
-        verdict = verify(_all(self._db), self._checkpoints(), self._forgettings(), keys)
+        keys = keys or {checkpoint.key for checkpoint in _checkpoints(self._db)[:1]}
+        verdict = verify(all_rows(self._db), _checkpoints(self._db), _forgettings(self._db), keys)
         verdict.problems.extend(_removed(self._db, verdict.rows))
         try:
             self._require_what_was_signed(None)
@@ -224,12 +166,6 @@ class AuditLog:
         if verdict.unsigned >= 2 * self._config.every:
             verdict.problems.append(f"the last {verdict.unsigned} audit rows are not signed: checkpoints were removed")
         return verdict
-
-    def _checkpoints(self) -> list[Checkpoint]:
-        return _checkpoints(self._db)
-
-    def _forgettings(self) -> list[Forgetting]:
-        return _forgettings(self._db)
 
     def export(self, out: Path) -> int:
         """Write the whole log, which can be verified by itself, with a line for each row and checkpoint; how many rows.
@@ -240,14 +176,14 @@ class AuditLog:
             last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
             n, hash = last[0] if last else (0, "")
             header = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
-            header |= {"key": self.signer.public, "checkpoints": len(self._checkpoints())}
-            header |= {"forgettings": len(self._forgettings())}
+            header |= {"key": self.signer.public, "checkpoints": len(_checkpoints(self._db))}
+            header |= {"forgettings": len(_forgettings(self._db))}
             signed = header | {"signature": self.signer.sign(EXPORT, statement(header))}
-            parts: Iterable[Any] = (("checkpoint", self._checkpoints()), ("forgetting", self._forgettings()))
+            parts: Iterable[Any] = (("checkpoint", _checkpoints(self._db)), ("forgetting", _forgettings(self._db)))
             try:
                 with out.open("w", encoding="utf-8") as file:
                     file.write(json.dumps(signed) + "\n")
-                    for name, values in (("row", _all(self._db)), *parts):
+                    for name, values in (("row", all_rows(self._db)), *parts):
                         for value in values:
                             file.write(json.dumps({name: value._asdict()}) + "\n")
             except OSError as error:
@@ -259,13 +195,13 @@ class AuditLog:
     def pseudonymise(self, user: str, targets: Collection[str]) -> int:
         """Within a transaction: rows of a user, or about one of the targets, name neither any more; how many."""
         names, rows = {*targets, user}, dict[int, AuditRow]()
-        for row in _all(self._db):
+        for row in all_rows(self._db):
             if _is_of(row.caller, user) or _is_about(row.target, user, names):
                 rows[row.n] = row
         if not rows:
             return 0
         self._require_own_key(self._last_checkpoint())
-        before = {f.k: f for f in self._forgettings()}
+        before = {f.k: f for f in _forgettings(self._db)}
         touched = {row.forgetting for row in rows.values()} - {0}
         for k in touched:
             if self._digest_of(k) != before[k].digest:
@@ -284,22 +220,92 @@ class AuditLog:
         return len(rows)
 
     def _digest_of(self, k: int) -> str:
-        sql = f"SELECT {_ROW} FROM audit WHERE forgetting = ? ORDER BY n"
+        sql = f"SELECT {COLUMNS} FROM audit WHERE forgetting = ? ORDER BY n"
         return digest_of([digest_of(row_of(row)) for row in self._db.rows(sql, k)])
+
+
+def verify_export(path: Path, key: str) -> Verdict:
+    """What is wrong with a file that `AuditLog.export` wrote. key: the public one, in hex. Raises InputError."""
+    found: dict[str, list[Any]] = {"row": [], "checkpoint": [], "forgetting": []}
+    made: dict[str, Any] = {"row": AuditRow, "checkpoint": Checkpoint, "forgetting": Forgetting}
+    problems = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            head = json.loads(file.readline())
+            if not isinstance(head, dict) or head.get("format") != FORMAT:
+                raise InputError(f"{path} is no export of an audit log; make one with `memos audit export`")
+            for number, line in enumerate(file, start=2):
+                try:
+                    [(name, values)] = json.loads(line).items()
+                    found[name].append(made[name](**values))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    problems.append(f"line {number} of {path.name} cannot be read")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
+    verdict = verify(found["row"], found["checkpoint"], found["forgetting"], {key})
+    last = found["row"][-1] if found["row"] else None
+    signature = head.pop("signature", "")
+    if head.get("key") != key or not is_signed(key, EXPORT, statement(head), signature):
+        problems.append(f"the first line of {path.name} is not signed by {key[:16]}")
+    else:
+        there = (*((last.n, last.hash) if last else (0, "")), len(found["checkpoint"]), len(found["forgetting"]))
+        if there != (head["rows"], head["hash"], head["checkpoints"], head["forgettings"]):
+            problems.append(
+                f"the export had {head['rows']} rows and {head['checkpoints']} checkpoints: lines were removed"
+            )
+    verdict.problems[:0] = problems
+    return verdict
+
+
+def verify(
+    rows: Iterable[AuditRow], checkpoints: list[Checkpoint], forgettings: list[Forgetting], keys: Collection[str]
+) -> Verdict:
+    verdict = Verdict(checkpoints=len(checkpoints), keys=sorted(keys))
+    say = verdict.problems.append
+    wanted = {c.n: c.hash for c in checkpoints}
+    digests: dict[object, list[str]] = defaultdict(list)
+    n, prev = 0, ""
+    for row in rows:
+        n += 1
+        forgotten = row.forgetting != 0
+        if not row.as_written or row.n != n or row.prev != prev or not (forgotten or row.hash == row.expected_hash()):
+            say(f"audit row {row.n} was changed, or does not follow the row before it")
+        if forgotten:
+            digests[row.forgetting].append(digest_of(row))
+        if row.n in wanted and wanted.pop(row.n) != row.hash:
+            say(f"audit row {row.n} is not the one that was signed")
+        n, prev = (row.n if type(row.n) is int else n), row.hash
+    verdict.rows = n
+    for missing in wanted:
+        say(f"audit row {missing} was signed, and is not there")
+    before = ""
+    for c in checkpoints:
+        if not is_signed(c.key, CHECKPOINT, statement([c.n, c.hash, c.at, c.key, c.prev]), c.signature):
+            say(f"the checkpoint of audit row {c.n} was changed")
+        elif c.key not in keys:
+            say(f"the checkpoint of audit row {c.n} is signed by another key, {c.key[:16]}")
+        if c.prev != before:
+            say(f"a checkpoint before that of audit row {c.n} was removed, changed or put in")
+        before = c.signature
+    known = {f.k: f for f in forgettings}
+    for k in sorted({*digests, *known}, key=str):
+        f = known.get(k)  # type: ignore[call-overload]
+        sound = (
+            f and f.key in keys and is_signed(f.key, FORGETTING, statement([f.k, f.digest, f.at, f.key]), f.signature)
+        )
+        if not f or not sound or f.digest != digest_of(digests[k]):
+            say(f"audit rows that name nobody any more (forgetting {k}) were changed")
+    verdict.unsigned = n - max((c.n for c in checkpoints if type(c.n) is int), default=0)
+    return verdict
 
 
 def broken(db: Rows) -> list[str]:
     """As `AuditLog.verify`, by the keys that the log itself names: finds damage, and not one who has signed anew."""
     checkpoints, forgettings = _checkpoints(db), _forgettings(db)
-    verdict = verify(_all(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings})
+    verdict = verify(
+        all_rows(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings}
+    )
     return [*verdict.problems, *_removed(db, verdict.rows)]
-
-
-def _all(db: Rows) -> Iterator[AuditRow]:
-    last = -(2**63)
-    while rows := db.rows(f"SELECT {_ROW} FROM audit WHERE n > ? ORDER BY n LIMIT {_PAGE}", last):
-        yield from map(row_of, rows)
-        last = rows[-1][0]
 
 
 def _checkpoints(db: Rows) -> list[Checkpoint]:
@@ -316,10 +322,6 @@ def _removed(db: Rows, rows: int) -> list[str]:
     if highest is not None and not isinstance(highest, int):
         return [f"the count of audit rows was changed to {highest!r:.80}"]
     return [f"audit rows {rows + 1} to {highest} were removed"] if highest is not None and highest > rows else []
-
-
-def _utc(when: datetime) -> datetime:
-    return when.astimezone(timezone.utc) if when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
 def _is_of(caller: str, user: str) -> bool:

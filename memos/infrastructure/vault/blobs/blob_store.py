@@ -1,4 +1,4 @@
-"""Stores payloads as files named by their sha256, written whole; must not know what a cube is.
+"""Stores payloads as files named by their sha256, written whole; must not know what a cube is for.
 
 blobs/ab/ab….safetensors   a file; blobs/ab/ab…/ is a folder (a PEFT adapter)
 tmp/                       payloads being written
@@ -9,26 +9,17 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from memos.cube import new_id
+from memos.cube import Blob, new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import DIGEST, SUFFIX, FileFormat, Files, digest, remove
 from memos.infrastructure.vault.store.on_disk import fsync
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A payload on disk, to be moved to its place. suffix: of its place."""
-
-    stored: Path
-    sha256: str
-    size: int
-    suffix: str
+from memos.infrastructure.vault.store.store import Rows, Store
 
 
 class Shelf(Protocol):
@@ -103,22 +94,29 @@ class Blobs:
         return f"{what}; {whose}: remove it with `MemOS.delete`, and promote its sources again with `MemOS.promote`"
 
 
-class BlobStore:
-    """The caller sees to it that `place`, `drop` and `sweep` exclude each other, in other processes too."""
+class BlobStore(Blobs):
+    """The payloads of an open vault: staged, stored, read and discarded."""
 
     def __init__(
-        self, folder: Path, files: Files, referrers: Callable[[str], Sequence[str]], shelf: Shelf | None = None
+        self,
+        folder: Path,
+        files: Files,
+        db: Store,
+        require_room: Callable[[int, int], None],
+        shelf: Shelf | None = None,
     ) -> None:
-        """`referrers`: the ids of the cubes that refer to a blob."""
-        self._folder, self._files, self._referrers, self._shelf = folder, files, referrers, shelf
-        self._format = files.format
-        self._blobs = Blobs(folder, files.format, referrers, shelf)
+        """require_room: for so many bytes, and so many of payloads; raises QuotaExceeded."""
+        super().__init__(folder, files.format, partial(referrers, db), shelf)
+        self._files, self._db, self._require_room = files, db, require_room
         self._lock = threading.Lock()
         self._staged: set[Path] = set()
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A path where nothing is yet; what is left there afterwards is removed."""
+        """A path where nothing is yet, for a file or a folder; what is left there afterwards is removed.
+
+        Keep the block open until the cube is put: meanwhile `sweep` leaves its payload alone.
+        """
         path = self._files.staged / new_id()
         with self._lock:
             with _named(path):
@@ -131,111 +129,112 @@ class BlobStore:
             with self._lock:
                 self._staged.discard(path)
 
-    def work(self, job: str) -> Path:
-        """The folder of a job, made if absent."""
-        return self._files.work(job)
+    def store(self, path: Path) -> tuple[str, int]:
+        """Move a staged file or folder to its place; its sha256 and bytes. A damaged payload of that name is replaced.
 
-    def has_work(self, job: str = "") -> bool:
-        """Of a job, or of any."""
-        return self._files.has_work(job)
-
-    def clear_work(self, keep: Iterable[str]) -> None:
-        """Remove the folders of all other jobs."""
-        self._files.clear_work(set(keep))
-
-    def seal(self, path: Path) -> Ready:
-        """Bring a staged file or folder to disk, with its digest. Raises VaultError."""
+        Raises QuotaExceeded, VaultError.
+        """
         with _named(path):
-            suffix = "" if path.is_dir() else SUFFIX
             sha256, size = digest(path)
-            return Ready(self._files.keep(path, sha256), sha256, size, suffix)
+            suffix = "" if path.is_dir() else SUFFIX
+            sealed = self._files.keep(path, sha256)
+        with self._db.transaction(), _named(sealed):  # as removing a payload is, in this process or another
+            if self.find(sha256) is None:
+                self._require_room(size, size)
+            target = place(sealed, self._home(sha256), sha256, suffix, self._format)
+            if self._shelf is not None and self._shelf.digest(sha256) != sha256:
+                self._shelf.put(sha256, target)
+        return sha256, size
 
-    def place(self, ready: Ready) -> None:
-        """Move what was sealed to where `find` looks. A damaged blob of that name is replaced. Raises VaultError."""
-        with _named(ready.stored):
-            target = self._place(ready)
-            if self._shelf is not None and self._shelf.digest(ready.sha256) != ready.sha256:
-                self._shelf.put(ready.sha256, target)
+    def path(self, blob: Blob, verified: bool = True) -> Path:
+        """Where the payload can be read, after its digest was verified. Raises CorruptBlob.
 
-    def _place(self, ready: Ready) -> Path:
-        name = self._format.name(ready.sha256)
-        home = self._folder / "blobs" / name[:2]
-        target = home / (name + ready.suffix)
-        home.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():  # a rename replaces a file, but no folder
-            if not self._format.problem(target, ready.sha256):
-                return target
-            shutil.rmtree(target)
-        ready.stored.rename(target)
-        for folder in (home, home.parent, self._folder):
-            fsync(folder)
-        return target
-
-    def find(self, sha256: str) -> Path | None:
-        """Where the blob lies on disk, maybe sealed; None if nowhere."""
-        return self._blobs.find(sha256)
-
-    def problem(self, sha256: str) -> str:
-        """What is wrong with a blob and how to repair it, or ""; reads all of it."""
-        return self._blobs.problem(sha256)
-
-    def verified(self, sha256: str) -> Path:
-        """Where the blob can be read, after its digest was compared. Raises CorruptBlob."""
-        path = self.find(sha256)
+        verified: False for a reader that verifies a checksum of its own; then only a missing file is told.
+        """
+        if not verified:
+            return self._files.lend(self.stored(blob), blob.sha256)
+        path = self.find(blob.sha256)
         if self._shelf is not None and path is not None:
-            if self._format.problem(path, sha256):  # a copy, of which another is to be had
+            if self._format.problem(path, blob.sha256):  # a copy, of which another is to be had
                 remove(path)
-                path = self.find(sha256)
-            if path is not None and not self._format.problem(path, sha256):
+                path = self.find(blob.sha256)
+            if path is not None and not self._format.problem(path, blob.sha256):
                 return path
-        problem = self.problem(sha256)
+        problem = self.problem(blob.sha256)
         if path is None or problem:
             raise CorruptBlob(problem)
-        return self._files.lend(path, sha256)
+        return self._files.lend(path, blob.sha256)
 
-    def there(self, sha256: str) -> Path:
-        """Where the blob can be read. Raises CorruptBlob if nowhere."""
-        return self._files.lend(self.stored(sha256), sha256)
-
-    def stored(self, sha256: str) -> Path:
-        """Where the blob lies on disk, maybe sealed. Raises CorruptBlob if nowhere."""
-        path = self.find(sha256)
+    def stored(self, blob: Blob) -> Path:
+        """Where the payload lies on disk, maybe encrypted. Raises CorruptBlob if nowhere."""
+        path = self.find(blob.sha256)
         if path is None:
-            raise CorruptBlob(self.problem(sha256))
+            raise CorruptBlob(self.problem(blob.sha256))
         return path
 
-    def drop(self, sha256: str) -> None:
-        """Remove a blob, unless a cube refers to it."""
-        if self._referrers(sha256):
-            return
-        if self._shelf is not None:
-            self._shelf.drop(sha256)
-        if path := self._blobs.here(sha256):
-            self._files.forget(sha256)
-            remove(path)
+    def forget_lent(self, blob: Blob) -> None:
+        """What an encrypted vault keeps of a payload in memory goes; the next reader decrypts it again."""
+        self._files.forget(blob.sha256)
+
+    def discard(self, sha256: str) -> None:
+        """Remove a payload, unless a cube refers to it."""
+        with self._db.transaction():  # as `put` does: what another process is about to name is not taken from under it
+            if self._referrers(sha256):
+                return
+            if self._shelf is not None:
+                self._shelf.drop(sha256)
+            if path := self.here(sha256):
+                self._files.forget(sha256)
+                remove(path)
 
     def drop_copies(self) -> None:
-        """Remove the copies of what is no longer on the shelf, as another machine has deleted it."""
+        """Remove the copies of what is no longer on the shelf, as another machine has deleted it. With nobody else
+        writing."""
         there = set(self._shelf.names()) if self._shelf else set()
-        for sha256 in self._blobs.all() if self._shelf else ():
+        for sha256 in self.all() if self._shelf else ():
             if sha256 not in there:
-                self.drop(sha256)
+                self.discard(sha256)
 
     def sweep(self) -> list[str]:
-        """Remove all of tmp/ and the blobs without referrers, unless a payload is being staged; the names removed."""
+        """Remove all of tmp/ and the blobs without referrers, unless a payload is being staged; the names removed. With
+        nobody else writing."""
         with self._lock:
             if self._staged:
                 return []
             orphans = list((self._folder / "tmp").glob("*"))
             orphans += (self._folder / "blobs").glob("*/.*.part")  # copies that were cut off
-            unused = [sha256 for sha256 in self._blobs.all() if not self._referrers(sha256)]
-            orphans += [path for sha256 in unused if (path := self._blobs.here(sha256))]
+            unused = [sha256 for sha256 in self.all() if not self._referrers(sha256)]
+            orphans += [path for sha256 in unused if (path := self.here(sha256))]
             if self._shelf is not None:
                 for sha256 in unused:
                     self._shelf.drop(sha256)
             for path in orphans:
                 remove(path)
         return sorted(str(path.relative_to(self._folder)) for path in orphans)
+
+    def work(self, job: str) -> Path:
+        """A folder for what a job can be taken up from; it goes when the job ends or a source of it changes."""
+        return self._files.work(job)
+
+
+def referrers(db: Rows, sha256: str) -> list[str]:
+    """The ids of the cubes that refer to a payload."""
+    sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
+    return [id for (id,) in db.rows(sql, sha256)]
+
+
+def place(sealed: Path, home: Path, sha256: str, suffix: str, format: FileFormat) -> Path:
+    """Move a payload that is on disk to its place, unless the very same is there; that place. Raises OSError."""
+    target = home / (format.name(sha256) + suffix)
+    home.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():  # a rename replaces a file, but no folder
+        if not format.problem(target, sha256):
+            return target
+        shutil.rmtree(target)
+    sealed.rename(target)
+    for folder in (home, home.parent, home.parent.parent):
+        fsync(folder)
+    return target
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class Files(Protocol):
     def forget(self, sha256: str) -> None:
         """A payload is deleted: what was lent of it goes, too."""
 
-    def has_work(self, job: str) -> bool:
+    def has_work(self, job: str = "") -> bool:
         """Of a job, or of any."""
 
     def clear_work(self, keep: set[str]) -> None:
@@ -119,7 +119,7 @@ class PlainFiles:
 
     def forget(self, sha256: str) -> None: ...
 
-    def has_work(self, job: str) -> bool:
+    def has_work(self, job: str = "") -> bool:
         try:
             with os.scandir(self._work / job if job else self._work) as entries:
                 return any(True for _ in entries)

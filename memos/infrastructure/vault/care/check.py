@@ -29,7 +29,7 @@ from memos.cube import MemCube
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.audit import audit_log
 from memos.infrastructure.vault.blobs import index_store
-from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf
+from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf, referrers
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import file_sums, wal_file
 from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
@@ -294,11 +294,7 @@ class _Content:
     def _payloads(self, db: Rows) -> dict[str, str]:
         """What is wrong with each payload that is named, or there."""
 
-        def referrers(sha256: str) -> list[str]:
-            sql = "SELECT DISTINCT id FROM versions WHERE json_extract(json, '$.payload.sha256') = ? ORDER BY id"
-            return [id for (id,) in db.rows(sql, sha256)]
-
-        blobs, found = Blobs(self._folder, self._format, referrers, self._shelf), dict[str, str]()
+        blobs, found = Blobs(self._folder, self._format, partial(referrers, db), self._shelf), dict[str, str]()
         sha256 = "json_extract(json, '$.payload.sha256')"
         named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
         wanted = {sha256 for (sha256,) in db.rows(named)}

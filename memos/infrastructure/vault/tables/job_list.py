@@ -44,6 +44,7 @@ class JobList:
     def __init__(self, db: Store, transaction: Callable[[], AbstractContextManager[None]]) -> None:
         """transaction: of the vault, after which the work of jobs that have ended is removed."""
         self._db, self._transaction = db, transaction
+        self.ended = False  # one did, so that its work can go
 
     def start(self, kind: str, payload: JobPayload) -> str:
         id = new_id()
@@ -121,6 +122,7 @@ class JobList:
     def cancel(self, id: str) -> None:
         """Whoever does a running job learns of it with its next note, and ends it. Raises NotFound."""
         with self._transaction():
+            self.ended = True
             running = self._db.write("UPDATE jobs SET state = 'cancelled' WHERE id = ? AND state = 'running'", id)
             others = "UPDATE jobs SET state = 'undone', note = 'cancelled' WHERE id = ? AND state IN (?, ?)"
             if not running and not self._db.write(others, id, "interrupted", "queued"):
@@ -132,6 +134,7 @@ class JobList:
         with self._db.transaction():
             waiting = [*self.all("interrupted"), *self.all("queued")]
             stale = [job.id for job in waiting if gone & {s.split("@")[0] for s in job.payload["sources"]}]
+            self.ended |= bool(stale)
             for id in stale:
                 self._db.write("UPDATE jobs SET state = 'undone', note = 'a source has changed' WHERE id = ?", id)
 
@@ -146,9 +149,11 @@ class JobList:
         """Within a transaction: remove the jobs, of every state, on any of these cubes; how many."""
         gone, rows = set(cubes), self._db.rows("SELECT id, payload, note FROM jobs")
         on = [id for id, payload, note in rows if gone & {*re.findall(r"\w+", payload), *re.findall(r"\w+", note)}]
+        self.ended |= bool(on)
         return sum(self._db.write("DELETE FROM jobs WHERE id = ?", id) for id in on)
 
     def _end(self, state: str, note: str, id: str) -> int:
+        self.ended = True
         sql = "UPDATE jobs SET state = ?, ended = ?, note = ? WHERE state IN ('running', 'cancelled') AND id = ?"
         return self._db.write(sql, state, self._db.stamp(), note, id)
 

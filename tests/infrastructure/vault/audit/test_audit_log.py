@@ -14,7 +14,8 @@ import pytest
 
 from memos.config import AuditConfig, GovernanceConfig
 from memos.errors import InputError, VaultError
-from memos.infrastructure.vault.audit.records import AuditRow, Verdict, verify_export
+from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
+from memos.infrastructure.vault.audit.records import AuditRow
 from memos.infrastructure.vault.audit.signing import Signer, statement
 from memos.infrastructure.vault.mem_vault import MemVault
 
