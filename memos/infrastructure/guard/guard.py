@@ -31,6 +31,7 @@ class Guard:
         """Raises ConfigError for a pattern that cannot be used."""
         self._config = config
         self._redactor = Redactor(config.redaction)
+        self._active = self._redactor.active
         self._storing, self._use = self._redactor.hides("before_storing"), self._redactor.hides("before_use")
         self._patterns = [_compiled(n, pattern) for n, pattern in enumerate(config.quarantine.patterns)]
         self._masked = lru_cache(maxsize=65_536)(self._shown)
@@ -50,7 +51,7 @@ class Guard:
     def as_told(self, op: _Told) -> _Told:
         """A statement as it may be kept, with the trust that its origin has."""
         update: dict[str, Any] = {"trust": self.trust(op.origin, op.trust)}
-        if self._redactor.active:
+        if self._active:
             mask = self._masker(_all_of(op.text, op.facts, op.probes))
             update |= {name: mask(getattr(op, name)) for name in ("text", *_HEADER)}
             update["facts"] = tuple(_mapped(fact, mask, "subject", "object") for fact in op.facts)
@@ -60,7 +61,7 @@ class Guard:
 
     def as_kept(self, cube: MemCube) -> MemCube:
         """A cube as it may be written down: the last door before the disk."""
-        if not self._redactor.active:
+        if not self._active:
             return cube
         if cube.blob:
             return cube

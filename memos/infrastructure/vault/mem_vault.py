@@ -210,8 +210,9 @@ class MemVault:
                         raise NotFound(f"{_names_missing(cube, source)}; derive it again from what `memos ls` lists")
             at = self._db.stamp()
             contents = [(c.id, c.version, _unshared(c).model_dump_json(exclude=_APART), at) for c in cubes]
-            new_of = [cube.namespace.user_id for cube in cubes if cube.version == 1]
-            self.stats.require_room(sum(len(content) for _, _, content, _ in contents), 0, new_of)
+            if self.stats.limited:
+                new_of = [cube.namespace.user_id for cube in cubes if cube.version == 1]
+                self.stats.require_room(sum(len(content) for _, _, content, _ in contents), 0, new_of)
             with self._db.indivisible():
                 if any(c.version > 1 and _belongs(_unshared(c)) != _belongs(self.get(c.id)) for c in cubes):
                     self.grants.moved()

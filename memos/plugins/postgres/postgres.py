@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import datetime
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,7 +29,7 @@ from memos.errors import VaultError, how_to_install
 from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, UPGRADES, require_known
-from memos.infrastructure.vault.store.transactions import Times, WriterLock, too_long
+from memos.infrastructure.vault.store.transactions import Transactions, WriterLock, too_long
 from memos.plugins.postgres.postgres_dialect import READING, defined, table_names, tables, translated
 
 try:
@@ -67,7 +66,7 @@ _SMALL = ("versions", "heads", "facts", "transitions", "repeats", "vectors", "jo
 _LARGE = ("readings", "payloads")  # what was made of them
 
 
-class PostgresDatabase:
+class PostgresDatabase(Transactions):
     """A `Store`. All errors name the server, and none its password."""
 
     reading = READING
@@ -76,13 +75,12 @@ class PostgresDatabase:
         """url: postgresql://USER@HOST/NAME, as libpq reads it; the tables are in the first schema of its search path,
         and are made if absent. Raises VaultError."""
         self._url, self._given = url, _parsed(url)
-        self.name = without_password(url)
-        self._closed = self._torn = False
+        name = without_password(url)
+        super().__init__(name, WriterLock(name, self._turn), (psycopg.Error,))
+        self._closed = False
         self._away = False  # the server, when it was asked last
         self._reading, self._idle = 0, threading.Condition()
-        self._times = Times()
         self._number: str | None = None  # of the transaction that was stamped last, as the server counts
-        self._lock = WriterLock(self.name, self._turn)
         self._writer = self._connected()
         self._presence: Any = None
         try:
@@ -275,35 +273,20 @@ class PostgresDatabase:
         """In this thread."""
         return self._lock.mine and self._writer.info.transaction_status != TransactionStatus.IDLE
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(transactions.WAIT_S)
-
     @contextmanager
-    def transaction(self, lasting: bool = True) -> Iterator[None]:
+    def _outermost(self, lasting: bool) -> Iterator[None]:
         """lasting: False for what the server may lose when it dies within the next second, whole."""
-        if self.in_transaction:
-            torn = self._torn
-            try:
-                with self._block():
-                    yield
-                    if self._torn and not torn:
-                        raise self._half()
-            except BaseException:
-                self._torn = torn  # what was torn in here is undone
-                raise
-            return
         with self.writing(), self._block(outermost=True):
-            self._times.begin()
-            self._torn, self._number = False, None
+            self._number = None
             if not lasting:
                 self._writer.execute("SET LOCAL synchronous_commit = off")
             yield
-            if self._torn:
-                raise self._half()
             if self._times.stamped:
                 stamp = "UPDATE clock SET at = %s RETURNING pg_current_xact_id()::text"
                 [self._number] = self._writer.execute(stamp, (self._times.stamped.isoformat(),)).fetchone()
+
+    def _nested(self) -> AbstractContextManager[None]:
+        return self._block()
 
     @contextmanager
     def _block(self, outermost: bool = False) -> Iterator[None]:
@@ -341,20 +324,6 @@ class PostgresDatabase:
             raise psycopg.OperationalError("the connection was lost")
         if self._writer.info.transaction_status == TransactionStatus.INERROR:
             raise self._half()
-
-    @contextmanager
-    def indivisible(self) -> Iterator[None]:
-        """Within a transaction: writes of which none may be missing."""
-        try:
-            yield
-        except BaseException as error:
-            self._torn = True
-            if isinstance(error, psycopg.Error):
-                raise self._not_written(error) from error
-            raise
-
-    def _half(self) -> VaultError:
-        return VaultError(f"{self.name} was not written: a part of this change had failed before")
 
     def _not_written(self, error: BaseException) -> VaultError:
         return VaultError(
@@ -422,16 +391,6 @@ class PostgresDatabase:
 
     def floats(self, vector: npt.NDArray[np.float32]) -> Vector:
         return Vector(vector)
-
-    def now(self) -> datetime:
-        return self._times.now(self)
-
-    def heard(self, at: str) -> None:
-        self._times.heard(at)
-
-    def stamp(self) -> str:
-        """Within a transaction: the time as it is kept, after all that was kept before it."""
-        return self._times.stamp(self)
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.errors import KeyUnusable, VaultError
-from memos.infrastructure.vault.store import checked_json
+from memos.infrastructure.vault.store import on_disk
 
 if TYPE_CHECKING:
     from memos.plugins.postgres.postgres import PostgresDatabase
@@ -58,7 +58,7 @@ def opened(folder: Path, url: str) -> PostgresDatabase:
         )
     if kept != (told := {"vault": database.id, "url": database.name}):
         try:
-            checked_json.write(folder / NAME, told)
+            on_disk.write_json(folder / NAME, told)
         except OSError as error:
             database.close()
             raise VaultError(
@@ -69,7 +69,7 @@ def opened(folder: Path, url: str) -> PostgresDatabase:
 
 def _read(folder: Path) -> dict[str, str] | None:
     try:
-        found = checked_json.read(folder / NAME)
+        found = on_disk.read_json(folder / NAME)
         return {"vault": str(found["vault"]), "url": str(found["url"])}
     except FileNotFoundError:
         return None

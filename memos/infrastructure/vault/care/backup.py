@@ -33,7 +33,7 @@ from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store import checked_json
+from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
 from memos.infrastructure.vault.store.transactions import clock
@@ -114,7 +114,7 @@ def back_up(vault: Path, target: Path, show: Show = lambda *_: None, sealing: Se
 def read(folder: Path) -> Manifest:
     """What a backup says of itself. Raises InputError where there is none, CorruptBlob."""
     try:
-        vault, schema, at, files, blobs = checked_json.read(folder / NAME)
+        vault, schema, at, files, blobs = on_disk.read_json(folder / NAME)
     except FileNotFoundError:
         raise InputError(
             f"{folder} is no backup: there is no {NAME}; name a folder that `memos vault backup` made"
@@ -297,7 +297,7 @@ class _Copy:
             {name: (size, recorded) for name, (recorded, size) in files.items()},
             blobs,
         )
-        checked_json.write(self._part / NAME, manifest)
+        on_disk.write_json(self._part / NAME, manifest)
         _sync_folders(self._part)
         others = sum(size for name, (_, size) in files.items() if not name.startswith("blobs/"))
         return others + sum(self._taken.values())

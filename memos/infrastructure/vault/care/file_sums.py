@@ -16,7 +16,7 @@ from typing import NamedTuple
 import xxhash
 
 from memos.errors import CorruptBlob
-from memos.infrastructure.vault.store import checked_json
+from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.on_disk import fsync
 
 log = logging.getLogger("memos")
@@ -50,7 +50,7 @@ def keep(folder: Path, before: Sums | None = None) -> None:
                 settled = there.st_mtime_ns if there.st_mtime_ns < now - _SETTLED_NS else 0
                 was = FileSum(there.st_size, settled, tuple(_sums(path)))
             found[name] = was
-        checked_json.write(folder / NAME, found)
+        on_disk.write_json(folder / NAME, found)
     except OSError as error:
         log.warning(
             "%s was not written (%s); damage is found by content alone until the next close", folder / NAME, error
@@ -72,7 +72,7 @@ def take(folder: Path) -> Sums | None:
 def read(folder: Path) -> Sums | None:
     """What is kept, or None where nothing is. Raises CorruptBlob for a file that is damaged itself."""
     try:
-        found = checked_json.read(folder / NAME)
+        found = on_disk.read_json(folder / NAME)
     except FileNotFoundError:
         return None
     return {name: FileSum(size, written, tuple(sums)) for name, (size, written, sums) in found.items()}

@@ -25,6 +25,7 @@ _BLOBS = """SELECT CAST(ifnull(sum(bytes), 0) AS BIGINT) FROM (
 class VaultStats:
     def __init__(self, folder: Path, db: Store, quota: QuotaConfig) -> None:
         self._folder, self._db, self._quota = folder, db, quota
+        self.limited = quota != QuotaConfig()
 
     def all(self) -> dict[str, Any]:
         """Cubes by form and state, versions, users, jobs, bytes by place and of journals, quotas with what is used."""

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import os
 import struct
-from functools import cache
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-Words = npt.NDArray[np.uint32]
 _HEAD, _FRAME, _INDEX = 32, 24, 48  # bytes
-_MAGIC = {0x377F0682: "<u4", 0x377F0683: ">u4"}  # the order of the bytes that checksums are over
-_MODULUS = 1 << 32
-_BATCH = 1024  # frames
+_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # the order of the bytes that checksums are over
+_WORD = 0xFFFFFFFF
 _TRIES = 5
 # Descriptors that stay open: with any that it closes, a process gives up all locks that it has on the file (POSIX), and
 # SQLite's are on these.
@@ -62,25 +56,21 @@ def _problems(wal: Path, known: tuple[int, bytes] | None) -> list[str]:
         order = _MAGIC.get(magic)
         if order is None or len(head) < _HEAD or not 512 <= page <= 65536 or page & (page - 1):
             return [f"{wal} is damaged in its head: the changes in it cannot be read"]
-        state = tuple(int(word) for word in struct.unpack(">2I", head[24:]))
-        if state != _step((0, 0), _contributions(np.frombuffer(head[:24], order)[None])[0], 3):
+        state = _sums((0, 0), head[:24], order)
+        if state != struct.unpack(">2I", head[24:]):
             return [f"{wal} is damaged in its head: the changes in it cannot be read"]
         if known is not None and salts != head[16:24]:
             frames, known = 0, None  # the index is of another log
-        good, state, why = 0, state, ""
-        while not why and (batch := log.read(_BATCH * (_FRAME + page))):
-            whole = len(batch) // (_FRAME + page)
-            part = np.frombuffer(batch, np.uint8)[: whole * (_FRAME + page)].reshape(whole, _FRAME + page)
-            covered = np.concatenate([part[:, :8], part[:, _FRAME:]], 1).copy().view(order)
-            for frame, given in zip(part, _contributions(covered), strict=True):
-                state = _step(state, given, covered.shape[1] // 2)
-                its, sums = frame[8:16].tobytes(), struct.unpack(">2I", frame[16:24].tobytes())
-                if its != head[16:24] or sums != state:
-                    why = "left" if _differ(its, head[16:24]) else "damaged"
-                    break
-                good += 1
-            else:
-                why = "cut off" if len(batch) % (_FRAME + page) else ""
+        good, why = 0, ""
+        while frame := log.read(_FRAME + page):
+            if len(frame) < _FRAME + page:
+                why = "cut off"
+                break
+            state = _sums(_sums(state, frame[:8], order), frame[_FRAME:], order)
+            if frame[8:16] != head[16:24] or state != struct.unpack(">2I", frame[16:24]):
+                why = "left" if _differ(frame[8:16], head[16:24]) else "damaged"
+                break
+            good += 1
     if good < frames:
         return [f"{wal} is damaged in frame {good + 1} of {frames}: the changes from there on cannot be read"]
     if known is None and why in ("damaged", "cut off"):
@@ -107,42 +97,17 @@ def committed(shm: Path) -> tuple[int, bytes] | None:
     one, other = copies[:_INDEX], copies[_INDEX:]
     if len(other) < _INDEX or one != other or not one[12]:
         return None
-    sums = _step((0, 0), _contributions(np.frombuffer(one[:40], "=u4")[None])[0], 5)
+    sums = _sums((0, 0), one[:40], "=")
     if sums != struct.unpack("=2I", one[40:]):
         return None
     return struct.unpack("=I", one[16:20])[0], one[32:40]
 
 
-def _contributions(words: npt.NDArray[np.uint32]) -> list[tuple[int, int]]:
-    """What rows of words [rows, 2 n] add to a checksum. For words x, y: a += x + b; b += y + a."""
-    weights = _weights(words.shape[1] // 2)
-    x, y = words[:, 0::2].astype(np.uint32), words[:, 1::2].astype(np.uint32)
-    ones, others = ((x * w[0] + y * w[1]).sum(axis=1, dtype=np.uint32) for w in weights)
-    return list(zip(ones.tolist(), others.tolist(), strict=True))
-
-
-def _step(state: tuple[int, ...], given: tuple[int, int], pairs: int) -> tuple[int, int]:
-    (a, b), (c, d) = _power(pairs)
+def _sums(state: tuple[int, int], data: bytes, order: str) -> tuple[int, int]:
+    """A checksum of words, taken further; order: of their bytes."""
     one, other = state
-    return (a * one + b * other + given[0]) % _MODULUS, (c * one + d * other + given[1]) % _MODULUS
-
-
-@cache
-def _power(n: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Of the matrix ((1, 1), (1, 2)), which a pair of words takes a checksum through."""
-    a, b, c, d = 1, 0, 0, 1
-    for _ in range(n):
-        a, b, c, d = (a + c) % _MODULUS, (b + d) % _MODULUS, (a + 2 * c) % _MODULUS, (b + 2 * d) % _MODULUS
-    return (a, b), (c, d)
-
-
-@cache
-def _weights(n: int) -> tuple[tuple[Words, Words], tuple[Words, Words]]:
-    """By how much the words x and y of each of n pairs count in either half of the checksum."""
-    rows = []
-    for i in range(n):
-        (a, b), (c, d) = _power(n - 1 - i)
-        rows.append((a + b, b, c + d, d))
-    table = np.array(rows, np.uint64) % _MODULUS
-    xa, ya, xb, yb = (table[:, i].astype(np.uint32) for i in range(4))
-    return (xa, ya), (xb, yb)
+    words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
+    for x, y in zip(words, words, strict=True):
+        one = (one + x + other) & _WORD
+        other = (other + y + one) & _WORD
+    return one, other

@@ -15,7 +15,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +26,13 @@ from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import reading
 from memos.infrastructure.vault.store.store import Row
-from memos.infrastructure.vault.store.transactions import Times, lock_of
+from memos.infrastructure.vault.store.transactions import Transactions, lock_of
 
 log = logging.getLogger("memos")
 _READERS = 8  # connections that are kept for reading
 
 
-class Database:
+class Database(Transactions):
     """Thread safe: one connection writes, in turn with those of other processes, and others read without waiting.
 
     What a transaction wrote is read in its own thread at once; elsewhere after it, which may be just before it is on
@@ -43,9 +42,9 @@ class Database:
 
     def __init__(self, file: Path, driver: Driver = PLAIN_DRIVER) -> None:
         """Open the file, made if absent. Raises VaultError."""
-        self._file, self._driver, self._lock = file, driver, lock_of(file)
+        super().__init__(str(file), lock_of(file), driver.damaged)
+        self._file, self._driver = file, driver
         self._db = opened(file, driver, self._lock)
-        self._damaged = driver.damaged
         self.reading = reading(driver.reserved_bytes)  # how a row of `readings` is laid out
         self._idle: list[sqlite3.Connection] = []  # connections that could read
         self._reading, self._pool = 0, threading.Lock()  # how many do
@@ -60,9 +59,7 @@ class Database:
             raise VaultError(
                 f"{file} cannot be written ({error.strerror}); set vault.path to another folder"
             ) from error
-        self._times = Times()
         self._times.heard(at)
-        self._torn = False  # a part of this transaction has failed and was not undone
 
     def close(self) -> None:
         with self._lock.among_threads(-1):
@@ -81,36 +78,12 @@ class Database:
         """In this thread."""
         return self._lock.mine and self._db.in_transaction
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
-        return self._lock.held(transactions.WAIT_S)
-
     @contextmanager
-    def transaction(self, lasting: bool = True) -> Iterator[None]:
-        """Several writes land together or not at all; a nested one that raises undoes only its own part.
-
-        lasting: False for what nobody is told of: it is on disk with the next lasting transaction, and a loss of power
-        before that takes it along, whole.
-        """
-        if self.in_transaction:
-            torn = self._torn
-            try:
-                with self._block("SAVEPOINT block", "RELEASE block", "ROLLBACK TO block", "RELEASE block"):
-                    yield
-                    if self._torn and not torn:
-                        raise self._half()
-            except BaseException:
-                self._torn = torn  # what was torn in here is undone
-                raise
-            return
+    def _outermost(self, lasting: bool) -> Iterator[None]:
         with self.writing():
             self._require_sound()
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
-                self._times.begin()
-                self._torn = False
                 yield
-                if self._torn:
-                    raise self._half()
                 if self._times.stamped:
                     self.write("UPDATE clock SET at = ?", self._times.stamped.isoformat())
             number = self._sync.wrote()
@@ -120,17 +93,8 @@ class Database:
             except OSError as error:
                 raise self._unsound(error) from error
 
-    @contextmanager
-    def indivisible(self) -> Iterator[None]:
-        """Within a transaction: writes of which none may be missing. What fails in here takes the whole transaction
-        along, which is cheaper than a nested one: that copies each page that it changes."""
-        try:
-            yield
-        except BaseException as error:
-            self._torn = True
-            if isinstance(error, self._damaged):
-                raise self._not_written(error) from error
-            raise
+    def _nested(self) -> AbstractContextManager[None]:
+        return self._block("SAVEPOINT block", "RELEASE block", "ROLLBACK TO block", "RELEASE block")
 
     @contextmanager
     def _block(self, begin: str, end: str, *undo: str) -> Iterator[None]:
@@ -146,9 +110,6 @@ class Database:
                 raise
         except self._damaged as error:
             raise self._not_written(error) from error
-
-    def _half(self) -> VaultError:
-        return VaultError(f"{self._file} was not written: a part of this change had failed before")
 
     def _not_written(self, error: BaseException) -> VaultError:
         return VaultError(
@@ -208,16 +169,6 @@ class Database:
                 db.close()
             if self._closed:  # somebody waits for the last of them
                 self._unread.notify_all()
-
-    def now(self) -> datetime:
-        return self._times.now(self)
-
-    def heard(self, at: str) -> None:
-        self._times.heard(at)
-
-    def stamp(self) -> str:
-        """Within a transaction: the time as it is kept, after all that was kept before it."""
-        return self._times.stamp(self)
 
     def floats(self, vector: npt.NDArray[np.float32]) -> bytes:
         return vector.astype("<f4").tobytes()

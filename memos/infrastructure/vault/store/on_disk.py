@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from memos.errors import CorruptBlob
 
 
 def fsync(path: Path) -> None:
@@ -40,3 +46,24 @@ def write(path: Path, content: bytes, mode: int = 0o666) -> None:
         land(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """The same of JSON, with a checksum of its own. Raises OSError."""
+    text = json.dumps(value)
+    write(path, f"{_checksum(text)}\n{text}\n".encode())
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote. Raises CorruptBlob for a file that is not what was written, FileNotFoundError."""
+    try:
+        checksum, text, end = path.read_bytes().decode().split("\n")
+        if checksum == _checksum(text) and not end:
+            return json.loads(text)
+    except ValueError:
+        pass
+    raise CorruptBlob(f"{path} does not match its checksum")
+
+
+def _checksum(text: str) -> str:
+    return str(xxhash.xxh3_128_hexdigest(text.encode()))

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from memos.errors import VaultError
 
 if TYPE_CHECKING:
-    from memos.infrastructure.vault.store.store import Store
+    from memos.infrastructure.vault.store.store import Row
 
 WAIT_S = 10.0  # for another process's write
 
@@ -210,7 +211,7 @@ class Times:
         """A transaction begins."""
         self.stamped = self._written = None
 
-    def now(self, store: Store) -> datetime:
+    def now(self, store: Transactions) -> datetime:
         if not store.in_transaction:
             return self._told(self._known)
         if self._written is None:
@@ -218,7 +219,7 @@ class Times:
             self._written = moment(at) if at else _NEVER
         return self._told(self.stamped or self._written)
 
-    def stamp(self, store: Store) -> str:
+    def stamp(self, store: Transactions) -> str:
         """Within a transaction, which writes it down at its end."""
         self.stamped = self._known = self.now(store)
         return self.stamped.isoformat()
@@ -243,6 +244,85 @@ class Times:
                     *(said.isoformat(), self._latest.isoformat()),
                 )
             return self._latest
+
+
+class Transactions(ABC):
+    """What every store has in common: nested transactions that land together or not at all, and the time in them."""
+
+    def __init__(self, name: str, lock: WriterLock, damaged: tuple[type[Exception], ...]) -> None:
+        """name: of what is written. damaged: the errors of the database."""
+        self.name, self._lock, self._damaged = name, lock, damaged
+        self._times = Times()
+        self._torn = False  # a part of this transaction has failed and was not undone
+
+    @property
+    @abstractmethod
+    def in_transaction(self) -> bool:
+        """In this thread."""
+
+    @abstractmethod
+    def rows(self, sql: str, *values: object) -> list[Row]: ...
+
+    @abstractmethod
+    def _outermost(self, lasting: bool) -> AbstractContextManager[None]:
+        """A transaction in turn with others, at whose end `_times.stamped` is written down."""
+
+    @abstractmethod
+    def _nested(self) -> AbstractContextManager[None]:
+        """A part of a transaction, which is undone where it raises."""
+
+    @abstractmethod
+    def _not_written(self, error: BaseException) -> VaultError: ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile, in this process or another. Raises VaultError after waiting for too long."""
+        return self._lock.held(WAIT_S)
+
+    @contextmanager
+    def transaction(self, lasting: bool = True) -> Iterator[None]:
+        """Several writes land together or not at all; a nested one that raises undoes only its own part.
+
+        lasting: False for what nobody is told of: it is lasting with the next lasting transaction, and a loss of power
+        before that takes it along, whole.
+        """
+        nested, torn = self.in_transaction, self._torn
+        try:
+            with self._nested() if nested else self._outermost(lasting):
+                if not nested:
+                    self._times.begin()
+                    self._torn = torn = False
+                yield
+                if self._torn and not torn:
+                    raise self._half()
+        except BaseException:
+            if nested:
+                self._torn = torn  # what was torn in here is undone
+            raise
+
+    def _half(self) -> VaultError:
+        return VaultError(f"{self.name} was not written: a part of this change had failed before")
+
+    @contextmanager
+    def indivisible(self) -> Iterator[None]:
+        """Within a transaction: writes of which none may be missing. What fails in here takes the whole transaction
+        along, which is cheaper than a nested one: that copies each page that it changes."""
+        try:
+            yield
+        except BaseException as error:
+            self._torn = True
+            if isinstance(error, self._damaged):
+                raise self._not_written(error) from error
+            raise
+
+    def now(self) -> datetime:
+        return self._times.now(self)
+
+    def heard(self, at: str) -> None:
+        self._times.heard(at)
+
+    def stamp(self) -> str:
+        """Within a transaction: the time as it is kept, after all that was kept before it."""
+        return self._times.stamp(self)
 
 
 def clock() -> datetime:

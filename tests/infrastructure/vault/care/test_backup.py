@@ -22,7 +22,7 @@ from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store import checked_json
+from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from tests.infrastructure.vault.care.test_check import damages, files, fill, payload, text
 
@@ -258,7 +258,7 @@ def test_a_full_disk_is_named_and_leaves_the_earlier_backup(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checked_json, "write", full)
+    monkeypatch.setattr(on_disk, "write_json", full)
     with pytest.raises(VaultError, match="has room"):
         vault_backup.back_up(vault.path, tmp_path / "backup")
     monkeypatch.undo()
@@ -299,7 +299,7 @@ def test_a_backup_whose_files_go_by_sha256_as_the_first_did_is_held_to_that(vaul
     vault_backup.back_up(vault.path, backup)
     manifest = vault_backup.read(backup)
     files = {name: digest(backup / name)[::-1] for name in manifest.files}
-    checked_json.write(backup / vault_backup.NAME, manifest._replace(files=files))
+    on_disk.write_json(backup / vault_backup.NAME, manifest._replace(files=files))
     assert vault_backup.problems(backup) == []
     vault_backup.restore(backup, tmp_path / "again")
     for what in damages(backup / "vault.db", random.Random(0), flips=4, cuts=1):
@@ -312,7 +312,7 @@ def test_a_backup_of_a_newer_schema_is_refused(vault: MemVault, tmp_path: Path) 
     backup = tmp_path / "backup"
     vault_backup.back_up(vault.path, backup)
     manifest = vault_backup.read(backup)._replace(schema=SCHEMA_VERSION + 1)
-    checked_json.write(backup / vault_backup.NAME, manifest)
+    on_disk.write_json(backup / vault_backup.NAME, manifest)
     for use in (vault_backup.problems, lambda folder: vault_backup.restore(folder, tmp_path / "again")):
         with pytest.raises(VaultError, match="upgrade memos"):
             use(backup)

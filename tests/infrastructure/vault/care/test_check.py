@@ -317,7 +317,7 @@ def test_a_disk_without_room_for_sums_leaves_none(closed: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     vault = MemVault(closed)
-    monkeypatch.setattr(file_sums.checked_json, "write", full)
+    monkeypatch.setattr(file_sums.on_disk, "write_json", full)
     vault.close()
     assert not (closed / file_sums.NAME).exists() and vault_check.problems(closed) == []
 
