@@ -141,7 +141,11 @@ class MemOS(Calls):
         Raises VaultError, InputError for a policy that nothing provides.
         """
         self.parts = parts or Parts(config, model=model, tokenizer=tokenizer, vault=vault, policy=policy)
-        self.services = Services(self.parts)
+        try:
+            self.services = Services(self.parts)
+        except BaseException:
+            self.parts.close()  # else its vault stays open
+            raise
         super().__init__(self.services, self.parts.identity.keeper)
         if (every_s := self.config.scheduler.background_s) is not None:
             self.services.planning.upkeep.start(every_s)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.vault.care.residue import Unsealer
     from memos.infrastructure.vault.store.store import Store
 
+_PLAIN_FORMAT = PlainFormat()
 Show = Callable[[str, int, int], None]  # (what, done, of how many)
 
 
@@ -39,25 +40,17 @@ class Place:
     url: str | None = None
 
 
-class Sealing(Protocol):
-    """How all files of a vault, and of its backups, are written."""
-
-    driver: Driver
-    format: FileFormat
-    unsealer: Unsealer | None  # None: files say what their bytes are
-    key_files: tuple[str, ...]  # in the vault's folder, which a backup needs too
-
-
-class PlainSealing:
-    """Files as they are."""
+@dataclass(frozen=True)
+class Sealing:
+    """How all files of a vault, and of its backups, are written; by default, as they are."""
 
     driver: Driver = PLAIN_DRIVER
-    format: FileFormat = PlainFormat()
-    unsealer: Unsealer | None = None
-    key_files: tuple[str, ...] = ()
+    format: FileFormat = _PLAIN_FORMAT
+    unsealer: Unsealer | None = None  # None: files say what their bytes are
+    key_files: tuple[str, ...] = ()  # in the vault's folder, which a backup needs too
 
 
-PLAIN_SEALING = PlainSealing()
+PLAIN_SEALING = Sealing()
 
 
 class OpenStore(NamedTuple):

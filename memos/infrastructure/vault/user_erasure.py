@@ -154,12 +154,8 @@ class UserErasure:
         known = list(ids)
         with self._vault.transaction():
             names, counts = json.dumps(known), dict[str, int]()
-            for what, sql, value in (
-                ("versions", f"SELECT count(*) FROM versions WHERE id {IN}", names),
-                ("vectors", f"SELECT count(*) FROM vectors WHERE id {IN}", names),
-                ("uses", f"SELECT count(*) FROM uses WHERE id {IN}", names),
-            ):
-                counts[what] = int(self._db.rows(sql, value)[0][0])
+            for table in ("versions", "vectors", "uses"):
+                counts[table] = int(self._db.rows(f"SELECT count(*) FROM {table} WHERE id {IN}", names)[0][0])
             self._vault.delete(known)
             counts["uses"] += self._db.write("DELETE FROM uses WHERE user_id = ?", user_id)
             counts["snapshots"] = self._vault.snapshots.forget(user_id)

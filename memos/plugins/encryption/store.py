@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import check, file_sums
 from memos.infrastructure.vault.care.residue import Unsealer
 from memos.infrastructure.vault.sqlite.database import Database
-from memos.infrastructure.vault.sqlite.opening import Driver
 from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
 from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
 from memos.plugins.encryption import vault_key
@@ -57,17 +55,12 @@ def literal(key: DataKey | None, name: str) -> str:
     return f"\"x'{key.made(name).hex()}'\"" if key else "''"
 
 
-class EncryptedSealing:
-    """A `Sealing` with the key of a vault."""
+def encrypted_sealing(key: DataKey) -> Sealing:
+    """With the key of a vault."""
+    from memos.plugins.encryption.sealed_files import SealedFormat  # loads cryptography
 
-    key_files: tuple[str, ...] = (vault_key.NAME,)
-
-    def __init__(self, key: DataKey) -> None:
-        from memos.plugins.encryption.sealed_files import SealedFormat  # loads cryptography
-
-        self.driver: Driver = SealedDriver(key)
-        self.format: FileFormat = SealedFormat(key)
-        self.unsealer: Unsealer | None = Unsealer("memos.plugins.encryption.decrypted", key.hex)
+    unsealer = Unsealer("memos.plugins.encryption.decrypted", key.hex)
+    return Sealing(SealedDriver(key), SealedFormat(key), unsealer, (vault_key.NAME,))
 
 
 class EncryptedStore:
@@ -86,7 +79,7 @@ class EncryptedStore:
             return PLAIN_STORE.open(place, alone)
         from memos.plugins.encryption.sealed_files import SealedFiles  # loads cryptography
 
-        sealing = EncryptedSealing(key)
+        sealing = encrypted_sealing(key)
         files = SealedFiles(place.folder, key, place.scratch, alone)
         return OpenStore(Database(place.folder / "vault.db", sealing.driver), files, sealing)
 
@@ -96,7 +89,7 @@ class EncryptedStore:
             return PLAIN_SEALING
         key = vault_key.unlock(place.folder, place.key)
         assert key
-        return EncryptedSealing(key)
+        return encrypted_sealing(key)
 
     def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
         if damage := _key_problems(place.folder):

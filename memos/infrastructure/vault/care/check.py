@@ -230,36 +230,23 @@ class _Content:
                   JOIN versions v ON v.id = h.id AND v.version = h.version"""
         for batch in _batches(self._db.each(sql)):
             ids = json.dumps([row[5] for row in batch])
-            newest: dict[str, int] = dict(
-                self._db.rows(f"SELECT id, max(version) FROM versions WHERE id {IN} GROUP BY id", ids)
-            )
-            last = {}
-            for id, *move in self._db.each(f"SELECT id, state, at FROM transitions WHERE id {IN} ORDER BY n", ids):
-                last[id] = move
-            repeat_counts: dict[str, int] = dict(
-                self._db.rows(f"SELECT id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids)
-            )
-            changes: dict[str, int] = dict(self._db.rows(f"SELECT id, n FROM changes WHERE id {IN}", ids))
-            stated, made = defaultdict(list), defaultdict(list)
-            for fact in self._db.each(
-                f"SELECT id, user_id, subject, relation, object, mode FROM facts WHERE id {IN}", ids
-            ):
-                stated[fact[0]].append(fact)
-            for source in self._db.each(
-                f"SELECT derived_id, source_id, source_version FROM sources WHERE derived_id {IN}", ids
-            ):
-                made[source[0]].append(source)
+            newest = self._by_id(f"id, max(version) FROM versions WHERE id {IN} GROUP BY id", ids)
+            last = self._by_id(f"id, state, at FROM transitions WHERE id {IN} ORDER BY n", ids)
+            repeat_counts = self._by_id(f"id, count(*) FROM repeats WHERE id {IN} GROUP BY id", ids)
+            changes = self._by_id(f"id FROM changes WHERE id {IN}", ids)
+            stated = self._by_id(f"id, user_id, subject, relation, object, mode FROM facts WHERE id {IN}", ids)
+            made = self._by_id(f"derived_id, source_id, source_version FROM sources WHERE derived_id {IN}", ids)
             for content, state, since, repeats, at, id, *columns_ in batch:
                 cube = _parsed(content)
                 if cube is None:
                     continue  # told of above
-                moved, when = last.get(id, ("", ""))
+                _, moved, when = last[id][-1] if last[id] else (id, "", "")
                 for what, there, should in (
                     ("what is said of it", tuple(columns_), head(cube)),
-                    ("its version", cube.version, newest[id]),
+                    ("its version", cube.version, newest[id][0][1]),
                     ("its state", state, moved),
                     ("since when it is so", since, max(at, when)),
-                    ("how often it was told", repeats, repeat_counts.get(id, 0)),
+                    ("how often it was told", repeats, repeat_counts[id][0][1] if repeat_counts[id] else 0),
                     ("its facts", sorted(stated[id]), sorted(facts(cube))),
                     ("its sources", sorted(made[id]), sorted(sources(cube))),
                     ("that it has changed", id in changes, True),
@@ -270,6 +257,13 @@ class _Content:
             f"cube {id} has versions, and no head"
             for (id,) in self._db.rows("SELECT DISTINCT id FROM versions WHERE id NOT IN (SELECT id FROM heads)")
         )
+
+    def _by_id(self, columns: str, ids: str) -> dict[str, list[Row]]:
+        """Rows of a table by their first column, which names a cube."""
+        found = defaultdict[str, list[Row]](list)
+        for row in self._db.each(f"SELECT {columns}", ids):
+            found[row[0]].append(row)
+        return found
 
     def _vectors(self) -> Iterator[str]:
         sql = f"SELECT id, digest, vector, tokens{self._db.padding} FROM vectors JOIN readings USING (n)"

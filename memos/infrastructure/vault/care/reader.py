@@ -69,12 +69,13 @@ class VaultReader:
             self._db.execute("SELECT count(*) FROM side.readings WHERE n < 0").fetchone()
         except self._damaged as error:
             self._db.close()
-            raise CannotRead(
-                f"{self.file} cannot be read ({why(error)}); bring back a backup with `memos vault restore`"
-            ) from error
+            raise self._unreadable(error) from error
         except VaultError:
             self._db.close()
             raise
+
+    def _unreadable(self, error: BaseException) -> CannotRead:
+        return CannotRead(f"{self.file} cannot be read ({why(error)}); {WAY_OUT}")
 
     def _attach(self, side: Path) -> None:
         try:
@@ -110,9 +111,7 @@ class VaultReader:
             while batch := found.fetchmany(_BATCH):
                 yield from batch
         except self._damaged as error:
-            raise CannotRead(
-                f"{self.file} cannot be read ({why(error)}); bring back a backup with `memos vault restore`"
-            ) from error
+            raise self._unreadable(error) from error
 
     def structure(self, extensions: Iterable[ExtensionTable]) -> Iterator[str]:
         """How tables, and what their rows refer to, differ from what memos makes. Raises VaultError."""

@@ -56,7 +56,7 @@ class GrantTable:
 
     def write(self, grant: Grant, by: str) -> None:
         """Within a transaction: the same, its names unchecked."""
-        self._remove(grant.on, grant.to, grant.relation, grant.purpose)
+        self.remove(grant.on, grant.to, grant.relation, grant.purpose)
         self._db.write("DELETE FROM grants WHERE until <= ?", kept(self._db.now()))
         cube, over = _object(grant.on)
         until = kept(grant.until)
@@ -70,10 +70,6 @@ class GrantTable:
         self, on: str | Namespace, to: Subject, relation: Relation | None = None, purpose: str | None = None
     ) -> int:
         """Take relations back; None: of every relation, for every purpose. How many there were."""
-        with self._db.transaction():
-            return self._remove(on, to, relation, purpose)
-
-    def _remove(self, on: str | Namespace, to: Subject, relation: Relation | None, purpose: str | None) -> int:
         cube, over = _object(on)
         sql, values = f"DELETE FROM grants WHERE {_SAME} AND cube IS NULL", [*over, *_subject(to)]
         if cube:
@@ -82,9 +78,10 @@ class GrantTable:
             sql, values = sql + " AND relation = ?", [*values, relation]
         if purpose is not None:
             sql, values = sql + " AND purpose = ?", [*values, purpose]
-        gone = self._db.write(sql, *values)
-        if gone:
-            self.changed()
+        with self._db.transaction():
+            gone = self._db.write(sql, *values)
+            if gone:
+                self.changed()
         return gone
 
     def of(self, caller: Namespace, purpose: str) -> list[Grant]:
