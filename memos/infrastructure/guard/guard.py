@@ -33,6 +33,7 @@ class Guard:
         self._redactor = Redactor(config.redaction)
         self._active = self._redactor.active
         self._storing, self._use = self._redactor.hides("before_storing"), self._redactor.hides("before_use")
+        self.hides = bool(self._use)  # anything is masked before use
         self._patterns = [_compiled(n, pattern) for n, pattern in enumerate(config.quarantine.patterns)]
         self._masked = lru_cache(maxsize=65_536)(self._shown)
         self._found = lru_cache(maxsize=4_096)(self._found_in)
@@ -43,27 +44,18 @@ class Guard:
 
     # -- identifiers ---------------------------------------------------------------------------------------
 
-    @property
-    def hides(self) -> bool:
-        """True if anything is masked before use."""
-        return bool(self._use)
-
     def as_told(self, op: _Told) -> _Told:
         """A statement as it may be kept, with the trust that its origin has."""
         update: dict[str, Any] = {"trust": self.trust(op.origin, op.trust)}
         if self._active:
             mask = self._masker(_all_of(op.text, op.facts, op.probes))
-            update |= {name: mask(getattr(op, name)) for name in ("text", *_HEADER)}
-            update["facts"] = tuple(_mapped(fact, mask, "subject", "object") for fact in op.facts)
-            update["probes"] = tuple(_mapped(probe, mask, "question", "answer") for probe in op.probes)
+            update |= {name: mask(getattr(op, name)) for name in _HEADER} | _texts(op, mask)
             update["tags"] = self._tags(tuple(map(mask, op.tags)), update["text"])
         return op.model_copy(update=update)
 
     def as_kept(self, cube: MemCube) -> MemCube:
         """A cube as it may be written down: the last door before the disk."""
-        if not self._active:
-            return cube
-        if cube.blob:
+        if not self._active or cube.blob:
             return cube
         kept = _rewritten(cube, self._masker(_all_in(cube)))
         if not isinstance(cube.payload, Text):
@@ -186,12 +178,8 @@ def _rewritten(cube: MemCube, mask: Callable[[str], str]) -> MemCube:
     header = cube.header
     match cube.payload:
         case Text() as text:
-            facts = tuple(_mapped(fact, mask, "subject", "object") for fact in text.facts)
-            probes = tuple(_mapped(probe, mask, "question", "answer") for probe in text.probes)
             header = _masked(header, mask)
-            new: Text | Turn | Blob = text.model_copy(
-                update={"text": mask(text.text), "facts": facts, "probes": probes}
-            )
+            new: Text | Turn | Blob = text.model_copy(update=_texts(text, mask))
         case Turn() as turn:
             shown = tuple(map(mask, turn.shown))
             said = {"question": mask(turn.question), "answer": mask(turn.answer), "shown": shown}
@@ -201,6 +189,13 @@ def _rewritten(cube: MemCube, mask: Callable[[str], str]) -> MemCube:
             header = header if header.kind == "turn" else _masked(header, mask)
     same = (header, new) == (cube.header, cube.payload)
     return cube if same else cube.model_copy(update={"header": header, "payload": new})
+
+
+def _texts(said: Add | Text, mask: Callable[[str], str]) -> dict[str, Any]:
+    """What a statement says, masked."""
+    facts = tuple(_mapped(fact, mask, "subject", "object") for fact in said.facts)
+    probes = tuple(_mapped(probe, mask, "question", "answer") for probe in said.probes)
+    return {"text": mask(said.text), "facts": facts, "probes": probes}
 
 
 def _masked(header: Header, mask: Callable[[str], str]) -> Header:

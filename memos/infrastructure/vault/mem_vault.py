@@ -272,7 +272,7 @@ class MemVault:
         if segment is not None:
             sql, values = sql + "AND h.segment = ? ", [*values, segment]
         if states is not None:
-            sql, values = sql + f"AND {STATE} {IN} ", [*values, self._rows.at(), json.dumps(list(states))]
+            sql, values = sql + f"AND {STATE} {IN} ", [*values, self.now().isoformat(), json.dumps(list(states))]
         return self._rows.read(sql, *values)
 
     def at(self, ids: Iterable[str]) -> list[MemCube]:
@@ -289,7 +289,7 @@ class MemVault:
         """What an index that has read up to this use, and up to this time, still has to read."""
         sql = f"""SELECT n, deleted, {LATEST}, EXISTS (SELECT 1 FROM uses WHERE n > ?),
                   EXISTS (SELECT 1 FROM heads WHERE expires > ? AND expires <= {LATEST}) FROM clock"""
-        now = kept(self._db.now())
+        now = kept(self.now())
         [(change, deleted, at, used, lapsed)] = self._db.rows(sql, now, now, use, kept(after), now, now)
         self._db.heard(at)  # what another process has written down
         return News(int(change), int(deleted), moment(at), bool(used), bool(lapsed))
@@ -301,7 +301,7 @@ class MemVault:
             CURRENT.replace("SELECT ", f"SELECT h.id, {wanted}, ", 1)
             + "AND h.id IN (SELECT id FROM changes WHERE n > ?)"
         )
-        rows = self._db.rows(sql, Form.PLAINTEXT, self._rows.at(), json.dumps(list(states)), n)
+        rows = self._db.rows(sql, Form.PLAINTEXT, kept(self.now()), json.dumps(list(states)), n)
         return [self._rows.cube(row[2:]) for row in rows if row[1]], [row[0] for row in rows if not row[1]]
 
     def deleted(self, ids: Iterable[str]) -> list[str]:

@@ -38,28 +38,15 @@ class Forgotten(NamedTuple):
     at: datetime
 
 
-class ForgottenLedger:
-    def __init__(self, db: Store) -> None:
-        self._db = db
+def _add(db: Store, what: What, names: Iterable[str]) -> None:
+    """Within a transaction. Cubes share a salt, so that an old copy is compared with one pass."""
+    salt, at = secrets.token_hex(16), moment(db.stamp())
+    _write(db, (Forgotten(_digest(salt, name), salt, what, at) for name in names))
 
-    def add(self, what: What, names: Iterable[str]) -> list[str]:
-        """Within a transaction; the digests. Cubes share a salt, so that an old copy is compared with one pass."""
-        salt, at = secrets.token_hex(16), self._db.stamp()
-        digests = [_digest(salt, name) for name in names]
-        sql = "INSERT INTO forgotten (digest, salt, what, at) VALUES (?, ?, ?, ?)"
-        self._db.write_many(sql, ((digest, salt, what, at) for digest in digests))
-        return digests
 
-    def all(self) -> list[Forgotten]:
-        """Oldest first."""
-        return entries(self._db)
-
-    def merge(self, others: Iterable[Forgotten]) -> None:
-        """Within a transaction: what another copy of the ledger has, too."""
-        known = {entry.digest for entry in self.all()}
-        new = {entry.digest: entry for entry in others if entry.digest not in known}
-        sql = "INSERT INTO forgotten (digest, salt, what, at) VALUES (?, ?, ?, ?)"
-        self._db.write_many(sql, ((e.digest, e.salt, e.what, e.at.isoformat()) for e in new.values()))
+def _write(db: Store, new: Iterable[Forgotten]) -> None:
+    sql = "INSERT INTO forgotten (digest, salt, what, at) VALUES (?, ?, ?, ?)"
+    db.write_many(sql, [(*entry[:3], entry.at.isoformat()) for entry in new])
 
 
 def entries(db: Rows) -> list[Forgotten]:
@@ -97,7 +84,6 @@ _FORGOTTEN = "one that was forgotten"  # in place of a name
 class UserErasure:
     def __init__(self, vault: MemVault, db: Store, blobs: BlobStore, files: Files) -> None:
         self._vault, self._db, self._blobs, self._files = vault, db, blobs, files
-        self._ledger = ForgottenLedger(db)
 
     def concerned(self, user_id: str, before: datetime | None = None) -> list[str]:
         """The ids of all cubes of a user, by namespace or owner, and of all that was ever made of one of them, by
@@ -172,8 +158,8 @@ class UserErasure:
             counts |= self._vault.extensions.forget(user_id)
             self._vault.quarantine.forget(user_id)
             self._vault.pipelines.forget(user_id, lambda words: _unnamed(words, user_id) != words)
-            self._ledger.add("user", [user_id])
-            self._ledger.add("cube", known)
+            _add(self._db, "user", [user_id])
+            _add(self._db, "cube", known)
             counts["audit_rows"] = self._vault.audit_log.pseudonymise(user_id, known)
             self._db.write("INSERT INTO erasures (sha256) VALUES (NULL)")  # names go from free pages too
         return counts
@@ -188,12 +174,12 @@ class UserErasure:
 
     def ledger(self) -> list[Forgotten]:
         """Who and what was forgotten, as digests: kept beside backups, and applied to one that is brought back."""
-        return self._ledger.all()
+        return entries(self._db)
 
-    def apply(self, entries: Iterable[Forgotten]) -> list[str]:
+    def apply(self, others: Iterable[Forgotten]) -> list[str]:
         """Forget in this copy of a vault what was forgotten in another; the ids of cubes that are gone. Raises Held."""
-        known = {entry.digest for entry in self._ledger.all()}  # forgotten here, and may have come back since
-        ledger = [entry for entry in entries if entry.digest not in known]
+        known = {entry.digest for entry in entries(self._db)}  # forgotten here, and may have come back since
+        ledger = [entry for entry in others if entry.digest not in known]
         cubes = [id for (id,) in self._db.rows("SELECT id FROM heads")]
         gone: dict[str, None] = {}
         with self._vault.transaction():
@@ -204,7 +190,8 @@ class UserErasure:
             left = [id for id in named(ledger, "cube", cubes) if id not in gone]
             left += [cube.id for cube in self._vault.derived(*left) if cube.id not in left]
             self._vault.delete(left)
-            self._ledger.merge(ledger)
+            known = {entry.digest for entry in entries(self._db)}
+            _write(self._db, {entry.digest: entry for entry in ledger if entry.digest not in known}.values())
         return [*gone, *left]
 
     def _named(self) -> list[str]:

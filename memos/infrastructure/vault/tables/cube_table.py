@@ -70,7 +70,7 @@ def checksum(*values: str | int | bytes) -> str:
 CUBE = """SELECT v.json, h.state, h.repeats, u.recalls, u.last, u.utility FROM heads h JOIN versions v ON v.id = h.id
           LEFT JOIN usage u ON u.id = h.id """
 CURRENT = CUBE + "WHERE v.version = h.version "
-STATE = "CASE WHEN h.expires <= ? THEN 'expired' ELSE h.state END"  # as `CubeRows.cube` tells it; of `CubeRows.at`
+STATE = "CASE WHEN h.expires <= ? THEN 'expired' ELSE h.state END"  # as `CubeRows.cube` tells it; of now
 
 
 class CubeRows:
@@ -96,10 +96,6 @@ class CubeRows:
         if recalls or repeats or utility:
             return cube.model_copy(update={"state": state, "usage": _usage_of(recalls, last, repeats, utility)})
         return cube if state == cube.state else cube.model_copy(update={"state": state})
-
-    def at(self) -> str:
-        """Now, as times are written down."""
-        return self._db.now().isoformat()
 
 
 _of_json = TypeAdapter(MemCube).validator.validate_json
@@ -210,7 +206,7 @@ class StatementTable:
     def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The texts of a user in one of these states that have a tag, in canonical order."""
         sql = CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {STATE} {IN}"
-        cubes = self._rows.read(sql, user_id, self._rows.at(), json.dumps(list(states)))
+        cubes = self._rows.read(sql, user_id, kept(self._db.now()), json.dumps(list(states)))
         return [cube for cube in cubes if tag in cube.header.tags]
 
     def agreeing(self, fact: Fact, user_id: str, states: Iterable[State]) -> list[MemCube]:
@@ -218,7 +214,7 @@ class StatementTable:
         known = "SELECT id FROM facts WHERE user_id = ? AND subject = ? AND relation = ? AND object = ?"
         about = (user_id, fact.subject.casefold(), fact.relation, fact.object.casefold())
         sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        return self._rows.read(sql, *about, self._rows.at(), json.dumps(list(states)))
+        return self._rows.read(sql, *about, kept(self._db.now()), json.dumps(list(states)))
 
     def stating(self, fact: Fact, modes: Iterable[str], user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The cubes of a user, in one of these states, that say anything in one of these modes about the fact's subject
@@ -230,7 +226,7 @@ class StatementTable:
                     AND (object != ? OR mode = 'ended' OR ? = 'ended')"""
         about = (fact.subject.casefold(), *([fact.relation] if fact.relation else []), json.dumps(list(modes)))
         sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        values = (user_id, *about, fact.object.casefold(), fact.mode, self._rows.at(), json.dumps(list(states)))
+        values = (user_id, *about, fact.object.casefold(), fact.mode, kept(self._db.now()), json.dumps(list(states)))
         return self._rows.read(sql, *values)
 
 
