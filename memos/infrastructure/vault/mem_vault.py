@@ -10,7 +10,7 @@ which state may follow which.
     work/         of jobs that can be taken up again
     signing.key   that signs the audit log and packs, and signing.key.head, the last checkpoint (audit/signing.py)
     sums.json     what all files are, while the vault is closed (care/file_sums.py)
-    vault.db-next, vault.db-turn  whose turn it is to write (store/writer_lock.py)
+    vault.db-next, vault.db-turn  whose turn it is to write (store/transactions.py)
     lock          held shared by each open vault, so that one knows when it is alone (store/folder_lock.py)
 
 A store plug-in (stores.py) adds to these, as key.json of an encrypted vault, or has the rows elsewhere.
@@ -48,7 +48,6 @@ from memos.infrastructure.vault.tables.cube_table import (
     STATE,
     CubeRows,
     CubeWriter,
-    StatementTable,
     UsageTable,
     kept,
     parsed,
@@ -122,7 +121,8 @@ class MemVault:
     def _assemble(self, store: OpenStore, quota: QuotaConfig, governance: GovernanceConfig) -> None:
         """The tables and payloads, over an open store."""
         db, files, self.sealing, shelf = store
-        self._db, self._files, self._rows, self._writer = db, files, CubeRows(db), CubeWriter(db)
+        self._db, self._files, self._writer = db, files, CubeWriter(db)
+        self._rows = self.statements = CubeRows(db)
         self.stats = VaultStats(self.path, db, quota)
         self.audit_log = AuditLog(db, self.path, governance.audit)
         self.jobs, self.vectors, self.cards = JobList(db, self.transaction), VectorTable(db), CardTable(db)
@@ -132,7 +132,7 @@ class MemVault:
         self.quarantine, self.pipelines = QuarantineTable(db), UndoTable(db)
         self.holds, self.extensions = HoldTable(db, self.guard.as_written), ExtensionTables(db)
         self.usage, self.superseded = UsageTable(db), SupersededTable(db)
-        self.ageing, self.statements = AgeingTable(db), StatementTable(db)
+        self.ageing = AgeingTable(db)
         self.blobs = BlobStore(self.path, files, db, self.stats.require_room, shelf)
         self.index = IndexStore(self.path, files.format, db, shelf)
         self.erasing = Erasing(db, self.blobs, self.index, self.vectors, shelved=shelf is not None)

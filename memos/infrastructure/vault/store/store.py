@@ -99,3 +99,10 @@ class Store(Rows, Protocol):
         """Give the space of what was deleted back to the disk."""
 
     def close(self) -> None: ...
+
+
+class Table:
+    """Rows of one kind."""
+
+    def __init__(self, db: Store) -> None:
+        self._db = db

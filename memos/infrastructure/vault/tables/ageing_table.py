@@ -7,17 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from memos.cube import Form, MemCube, State
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.store import IN, Table
 from memos.infrastructure.vault.store.transactions import moment
 from memos.infrastructure.vault.tables.cube_table import kept, parsed
 
 RETAIN = "retain:"  # before the name of a class of retention, in a tag
 
 
-class AgeingTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class AgeingTable(Table):
     def lapsed(self, after: datetime, upto: datetime) -> list[str]:
         """The ids of cubes whose time to expire lies after the one and not after the other."""
         sql = "SELECT id FROM heads WHERE expires > ? AND expires <= ?"
@@ -57,10 +54,7 @@ class AgeingTable:
         return [id for id, tags, kind in classes if name == (tags[0].removeprefix(RETAIN) if tags else kind)]
 
 
-class SupersededTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class SupersededTable(Table):
     def put(self, id: str, by: str, since: datetime) -> None:
         """Write down that a memory is no longer true from `since` on, because of another."""
         with self._db.transaction():

@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memos.cube import Fact, Form, MemCube, Namespace, Source, State, Text, Usage, plain
 from memos.errors import Conflict
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.store import IN, Table
 from memos.infrastructure.vault.store.transactions import moment, odd_row
 
 _LENGTH = struct.Struct("<Q").pack
@@ -73,11 +73,8 @@ CURRENT = CUBE + "WHERE v.version = h.version "
 STATE = "CASE WHEN h.expires <= ? THEN 'expired' ELSE h.state END"  # as `CubeRows.cube` tells it; of now
 
 
-class CubeRows:
+class CubeRows(Table):
     """Reads cubes, each with the state and usage of now."""
-
-    def __init__(self, db: Store) -> None:
-        self._db = db
 
     def current(self, test: str = "", *values: object) -> list[MemCube]:
         """The current versions that pass a test ("AND …" in SQL), in canonical order."""
@@ -96,6 +93,39 @@ class CubeRows:
         if recalls or repeats or utility:
             return cube.model_copy(update={"state": state, "usage": _usage_of(recalls, last, repeats, utility)})
         return cube if state == cube.state else cube.model_copy(update={"state": state})
+
+    # by what they say
+
+    def saying(self, texts: Iterable[str], user_id: str) -> list[MemCube]:
+        """The cubes of a user, of every state, whose current text has the words of one of these, in canonical order."""
+        digests = json.dumps([words(text) for text in texts])
+        return self.current(f"AND h.words {IN} AND h.user_id = ?", digests, user_id)
+
+    def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
+        """The texts of a user in one of these states that have a tag, in canonical order."""
+        sql = CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {STATE} {IN}"
+        cubes = self.read(sql, user_id, kept(self._db.now()), json.dumps(list(states)))
+        return [cube for cube in cubes if tag in cube.header.tags]
+
+    def agreeing(self, fact: Fact, user_id: str, states: Iterable[State]) -> list[MemCube]:
+        """The cubes of a user, in one of these states, that state a fact's very subject, relation and object."""
+        known = "SELECT id FROM facts WHERE user_id = ? AND subject = ? AND relation = ? AND object = ?"
+        about = (user_id, fact.subject.casefold(), fact.relation, fact.object.casefold())
+        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
+        return self.read(sql, *about, kept(self._db.now()), json.dumps(list(states)))
+
+    def stating(self, fact: Fact, modes: Iterable[str], user_id: str, states: Iterable[State]) -> list[MemCube]:
+        """The cubes of a user, in one of these states, that say anything in one of these modes about the fact's subject
+        and relation (of every relation, where it names none), in canonical order. What says the very same is left out,
+        unless it says that it has ended, or this does.
+        """
+        relation = "AND relation IN (?, '')" if fact.relation else ""
+        known = f"""SELECT id FROM facts WHERE user_id = ? AND subject = ? {relation} AND mode {IN}
+                    AND (object != ? OR mode = 'ended' OR ? = 'ended')"""
+        about = (fact.subject.casefold(), *([fact.relation] if fact.relation else []), json.dumps(list(modes)))
+        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
+        values = (user_id, *about, fact.object.casefold(), fact.mode, kept(self._db.now()), json.dumps(list(states)))
+        return self.read(sql, *values)
 
 
 _of_json = TypeAdapter(MemCube).validator.validate_json
@@ -143,11 +173,8 @@ _NEXT_HEAD = f""" ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.
 _PUT_TRANSITION = "INSERT INTO transitions (id, state, at, why, digest) VALUES (?, ?, ?, ?, ?)"
 
 
-class CubeWriter:
+class CubeWriter(Table):
     """All within a transaction."""
-
-    def __init__(self, db: Store) -> None:
-        self._db = db
 
     def require_next(self, cubes: Sequence[MemCube]) -> None:
         """Raises Conflict unless each is the version after the current one."""
@@ -194,49 +221,10 @@ class CubeWriter:
         self._db.write(_PUT_TRANSITION, *row, checksum(*row))
 
 
-class StatementTable:
-    def __init__(self, db: Store) -> None:
-        self._db, self._rows = db, CubeRows(db)
-
-    def saying(self, texts: Iterable[str], user_id: str) -> list[MemCube]:
-        """The cubes of a user, of every state, whose current text has the words of one of these, in canonical order."""
-        digests = json.dumps([words(text) for text in texts])
-        return self._rows.current(f"AND h.words {IN} AND h.user_id = ?", digests, user_id)
-
-    def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
-        """The texts of a user in one of these states that have a tag, in canonical order."""
-        sql = CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {STATE} {IN}"
-        cubes = self._rows.read(sql, user_id, kept(self._db.now()), json.dumps(list(states)))
-        return [cube for cube in cubes if tag in cube.header.tags]
-
-    def agreeing(self, fact: Fact, user_id: str, states: Iterable[State]) -> list[MemCube]:
-        """The cubes of a user, in one of these states, that state a fact's very subject, relation and object."""
-        known = "SELECT id FROM facts WHERE user_id = ? AND subject = ? AND relation = ? AND object = ?"
-        about = (user_id, fact.subject.casefold(), fact.relation, fact.object.casefold())
-        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        return self._rows.read(sql, *about, kept(self._db.now()), json.dumps(list(states)))
-
-    def stating(self, fact: Fact, modes: Iterable[str], user_id: str, states: Iterable[State]) -> list[MemCube]:
-        """The cubes of a user, in one of these states, that say anything in one of these modes about the fact's subject
-        and relation (of every relation, where it names none), in canonical order. What says the very same is left out,
-        unless it says that it has ended, or this does.
-        """
-        relation = "AND relation IN (?, '')" if fact.relation else ""
-        known = f"""SELECT id FROM facts WHERE user_id = ? AND subject = ? {relation} AND mode {IN}
-                    AND (object != ? OR mode = 'ended' OR ? = 'ended')"""
-        about = (fact.subject.casefold(), *([fact.relation] if fact.relation else []), json.dumps(list(modes)))
-        sql = CURRENT + f"AND h.id IN ({known}) AND {STATE} {IN}"
-        values = (user_id, *about, fact.object.casefold(), fact.mode, kept(self._db.now()), json.dumps(list(states)))
-        return self._rows.read(sql, *values)
-
-
 ACCESSES = 12_000  # the latest uses, of which prediction learns again when a kernel starts: some tenths of a second
 
 
-class UsageTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class UsageTable(Table):
     def record(self, ids: Iterable[str], when: datetime, user_id: str | None = None) -> None:
         """Count one recall of each, by this user or else by its owner. One that was deleted while its answer was being
         decoded is passed over."""

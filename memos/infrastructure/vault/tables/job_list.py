@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from memos.cube import new_id
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.store import IN, Store, Table
 from memos.infrastructure.vault.store.transactions import moment
 from memos.ops import Call
 
@@ -180,10 +180,7 @@ def no_job(id: str) -> NotFound:
 KEPT_PIPELINES = 1000  # of a user, the latest
 
 
-class UndoTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class UndoTable(Table):
     def put(self, id: str, user_id: str, calls: Sequence[Call]) -> None:
         """Within a transaction."""
         self._db.write(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, State
 from memos.errors import Held, InputError, NotFound
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.store import IN, Store, Table
 from memos.infrastructure.vault.store.transactions import moment
 
 
@@ -24,10 +24,7 @@ class Suspect(NamedTuple):
     at: datetime
 
 
-class QuarantineTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class QuarantineTable(Table):
     def put(self, id: str, why: str) -> None:
         """Within a transaction."""
         self._db.write("DELETE FROM quarantine WHERE id = ?", id)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.store import IN, Table
 from memos.infrastructure.vault.tables.cube_table import checksum
 
 Vectors = npt.NDArray[np.float32]
@@ -37,10 +37,7 @@ class VectorRow:
     tokens: Coarse
 
 
-class VectorTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class VectorTable(Table):
     def put(self, embedder: str, rows: Iterable[VectorRow]) -> None:
         """Keep these; one of a version that is no longer current, or around a memory that was deleted since, is passed
         over.
@@ -98,10 +95,7 @@ class VectorTable:
 Card = dict[str, Any]  # JSON
 
 
-class CardTable:
-    def __init__(self, db: Store) -> None:
-        self._db = db
-
+class CardTable(Table):
     def put(self, host: str, card: Card) -> None:
         """Keep what was measured on the host with this digest, in place of what was."""
         with self._db.transaction():
