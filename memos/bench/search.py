@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
@@ -147,7 +146,7 @@ def _rows(vault: MemVault, size: int, queries: int, seed: int, show: Show) -> li
     rows = []
     for user, share in SHARES.items():
         caller = Caller(Namespace(user_id=user))
-        view = View(caller, partial(governance.may_read, caller))
+        view = View(*governance.sight(caller))
         operator.search(texts[0], 10, view, policy.score)  # the first sees that a graph is needed
         operator.settle()
         times, alike = [], []

@@ -168,12 +168,9 @@ class MemGovernance:
 
         return Sight(key, partial(self._may_read_sort, asked), single, asked.at)
 
-    def may_read(self, caller: Caller, namespace: Namespace, rights: Rights, *sources: str) -> bool:
-        """The rule for all memories of a namespace with these rights and sources, beside what is granted on single
-        ones of them; not audited."""
-        return self._may_read_sort(self._asked(caller), namespace, rights, *sources)
-
     def _may_read_sort(self, asked: _Asked, namespace: Namespace, rights: Rights, *sources: str) -> bool:
+        """The rule for all memories of a namespace with these rights and sources, beside what is granted on single
+        ones of them."""
         own = asked.has("read", "", namespace, rights)
         if not sources:
             return own
