@@ -300,12 +300,9 @@ def reason_of(reason: Reason) -> dict[str, Json]:
     memory = item(reason.cube)
     return {
         **{name: memory[name] for name in ("id", "memory", "topic")},
+        **{name: getattr(reason, name) for name in ("tokens", "score", "change", "useful")},
         "form": str(reason.form),
-        "tokens": reason.tokens,
-        "score": reason.score,
         "signals": dict(reason.signals or {}),
-        "change": reason.change,
-        "useful": reason.useful,
     }
 
 

@@ -43,24 +43,23 @@ def _folded(value: Json) -> Json:
     return value.casefold() if isinstance(value, str) else value
 
 
+# what an operator is given: in words, as types
+_ANYTHING = ("anything", (object,))
+_ORDERED = ("a number or a text", (int, float, str))
+_LIST = ("a list", (list, tuple))
+_TEXT = ("a text", (str,))
 # operator -> (what it is given, True if a value that is there holds against what is given)
-_OPERATORS: dict[str, tuple[str, Callable[[Json, Json], bool]]] = {
-    "eq": ("anything", _equal),
-    "ne": ("anything", lambda there, given: not _equal(there, given)),
-    "gt": ("a number or a text", _ordered(operator.gt)),
-    "gte": ("a number or a text", _ordered(operator.ge)),
-    "lt": ("a number or a text", _ordered(operator.lt)),
-    "lte": ("a number or a text", _ordered(operator.le)),
-    "in": ("a list", lambda there, given: any(_equal(there, one) for one in given)),
-    "nin": ("a list", lambda there, given: not any(_equal(there, one) for one in given)),
-    "contains": ("a text", _contains),
-    "icontains": ("a text", lambda there, given: _contains(_folded(there), given.casefold())),
-}
-_KINDS: dict[str, tuple[type, ...]] = {
-    "anything": (object,),
-    "a number or a text": (int, float, str),
-    "a list": (list, tuple),
-    "a text": (str,),
+_OPERATORS: dict[str, tuple[tuple[str, tuple[type, ...]], Callable[[Json, Json], bool]]] = {
+    "eq": (_ANYTHING, _equal),
+    "ne": (_ANYTHING, lambda there, given: not _equal(there, given)),
+    "gt": (_ORDERED, _ordered(operator.gt)),
+    "gte": (_ORDERED, _ordered(operator.ge)),
+    "lt": (_ORDERED, _ordered(operator.lt)),
+    "lte": (_ORDERED, _ordered(operator.le)),
+    "in": (_LIST, lambda there, given: any(_equal(there, one) for one in given)),
+    "nin": (_LIST, lambda there, given: not any(_equal(there, one) for one in given)),
+    "contains": (_TEXT, _contains),
+    "icontains": (_TEXT, lambda there, given: _contains(_folded(there), given.casefold())),
 }
 
 
@@ -139,7 +138,7 @@ def _tests(name: str, value: Json, where: str) -> Iterator[Compared]:
         problem = f"{unknown[0]!r:.80} is no operator" if value else "there is no operator"
         raise InputError(f'{where}: {problem}; there are {", ".join(_OPERATORS)}, and {{"eq": ...}} for a mapping')
     for named, given in value.items():
-        takes = _OPERATORS[named][0]
-        if not isinstance(given, _KINDS[takes]) or (isinstance(given, bool) and takes != "anything"):
+        takes, types = _OPERATORS[named][0]
+        if not isinstance(given, types) or (isinstance(given, bool) and object not in types):
             raise InputError(f"{where}.{named} is {given!r:.80}; give {takes}")
         yield Compared(name, named, given)

@@ -81,9 +81,7 @@ class AsyncMemory:
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any], **parts: Any) -> AsyncMemory:
-        made = cls.__new__(cls)
-        made.memory = Memory.from_config(config_dict, **parts)
-        return made
+        return cls(parse_config(dict(config_dict)), **parts)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         from memos.kernel.calls import api_names

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypedDict
 
 from memos.config import Config
 from memos.errors import InputError
@@ -27,12 +28,13 @@ from memos.kernel.mem_os import MemOS
 VERSIONS = ("torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
 
 
-class Progress(RunResults):
+class Progress(TypedDict):
     """progress.json. config: its digest; steps: how many there are; done: how many of them are."""
 
     config: str
     steps: int
     done: int
+    results: RunResults
 
 
 class Experiment:
@@ -58,11 +60,9 @@ class Experiment:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the folder: two runs would undo each other's promotions. A run that dies lets go of it."""
-        try:
+        with self._written():
             self.out.mkdir(parents=True, exist_ok=True)
             lock = (self.out / "run.lock").open("w")
-        except OSError as error:
-            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,18 +72,26 @@ class Experiment:
                 ) from None
             yield
 
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Raises InputError where the folder cannot be written within it."""
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
+
     def _run(self, fresh: bool) -> RunReport:
-        progress = self._resume(fresh)
-        steps = self.config.experiment.steps
+        progress, steps = self._resume(fresh), self.config.experiment.steps
+        results = progress["results"]
         with MemOS(self.config, vault=self.config.vault.path or self.out / "vault") as kernel:
-            runner = StepRunner(kernel, progress, self._show)
+            runner = StepRunner(kernel, results, self._show)
             for n in range(progress["done"], len(steps)):
                 began = time.perf_counter()
                 runner.run(steps[n])
-                progress["seconds"] += time.perf_counter() - began
+                results["seconds"] += time.perf_counter() - began
                 progress["done"] = n + 1
                 _write(self._progress_file, progress)
-            report = self._report(kernel, progress)
+            report = self._report(kernel, results)
         _write(self.out / "report.json", report)
         return report
 
@@ -92,11 +100,7 @@ class Experiment:
             "config": self._digest,
             "steps": len(self.config.experiment.steps),
             "done": 0,
-            "seconds": 0.0,
-            "phases": [],
-            "promotions": [],
-            "moves": [],
-            "parity": None,
+            "results": {"phases": [], "parity": None, "promotions": [], "moves": [], "seconds": 0.0},
         }
         if self._progress_file.is_file() and not fresh:
             found = _read(self._progress_file)
@@ -107,12 +111,10 @@ class Experiment:
                     f"{self.out} holds an unfinished run of another config; choose another --out, "
                     f"or begin anew with --fresh"
                 )
-        try:
+        with self._written():
             if self.config.vault.path is None:
                 _set_aside(self.out / "vault")
             _write(self._progress_file, begun)
-        except OSError as error:
-            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
         return begun
 
     def _report(self, kernel: MemOS, results: RunResults) -> RunReport:
@@ -123,11 +125,7 @@ class Experiment:
             "device": str(kernel.host.model.device),
             "seed": self.config.seed,
             **surroundings(VERSIONS),
-            "phases": results["phases"],
-            "parity": results["parity"],
-            "promotions": results["promotions"],
-            "moves": results["moves"],
-            "seconds": results["seconds"],
+            **results,
         }
 
 
@@ -147,7 +145,7 @@ def _read(path: Path) -> Progress:
         raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None
 
 
-def _write(path: Path, data: RunResults) -> None:
+def _write(path: Path, data: Progress | RunReport) -> None:
     """Whole or not at all."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as f:

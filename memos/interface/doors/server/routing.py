@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from email.message import Message
 from functools import partial
 from typing import TypeVar
 
@@ -40,13 +39,12 @@ class JsonRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             content = await _content(request)
-            if not content and not info.is_required():
-                return await _unless_disconnected(request, call(request, info.default))
-            if not content:
+            if not content and info.is_required():
                 raise RequestValidationError(
                     [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
                 )
-            data = _parsed(content) if _says_json(request.headers.get("content-type", "")) else content
+            says_json = _says_json(request.headers.get("content-type", ""))
+            data = {} if not content else _parsed(content) if says_json else content
             try:
                 body = form.model_validate(data)
             except ValidationError as error:
@@ -85,11 +83,7 @@ async def _disconnect(request: Request) -> None:
 
 
 def _says_json(content_type: str) -> bool:
-    if content_type == "application/json":  # as nearly all do
-        return True
-    header = Message()
-    header["content-type"] = content_type
-    kind, _, form = header.get_content_type().partition("/")
+    kind, _, form = content_type.partition(";")[0].strip().casefold().partition("/")
     return kind == "application" and (form == "json" or form.endswith("+json"))
 
 

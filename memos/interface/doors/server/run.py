@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import uvicorn
@@ -80,21 +81,15 @@ def listening(host: str, port: int) -> socket.socket:
     """Raises InputError."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else each answer waits 40 ms for an ACK
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        with ExitStack() as stack:
+            # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else answers wait 40 ms for an ACK
+            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(2048)
+            stack.pop_all()  # it stays open
+        return listener
     except OSError as error:
-        raise _unusable(host, port, error) from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise _unusable(host, port, error) from None
-    return listener
-
-
-def _unusable(host: str, port: int, error: OSError) -> InputError:
-    return InputError(
-        f"{host}:{port} cannot be listened at ({error.strerror or error}); give another with --host and --port"
-    )
+        raise InputError(
+            f"{host}:{port} cannot be listened at ({error.strerror or error}); give another with --host and --port"
+        ) from None

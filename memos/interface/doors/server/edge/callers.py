@@ -36,10 +36,6 @@ class Seat:
         """The kernel's calls as that caller; each raises Unauthenticated once the key is none any more."""
         return self.memory.within()
 
-    def require(self) -> None:
-        """For what makes no call of the kernel. Raises Unauthenticated."""
-        self.calls.caller  # noqa: B018
-
 
 class OwnMemory(Memory):
     """The Memory API for the config's user alone: whoever calls without a key is no other, whatever the call says."""

@@ -97,30 +97,27 @@ def response(error: Exception, status: int | None = None, param: str | None = No
 def install(app: FastAPI) -> None:
     """Every answer of the app that is an error is one of the above."""
 
-    async def ours(_: Request, error: Exception) -> JSONResponse:
+    @app.exception_handler(MemosError)
+    async def ours(_: Request, error: MemosError) -> JSONResponse:
         if status_of(error) >= 500:
             log.error("%s: %s", type(error).__name__, error)
         return response(error)
 
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         found = [item | {"loc": item["loc"][1:]} for item in error.errors()]  # within the body
         known = getattr(request.scope.get("endpoint"), "takes", ())
         return response(InputError(explained(found, known)), 422, place_of(found[0]) or None)
 
-    async def http(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
         answer = response(InputError(_message(error, request)), error.status_code)
         answer.headers.update(error.headers or {})
         return answer
 
+    @app.exception_handler(Exception)
     async def unforeseen(_: Request, error: Exception) -> JSONResponse:
         return response(MemosError(f"{type(error).__name__} within the server, which is a bug; its log says where"))
-
-    app.add_exception_handler(MemosError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, unforeseen)
 
 
 def _message(error: HTTPException, request: Request) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -85,12 +85,12 @@ class OpenAIEndpoints:
 
     async def models(self, request: Request) -> Response:
         """The model that answers, and the one that embeds."""
-        await self._calls.make("models", request.scope["seat"].require)
+        await self._calls.make("models", request.scope["seat"].calls.require)
         names = (self._answering, self._embedding)
         return as_json(Models(data=[Model(id=name, created=self._started) for name in names]))
 
     async def model(self, request: Request, model: str) -> Response:
-        await self._calls.make("models", request.scope["seat"].require)
+        await self._calls.make("models", request.scope["seat"].calls.require)
         if model not in (self._answering, self._embedding):
             raise NotFound(f"there is no model {model!r:.80} here; there are {self._answering} and {self._embedding}")
         return as_json(Model(id=model, created=self._started))
@@ -110,13 +110,6 @@ class OpenAIEndpoints:
 def _name(path: str) -> str:
     """Of a model: its hub name, or its folder's."""
     return Path(path).name if Path(path).is_absolute() or path.startswith(".") else path
-
-
-class _AnswerOptions(TypedDict, total=False):
-    turns: list[dict[str, str]]
-    session: str
-    on_text: Callable[[str], None]
-    decode: DecodeConfig
 
 
 def _answers(
@@ -144,18 +137,17 @@ def _answer(
             begun = True
             on_text(piece)
 
-    options: _AnswerOptions = {"turns": asked.turns(), "on_text": tell, "decode": decode}
-    if asked.session is not None:
-        options["session"] = asked.session
+    calls, turns, session = seat.calls, asked.turns(), asked.session
     if asked.memory and asked.schema_of_answer is None:
-        reply: Reply = seat.calls.chat(message, **options)
+        reply = calls.chat(message, turns=turns, session=session, on_text=tell, decode=decode)
     else:
-        reply = seat.calls.ask(message, via="auto" if asked.memory else "none", **options)
+        via: Literal["auto", "none"] = "auto" if asked.memory else "none"
+        reply = calls.ask(message, via=via, turns=turns, session=session, on_text=tell, decode=decode)
     if not begun:  # it was done without the model
         on_text(reply.text)
     return reply
 
 
 def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
-    seat.require()
+    seat.calls.require()
     return kernel.parts.embedder().embed(texts), kernel.parts.embedder().tokens(texts)
