@@ -20,8 +20,7 @@ from memos.cube import Contrast, Fact, Lesson, Probe, Text
 from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
-from memos.interface.reading.documents.files import read
-from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall
+from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
 from memos.interface.reading.phrasebook import NAME, is_all_parsed, parse, parse_question, phrasebook
 from memos.interface.reading.requests import arguments, intents
 from memos.interface.reading.requests.arguments import MessageTagger

@@ -12,8 +12,7 @@ import pytest
 
 from memos import extensions
 from memos.errors import EmptyMemory, InputError, PluginError
-from memos.interface.reading.documents.files import read
-from memos.interface.reading.documents.parts import Part, Passage, TableRow
+from memos.interface.reading.documents.parts import Part, Passage, TableRow, read
 from memos.plugins.documents.isolated import parts_of
 from tests.plugins.documents.pdfs import encrypted, pdf
 

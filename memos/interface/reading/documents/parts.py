@@ -1,4 +1,8 @@
-"""The parts of a document: turns, passages, rows of tables, calls of tools; knows no format and no language."""
+"""The parts of a document (turns, passages, rows of tables, calls of tools), and who reads a file into them.
+
+Readers are found in the extension point `memos.readers` by the suffix they read, without its dot. Knows no format and
+no language.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from memos.errors import InputError
+from memos.extensions import Registry
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,39 @@ class DocumentReader:
 
     read: Callable[[Path], list[Part]]  # raises InputError, EmptyMemory
     max_bytes: int = 1 << 24
+
+
+READERS = Registry[DocumentReader]("memos.readers", "reader of documents")
+
+
+def read(path: Path) -> list[Part]:
+    """The content of a file. Raises InputError, EmptyMemory, PluginError."""
+    try:
+        return _reader(path).read(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}); give a file that this user may read") from error
+
+
+def _reader(path: Path) -> DocumentReader:
+    """The reader of a file that is there and not too large for it. Raises InputError, PluginError."""
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; give the path of a {_readable()} file")
+    if suffix.removeprefix(".") not in READERS.names():
+        kind = suffix or "a file without a suffix"
+        raise InputError(f"{path}: memos reads {_readable()}, not {kind}; convert it to one of them")
+    reader = READERS.get(suffix.removeprefix("."))
+    if (size := path.stat().st_size) > reader.max_bytes:
+        raise InputError(
+            f"{path}: {size:,} bytes, and memos adds {suffix} files of up to {reader.max_bytes:,}; cut it in parts, or "
+            f"bring JSON lines and Markdown of any size in with `memos import`"
+        )
+    return reader
+
+
+def _readable() -> str:
+    *most, last = (f".{name}" for name in READERS.names())
+    return f"{', '.join(most)} or {last}"
 
 
 def one_line(text: str, max_length: int) -> str:
