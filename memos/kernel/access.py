@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.kernel.identity import AsRead
+    from memos.kernel.wiring import Parts
     from memos.lazy import Lazy
     from memos.operation.finding.mem_operator import MemOperator
     from memos.operation.forms.serving import Serving
@@ -82,6 +83,20 @@ class Freshness:
         serving = self._serving.if_made
         if serving and serving.payloads_used:
             serving.release()
+
+
+class Service:
+    """The calls of one kind, over the parts that all kinds share."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._config, self._vault, self._governance = parts.config, parts.vault, parts.governance
+        self._access, self._freshness, self._schedulers = parts.access, parts.freshness, parts.schedulers
+        self._reader, self._lifecycle, self._knowledge = parts.reader, parts.lifecycle, parts.knowledge
+        self._consolidation, self._ageing = parts.consolidation, parts.ageing
+        self._replays, self._budgets, self._foresight = parts.replays, parts.budgets, parts.foresight
+        self._host, self._operator, self._serving = parts.host, parts.operator, parts.serving
+        self._sessions, self._transitions = parts.sessions, parts.transitions
+        self._tokens, self._is_ours = parts.tokens, parts.is_ours
 
 
 def unique(cubes: Iterable[MemCube]) -> list[MemCube]:

@@ -25,7 +25,7 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
-from memos.kernel.access import unique
+from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Pipelines
 from memos.operation.choosing.admission import Admission, Route, Session, Talk, Via
 from memos.operation.choosing.mem_scheduler import ALWAYS
@@ -82,7 +82,7 @@ class _Request:
     decode: DecodeConfig | None = None
 
 
-class Answering:
+class Answering(Service):
     """chat, ask, undo, explain, credit, parity; turns and rewind of sessions."""
 
     def __init__(
@@ -94,16 +94,7 @@ class Answering:
         pipelines: Pipelines,
         report: SelfReport,
     ) -> None:
-        self._config, self._vault, self._governance = parts.config, parts.vault, parts.governance
-        self._access, self._reader, self._lifecycle = parts.access, parts.reader, parts.lifecycle
-        self._host, self._operator, self._serving, self._sessions = (
-            parts.host,
-            parts.operator,
-            parts.serving,
-            parts.sessions,
-        )
-        self._schedulers, self._foresight = parts.schedulers, parts.foresight
-        self._tokens, self._is_ours = parts.tokens, parts.is_ours
+        super().__init__(parts)
         self._finding, self._keeping, self._knowing = finding, keeping, knowing
         self._pipelines, self._report = pipelines, report
 

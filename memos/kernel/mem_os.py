@@ -56,30 +56,21 @@ class Services:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        p = parts
-        unread = Unread(p.config.reader, p.vault, p.governance, p.lifecycle, p.knowledge, p.reader, p.host, p.freshness)
-        self.unread = unread
-        self.finding = Finding(
-            p.config, p.vault, p.governance, p.access, p.reader, p.knowledge, p.operator, p.schedulers, p.replays
+        self.unread = Unread(parts)
+        self.finding = Finding(parts)
+        self.keeping = Keeping(parts, self.unread)
+        self.knowing = Knowing(parts)
+        self.life = Life(parts)
+        self.forming = Forming(parts)
+        self.planning = Planning(parts, self.forming, self.keeping, self.unread)
+        self.sharing = Sharing(parts)
+        self.governing = Governing(parts)
+        self.seeing = Seeing(parts, self.finding, self.planning, self._origins)
+        self.pipelines = Pipelines(
+            parts, self.finding, self.keeping, self.life, self.forming, self.sharing, self._invoke
         )
-        self.keeping = Keeping(
-            *(p.config.reader, p.vault, p.governance, p.access, p.lifecycle),
-            *(p.knowledge, p.reader, p.operator, p.freshness, unread),
-        )
-        self.knowing = Knowing(
-            p.config.retrieval, p.vault, p.governance, p.access, p.lifecycle, p.consolidation, p.freshness
-        )
-        self.life = Life(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.freshness)
-        self.forming = Forming(
-            *(p.config, p.vault, p.access, p.lifecycle, p.reader, p.host, p.transitions, p.budgets, p.freshness)
-        )
-        self.planning = Planning(p, self.forming, self.keeping, unread)
-        self.sharing = Sharing(p.vault, p.governance, p.access, p.freshness)
-        self.governing = Governing(p.vault, p.governance, p.access, p.lifecycle, p.knowledge, p.freshness, p.replays)
-        self.seeing = Seeing(p, self.finding, self.planning, self._origins)
-        self.pipelines = Pipelines(p, self.finding, self.keeping, self.life, self.forming, self.sharing, self._invoke)
-        report = SelfReport(p.access, p.reader, self.finding, self.keeping, self.planning)
-        self.answering = Answering(p, self.finding, self.keeping, self.knowing, self.pipelines, report)
+        report = SelfReport(parts, self.finding, self.keeping, self.planning)
+        self.answering = Answering(parts, self.finding, self.keeping, self.knowing, self.pipelines, report)
         self._by_class: dict[str, object] = {type(service).__name__: service for service in vars(self).values()}
         self._of_plugins: dict[str, object] = {}
 

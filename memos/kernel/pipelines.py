@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from memos.cube import ANSWERING, Blob, Form, MemCube, Namespace, State
 from memos.errors import NotFound
+from memos.kernel.access import Service
 from memos.ops import (
     Add,
     Asked,
@@ -135,7 +136,7 @@ class Unclear(Exception):
         self.asked, self.candidates = asked, tuple(candidates)
 
 
-class Pipelines:
+class Pipelines(Service):
     """Carries pipelines out for the callers of one kernel."""
 
     def __init__(
@@ -149,9 +150,7 @@ class Pipelines:
         invoke: Callable[[Caller, Call], object],
     ) -> None:
         """invoke: makes a public call by its name, as a caller."""
-        self._vault, self._governance, self._access = parts.vault, parts.governance, parts.access
-        self._reader, self._lifecycle, self._knowledge = parts.reader, parts.lifecycle, parts.knowledge
-        self._freshness = parts.freshness
+        super().__init__(parts)
         self._finding, self._keeping, self._life = finding, keeping, life
         self._forming, self._sharing, self._invoke = forming, sharing, invoke
         self._doubts: deque[_Doubt] = deque(maxlen=_KEPT)

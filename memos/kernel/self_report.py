@@ -8,26 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, MemCube, State
+from memos.kernel.access import Service
 
 if TYPE_CHECKING:
-    from memos.interface.reading.mem_reader import MemReader
-    from memos.kernel.access import Access
     from memos.kernel.services.finding import Finding
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.planning import Planning
+    from memos.kernel.wiring import Parts
     from memos.ops import Asked
     from memos.rights import Caller
 
 MAX_LISTED = 20  # memories that a list names
 
 
-class SelfReport:
+class SelfReport(Service):
     """Answers questions about the memory itself."""
 
-    def __init__(
-        self, access: Access, reader: MemReader, finding: Finding, keeping: Keeping, planning: Planning
-    ) -> None:
-        self._access, self._reader = access, reader
+    def __init__(self, parts: Parts, finding: Finding, keeping: Keeping, planning: Planning) -> None:
+        super().__init__(parts)
         self._finding, self._keeping, self._planning = finding, keeping, planning
 
     def answer(self, caller: Caller, asked: Asked) -> str:

@@ -20,6 +20,7 @@ from memos.errors import ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
+from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.operation.policies.words import asks, terms
 from memos.ops import Add
@@ -28,15 +29,7 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memos.config import ReaderConfig
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.host.host import Host
-    from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.interface.reading.mem_reader import MemReader
-    from memos.kernel.access import Freshness
-    from memos.lazy import Lazy
-    from memos.operation.life.knowledge import Knowledge
-    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.kernel.wiring import Parts
 
 log = logging.getLogger("memos")
 READ_TURNS = JobKind.READ_TURNS
@@ -45,23 +38,12 @@ _ORIGIN = "model:"  # of a memory, before the id of the turn that it was read in
 _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again
 
 
-class Unread:
+class Unread(Service):
     """What conversations leave, and what becomes of it."""
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        vault: MemVault,
-        governance: MemGovernance,
-        lifecycle: MemLifecycle,
-        knowledge: Knowledge,
-        reader: MemReader,
-        host: Lazy[Host],
-        freshness: Freshness,
-    ) -> None:
-        self._config, self._vault, self._governance, self._lifecycle = config, vault, governance, lifecycle
-        self._knowledge, self._reader, self._host, self._freshness = knowledge, reader, host, freshness
-        self._upkeep = Upkeep(vault, lambda: True, lambda job, _: self.act(job))
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._upkeep = Upkeep(parts.vault, lambda: True, lambda job, _: self.act(job))
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
 
     def keep(self, said: Iterable[DialogueTurn], origin: str, caller: Caller, **header: Any) -> list[MemCube]:
@@ -91,9 +73,9 @@ class Unread:
 
     def plan(self, caller: Caller) -> list[str]:
         """Queue what has gathered, and what has lain for a while; the ids of the jobs."""
-        if not self._config.model:
+        if not self._config.reader.model:
             return []
-        return self._queue(self._batches(caller, timedelta(seconds=self._config.after_s)))
+        return self._queue(self._batches(caller, timedelta(seconds=self._config.reader.after_s)))
 
     def stop(self) -> None:
         """What is being read is read to its end."""
@@ -108,7 +90,7 @@ class Unread:
             own = caller.covers(cube.namespace) and cube.rights.owner == caller.user_id
             if own and isinstance(cube.payload, Turn) and cube.id not in taken:
                 talks[cube.namespace, cube.header.origin].append(cube)
-        most, now, found = self._config.every_turns, self._vault.now(), list[list[MemCube]]()
+        most, now, found = self._config.reader.every_turns, self._vault.now(), list[list[MemCube]]()
         for talk in talks.values():
             talk.sort(key=lambda cube: cube.id)
             ended = now - talk[-1].header.created >= quiet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, Fact, Form, MemCube, in_zone
 from memos.errors import InputError
-from memos.kernel.access import Access, Limits, unique
+from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import stated
 from memos.ops import Forget, Recall, Search
 
@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from memos.config import Config
-    from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.infrastructure.vault.audit.records import Decision
-    from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.interface.reading.mem_reader import MemReader
-    from memos.kernel.wiring import Replays, Schedulers
-    from memos.lazy import Lazy
     from memos.operation.finding.catalog import View
-    from memos.operation.finding.mem_operator import FoundMemory, MemOperator
-    from memos.operation.life.knowledge import Knowledge
+    from memos.operation.finding.mem_operator import FoundMemory
     from memos.operation.policies.policy import Tiers
     from memos.rights import Caller
 
@@ -41,24 +34,8 @@ class Hit:
     why: dict[str, float]
 
 
-class Finding:
+class Finding(Service):
     """search, memories, cubes, tiers; and what other services look up."""
-
-    def __init__(
-        self,
-        config: Config,
-        vault: MemVault,
-        governance: MemGovernance,
-        access: Access,
-        reader: MemReader,
-        knowledge: Knowledge,
-        operator: Lazy[MemOperator],
-        schedulers: Schedulers,
-        replays: Replays,
-    ) -> None:
-        self._config, self._vault, self._governance, self._access = config, vault, governance, access
-        self._reader, self._knowledge, self._operator = reader, knowledge, operator
-        self._schedulers, self._replays = schedulers, replays
 
     def search(
         self,

@@ -9,43 +9,20 @@ from typing import TYPE_CHECKING, Literal
 from memos.cube import ANSWERING, Form, MemCube, Source, State, Text
 from memos.errors import EmptyMemory, InputError, NoRoom, Untrusted
 from memos.infrastructure.vault.audit.provenance import Provenance, give, given
+from memos.kernel.access import Service
 from memos.operation.choosing.mem_scheduler import composable
 from memos.ops import Demote, Get, Promote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memos.config import Config
-    from memos.infrastructure.host.host import Host
-    from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.interface.reading.mem_reader import MemReader
-    from memos.kernel.access import Access, Freshness
-    from memos.kernel.wiring import FormBudgets
-    from memos.lazy import Lazy
     from memos.operation.forms.insight import Statement
-    from memos.operation.forms.transitions import Progress, Transitions
-    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.operation.forms.transitions import Progress
     from memos.rights import Caller
 
 
-class Forming:
+class Forming(Service):
     """promote, demote, gate, externalize, export_adapter, provenance."""
-
-    def __init__(
-        self,
-        config: Config,
-        vault: MemVault,
-        access: Access,
-        lifecycle: MemLifecycle,
-        reader: MemReader,
-        host: Lazy[Host],
-        transitions: Lazy[Transitions],
-        budgets: FormBudgets,
-        freshness: Freshness,
-    ) -> None:
-        self._config, self._vault, self._access, self._lifecycle = config, vault, access, lifecycle
-        self._reader, self._host, self._transitions = reader, host, transitions
-        self._budgets, self._freshness = budgets, freshness
 
     def promote(
         self,

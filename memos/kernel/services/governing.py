@@ -8,6 +8,7 @@ from memos.cube import MemCube, Namespace, Trust
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
+from memos.kernel.access import Service
 from memos.operation.life.forgetting import Proof, forget_user, read_proof
 from memos.operation.life.knowledge import text_of
 from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
@@ -15,32 +16,12 @@ from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, Se
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.set_aside import LegalHold, Suspect
-    from memos.kernel.access import Access, Freshness
-    from memos.kernel.wiring import Replays
-    from memos.operation.life.knowledge import Knowledge
-    from memos.operation.life.mem_lifecycle import MemLifecycle
     from memos.rights import Caller
 
 
-class Governing:
+class Governing(Service):
     """trust, quarantined, release, hold, forget_user; and the audit log, for whoever holds the vault's folder."""
-
-    def __init__(
-        self,
-        vault: MemVault,
-        governance: MemGovernance,
-        access: Access,
-        lifecycle: MemLifecycle,
-        knowledge: Knowledge,
-        freshness: Freshness,
-        replays: Replays,
-    ) -> None:
-        self._vault, self._governance, self._access = vault, governance, access
-        self._lifecycle, self._knowledge, self._freshness = lifecycle, knowledge, freshness
-        self._replays = replays
 
     def trust(self, caller: Caller, id: str, trust: Trust | str) -> MemCube:
         """Say how far a memory is believed; what is derived from it is stale. Raises InputError, BadTransition."""

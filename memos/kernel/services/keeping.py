@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memos.cube import MemCube, Namespace, Probe, Text, in_zone
 from memos.errors import InputError
-from memos.kernel.access import Access, Freshness, unique
+from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import history
 from memos.ops import Add, Correct, Delete, Get, History, Update
@@ -18,38 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from memos.config import ReaderConfig
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.interface.reading.mem_reader import MemReader
     from memos.kernel.unread import Unread
-    from memos.lazy import Lazy
-    from memos.operation.finding.mem_operator import MemOperator
-    from memos.operation.life.knowledge import Knowledge
-    from memos.operation.life.mem_lifecycle import MemLifecycle
+    from memos.kernel.wiring import Parts
 
 MAX_TAG = 200  # characters
 
 
-class Keeping:
+class Keeping(Service):
     """add, keep, get, update, delete, delete_all, history."""
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        vault: MemVault,
-        governance: MemGovernance,
-        access: Access,
-        lifecycle: MemLifecycle,
-        knowledge: Knowledge,
-        reader: MemReader,
-        operator: Lazy[MemOperator],
-        freshness: Freshness,
-        unread: Unread,
-    ) -> None:
-        self._config, self._vault, self._governance, self._access = config, vault, governance, access
-        self._lifecycle, self._knowledge, self._reader = lifecycle, knowledge, reader
-        self._operator, self._freshness, self._unread = operator, freshness, unread
+    def __init__(self, parts: Parts, unread: Unread) -> None:
+        super().__init__(parts)
+        self._unread = unread
 
     def add(
         self,
@@ -82,7 +62,7 @@ class Keeping:
             ops, left = self._reader.verbatim(content), []
         given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}
         memories = unique(self.remember(caller, [op.model_copy(update=given) for op in ops]))
-        if left and self._config.model:
+        if left and self._config.reader.model:
             self._unread.keep(left, str(content) if isinstance(content, Path) else "turns", caller, **given)
             self._unread.begin(caller)
         return memories

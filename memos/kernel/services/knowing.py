@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.errors import InputError
+from memos.kernel.access import Service
 from memos.kernel.services.keeping import checked_tags
 from memos.operation.life.consolidation import Disagreement, MemoryAudit
 from memos.operation.life.knowledge import text_of
@@ -13,31 +14,12 @@ from memos.ops import Fuse, Rate, Reinstate, Split, Tag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memos.config import RetrievalConfig
     from memos.cube import MemCube
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.kernel.access import Access, Freshness
-    from memos.operation.life.consolidation import Consolidation
-    from memos.operation.life.mem_lifecycle import MemLifecycle
     from memos.rights import Caller
 
 
-class Knowing:
+class Knowing(Service):
     """tag, feedback, fuse, split, consolidate, reinstate, conflicts, audit_memory."""
-
-    def __init__(
-        self,
-        config: RetrievalConfig,
-        vault: MemVault,
-        governance: MemGovernance,
-        access: Access,
-        lifecycle: MemLifecycle,
-        consolidation: Consolidation,
-        freshness: Freshness,
-    ) -> None:
-        self._config, self._vault, self._governance, self._access = config, vault, governance, access
-        self._lifecycle, self._consolidation, self._freshness = lifecycle, consolidation, freshness
 
     def tag(self, caller: Caller, id: str, tags: Sequence[str]) -> MemCube:
         """Give a memory these tags, in place of those that it has.
@@ -57,7 +39,7 @@ class Knowing:
         if not -1 <= useful <= 1:
             raise InputError(f"useful {useful:g} is not from -1 (it misled) to 1 (it was just what was needed)")
         cube = self._access.cube(caller, Rate(id=id, useful=useful), id)
-        self._vault.usage.rate(cube.id, useful, self._config.learning)
+        self._vault.usage.rate(cube.id, useful, self._config.retrieval.learning)
         return self._freshness.changed(self._vault.get(cube.id))
 
     def fuse(self, caller: Caller, ids: Sequence[str], text: str | None = None) -> MemCube:

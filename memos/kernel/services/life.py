@@ -5,34 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, State, Text
+from memos.kernel.access import Service
 from memos.operation.life.time_machine import diff, restore
 from memos.ops import ChangeState, DeleteSnapshot, History, ListSnapshots, Restore, Rollback, TakeSnapshot
 
 if TYPE_CHECKING:
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.set_aside import Snapshot
-    from memos.kernel.access import Access, Freshness
-    from memos.operation.life.knowledge import Knowledge
-    from memos.operation.life.mem_lifecycle import MemLifecycle
     from memos.operation.life.time_machine import Restored
     from memos.rights import Caller
 
 
-class Life:
+class Life(Service):
     """diff, rollback, freeze, thaw, archive, unarchive, snapshot, restore."""
-
-    def __init__(
-        self,
-        vault: MemVault,
-        governance: MemGovernance,
-        access: Access,
-        lifecycle: MemLifecycle,
-        knowledge: Knowledge,
-        freshness: Freshness,
-    ) -> None:
-        self._vault, self._governance, self._access, self._lifecycle = vault, governance, access, lifecycle
-        self._knowledge, self._freshness = knowledge, freshness
 
     def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""

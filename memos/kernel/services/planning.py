@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
 from memos.errors import MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
+from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.ops import Promote
 from memos.rights import Caller
@@ -25,14 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 
 
-class Planning:
+class Planning(Service):
     """jobs, cancel, tick, plan, segments; and the upkeep in the background."""
 
     def __init__(self, parts: Parts, forming: Forming, keeping: Keeping, unread: Unread) -> None:
-        self._vault, self._governance, self._access = parts.vault, parts.governance, parts.access
-        self._ageing, self._freshness, self._schedulers = parts.ageing, parts.freshness, parts.schedulers
-        self._serving, self._transitions, self._budgets = parts.serving, parts.transitions, parts.budgets
-        self._tokens, self._is_ours = parts.tokens, parts.is_ours
+        super().__init__(parts)
         self._forming, self._keeping, self._unread = forming, keeping, unread
         self.upkeep = Upkeep(self._vault, self._plan_all, self._act)
 

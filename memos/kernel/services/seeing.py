@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, Form, Frozen, MemCube, Text
 from memos.errors import InputError
+from memos.kernel.access import Service
 from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
 from memos.ops import Get
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _DERIVED = (Form.ACTIVATION, Form.PARAMETRIC)
 
 
-class Seeing:
+class Seeing(Service):
     """overview, lineage, log."""
 
     def __init__(
@@ -35,9 +36,8 @@ class Seeing:
         origins: Callable[[MemCube], Iterable[Frozen]],
     ) -> None:
         """origins: what plug-ins know of how a memory came into the vault."""
-        self._config, self._vault, self._governance = parts.config, parts.vault, parts.governance
-        self._access, self._schedulers, self._serving = parts.access, parts.schedulers, parts.serving
-        self._budgets, self._finding, self._planning, self._origins = parts.budgets, finding, planning, origins
+        super().__init__(parts)
+        self._finding, self._planning, self._origins = finding, planning, origins
 
     def overview(self, caller: Caller, *, hottest: int = 0) -> Overview:
         """What there is of the user's, and where it lies, with so many memories of each form. Loads no model."""

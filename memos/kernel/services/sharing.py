@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, in_zone
 from memos.errors import Denied, InputError, NotFound
+from memos.kernel.access import Service
 from memos.ops import GiveRight, Join, ListGroups, ListRights, TakeRight
 from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, object_of, relation_of, subject_of, word
 
@@ -16,17 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.grant_table import Credential
-    from memos.kernel.access import Access, Freshness
 
 
-class Sharing:
+class Sharing(Service):
     """grant, revoke, grants, join, leave, groups; add_key, keys, revoke_key."""
-
-    def __init__(self, vault: MemVault, governance: MemGovernance, access: Access, freshness: Freshness) -> None:
-        self._vault, self._governance, self._access, self._freshness = vault, governance, access, freshness
 
     # keys: not calls of a caller, but of whoever holds the vault's folder
 
