@@ -42,7 +42,7 @@ class Form(_Word):
 
 
 class State(_Word):
-    """Where a memory is in its life; `memos/operation/life/states.py` has the table of moves."""
+    """Where a memory is in its life; `memos/operation/life/mem_lifecycle.py` has the table of moves."""
 
     GENERATED = "generated"
     ACTIVATED = "activated"
