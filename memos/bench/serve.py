@@ -57,7 +57,7 @@ def bench_serve(clients: int, seconds: float, seed: int, show: Show) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         vault = Path(folder) / "vault"
         with Memory(vault=vault) as memory:
-            keys = [memory.kernel.services.sharing.add_key(f"client{n}")[0] for n in range(clients)]
+            keys = [memory.kernel.services.governing.add_key(f"client{n}")[0] for n in range(clients)]
             overhead = _overhead(memory, keys[0], show)
         with _served(vault) as (server, url):
             told = _Told()

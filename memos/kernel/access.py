@@ -1,29 +1,49 @@
-"""What one caller sees: cubes by id, texts, and the view that a search is narrowed to."""
+"""Who calls, what of the vault that caller sees, and the base of all services.
+
+Makes the `Caller` where a call comes in, and decides what it is shown of a result and which files it may name. Must not
+know what a call does, nor what a caller may do.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
-from memos.errors import Denied
+from memos.errors import Denied, Unauthenticated
+from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.vault.mem_vault import MemVault, absent
+from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.finding.catalog import View
+from memos.operation.policies.table import POLICIES
+from memos.rights import Caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from memos.config import Config
     from memos.infrastructure.governance.mem_governance import MemGovernance
-    from memos.kernel.identity import AsRead
     from memos.kernel.wiring import Parts
     from memos.lazy import Lazy
     from memos.operation.finding.mem_operator import MemOperator
     from memos.operation.forms.serving import Serving
+    from memos.operation.policies.policy import Policy
     from memos.ops import Operation
-    from memos.rights import Caller
 
 T = TypeVar("T")
+AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 Limits = tuple[frozenset[str] | None, datetime | None, datetime | None]  # kinds, since, until: see `View`
+OWN_POLICY = "own"  # the name of a policy that is given, not chosen by its name
+MAX_FOLDER_NAME = 200  # characters
 
 
 class Access:
@@ -65,6 +85,36 @@ class Access:
         return caller.namespace.model_copy(update={"session_id": name})
 
 
+class Schedulers:
+    """The scheduler of each policy, and which policy decides for whom."""
+
+    def __init__(self, config: Config, policy: Policy | None) -> None:
+        """policy: one that is given, in place of config.policy. Raises InputError for one that nothing provides."""
+        self._config, self._given = config, policy
+        self._default = OWN_POLICY if policy else config.policy
+        self._by_policy = lru_cache(maxsize=None)(self._made)
+        self.main = self.named(self._default)
+        for name in config.policies.values():
+            self.named(name)
+        if config.distil.isolation != "auto":
+            EXECUTORS.require(config.distil.isolation)
+
+    def policy_of(self, caller: Caller) -> str:
+        """The name of the policy in the caller's namespace."""
+        return self._config.policies.get(caller.user_id, self._default)
+
+    def named(self, policy: str) -> MemScheduler:
+        """Raises InputError for a policy that nothing provides."""
+        return self._by_policy(policy)
+
+    def of(self, caller: Caller) -> MemScheduler:
+        return self.named(self.policy_of(caller))
+
+    def _made(self, name: str) -> MemScheduler:
+        own = self._given if name == OWN_POLICY else None
+        return MemScheduler(self._config.scheduler, own or POLICIES.get(name)(self._config))
+
+
 class Freshness:
     """After a change that a search or a request may not have seen, what is loaded keeps up with it."""
 
@@ -93,7 +143,7 @@ class Service:
         self._access, self._freshness, self._schedulers = parts.access, parts.freshness, parts.schedulers
         self._reader, self._lifecycle, self._knowledge = parts.reader, parts.lifecycle, parts.knowledge
         self._consolidation, self._ageing = parts.consolidation, parts.ageing
-        self._replays, self._budgets, self._foresight = parts.replays, parts.budgets, parts.foresight
+        self._budgets, self._foresight = parts.budgets, parts.foresight
         self._host, self._operator, self._serving = parts.host, parts.operator, parts.serving
         self._sessions, self._transitions = parts.sessions, parts.transitions
         self._tokens, self._is_ours = parts.tokens, parts.is_ours
@@ -102,3 +152,155 @@ class Service:
 def unique(cubes: Iterable[MemCube]) -> list[MemCube]:
     """Drop duplicates by id, keeping the last version and the first place."""
     return list({cube.id: cube for cube in cubes}.values())
+
+
+class Identity:
+    """Makes callers: whoever holds the vault's folder is believed, whoever comes with a key is who the key says."""
+
+    def __init__(self, vault: MemVault, config: Config) -> None:
+        self._vault, self._config = vault, config
+
+    def keeper(self, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Caller:
+        """Whoever holds the vault's folder, as the user that is named, or else config.user_id. Raises Denied where a
+        key is required."""
+        if self._config.governance.require_credentials:
+            raise Denied(
+                "this kernel takes no call without a key (governance.require_credentials); make one with "
+                "`memos key add`, and call through as_(key)"
+            )
+        user = self._config.user_id if user is None else user
+        return Caller(Namespace(user_id=user, agent_id=agent, session_id=session), purpose, keeper=True)
+
+    def authenticate(self, key: str, purpose: str = "", audited: bool = True) -> Caller:
+        """Who a key stands for. A failure is written down, without the key. Raises Unauthenticated, Denied."""
+        found = self._vault.credentials.match(key)
+        if found is None:
+            self._vault.audit_log.append("unknown", "authenticate", "a key", False, "no key that is in force")
+            raise Unauthenticated(
+                "the key is unknown, revoked or has ended; ask who keeps this vault for one (`memos key add`)"
+            )
+        if purpose and purpose not in found.purposes:
+            self._vault.audit_log.append(
+                str(found.namespace), "authenticate", f"key {found.id}", False, "not for this purpose"
+            )
+            raise Denied(
+                f"key {found.id} is not for the purpose {purpose!r:.80}; "
+                + (f"it is for {', '.join(found.purposes)}" if found.purposes else "it is for none; leave it out")
+            )
+        if audited:
+            self._vault.audit_log.append(str(found.namespace), "authenticate", f"key {found.id}", True, "authenticate")
+        return Caller(found.namespace, purpose)
+
+
+def part_of(caller: Caller, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Caller:
+    """The same caller within a part of what it reaches. Raises Denied where it does not reach that, or has not stated
+    that purpose from the start."""
+    if purpose not in ("", caller.purpose):
+        raise Denied(
+            f"{caller} calls for another purpose than {purpose!r:.80}; state that one with the key or the user"
+        )
+    whole = caller.namespace
+    part = Namespace(
+        user_id=user or whole.user_id, agent_id=agent or whole.agent_id, session_id=session or whole.session_id
+    )
+    if not whole.covers(part):
+        raise Denied(f"{whole} does not reach {str(part)!r:.200}; name what lies within {whole}, or use another key")
+    return replace(caller, namespace=part)
+
+
+def require_keeper(caller: Caller, but: str) -> None:
+    """Some things are for whoever holds the folder; `but` says why not. Raises Denied."""
+    if not caller.keeper:
+        raise Denied(f"{caller} {but}; ask who keeps this vault")
+
+
+def as_read(value: T, show: AsRead) -> T:
+    """The same value with every cube in it, however deep it lies, as it may be read."""
+    read: Any = _as_read(value, show)
+    return read
+
+
+def _as_read(value: Any, show: AsRead) -> Any:
+    match value:
+        case MemCube():
+            return show(value)
+        case list() | tuple():
+            parts = [_as_read(part, show) for part in value]
+            if all(new is old for new, old in zip(parts, value, strict=True)):
+                return value
+            return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+        case dict():
+            shown = {name: _as_read(part, show) for name, part in value.items()}
+            return value if all(shown[name] is value[name] for name in value) else shown
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            before = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+            after = {name: _as_read(part, show) for name, part in before.items()}
+            return value if all(after[name] is before[name] for name in before) else replace(value, **after)
+        case _:
+            return value
+
+
+class ExchangeFolder:
+    """Where holders of keys leave and find files: each below a folder of its own, an agent's and a session's within
+    that of its user. What lies elsewhere belongs to whoever runs the process."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """None: there is no such place, and no file may be named."""
+        self._folder = folder
+
+    def confined(
+        self,
+        method: Callable[..., object],
+        files: Collection[str],
+        caller: Caller,
+        values: tuple[Any, ...],
+        named: Mapping[str, Any],
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What a call is given, with each file that it names as a path within the caller's folder.
+
+        files: the arguments that name a file as text; a path does so wherever it stands. Raises Denied for a file that
+        lies elsewhere, TypeError for what the call does not take.
+        """
+        given = inspect.signature(method).bind(None, caller, *values, **named)
+        for name, value in list(given.arguments.items())[2:]:
+            given.arguments[name] = self._own(value, caller.namespace, name in files)
+        return given.args[2:], given.kwargs
+
+    def _own(self, value: Any, caller: Namespace, is_file: bool) -> Any:
+        match value:
+            case os.PathLike():
+                return self._within(os.fsdecode(value), caller)
+            case str() if is_file:
+                return type(value)(self._within(value, caller))
+            case list() | tuple() | set() | frozenset() | Iterator():  # what is read once is read here
+                return [self._own(part, caller, is_file) for part in value]
+            case _:
+                return value
+
+    def _within(self, path: str, caller: Namespace) -> Path:
+        if self._folder is None:
+            raise Denied(
+                f"{caller} calls with a key and names the file {path!r:.200}: files are for who keeps this vault, "
+                f"unless governance.exchange_folder is set; ask who keeps this vault to set it"
+            )
+        own = (self._folder / _folder_of(caller)).resolve()
+        found = (own / path).resolve()
+        if ":" in path or not found.is_relative_to(own):  # an address, as of a registry, may lead anywhere
+            raise Denied(
+                f"{caller} calls with a key and names {path!r:.200}, which is not in its part of "
+                f"governance.exchange_folder; name a file there, relative to it, or ask who keeps this vault"
+            )
+        own.mkdir(parents=True, exist_ok=True)
+        return found
+
+
+def _folder_of(caller: Namespace) -> Path:
+    """The folder of a caller, beneath that of all."""
+    marks = (("", caller.user_id), ("agent ", caller.agent_id), ("session ", caller.session_id))
+    return Path(*(mark + _plain(name) for mark, name in marks if name))
+
+
+def _plain(name: str) -> str:
+    """As the name of a folder, another for each."""
+    quoted = re.sub(r"^\.", "%2E", quote(name, safe=" @+,="))
+    return quoted if len(quoted) <= MAX_FOLDER_NAME else sha256(name.encode()).hexdigest()

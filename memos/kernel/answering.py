@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from memos.config import DecodeConfig
     from memos.infrastructure.host.model.decode import ModelAnswer
     from memos.infrastructure.vault.audit.records import Decision
-    from memos.kernel.self_report import SelfReport
     from memos.kernel.services.finding import Finding, Hit
     from memos.kernel.services.keeping import Keeping
-    from memos.kernel.services.knowing import Knowing
+    from memos.kernel.services.life import Life
+    from memos.kernel.services.seeing import Seeing
     from memos.kernel.wiring import Parts
     from memos.operation.forms.insight import Explanation as Explanation
     from memos.operation.forms.insight import Reason as Reason
@@ -90,13 +90,13 @@ class Answering(Service):
         parts: Parts,
         finding: Finding,
         keeping: Keeping,
-        knowing: Knowing,
+        life: Life,
+        seeing: Seeing,
         pipelines: Pipelines,
-        report: SelfReport,
     ) -> None:
         super().__init__(parts)
-        self._finding, self._keeping, self._knowing = finding, keeping, knowing
-        self._pipelines, self._report = pipelines, report
+        self._finding, self._keeping, self._life = finding, keeping, life
+        self._seeing, self._pipelines = seeing, pipelines
 
     def chat(
         self,
@@ -120,14 +120,14 @@ class Answering(Service):
         """
         request = _Request(via, turns, self._session(caller, session), on_text, decode)
         where = Conversation(caller, session, turns)
-        waiting = self._pipelines.answered(message, where)
+        waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
         asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
             return self._carried_out(asked, meant, where, request)
         if asked[0].intent == "forget":
             return replace(self._forget(caller, self._reader.forget(asked[0].what)), operations=asked)
         beside = self._reader.read_message(message)  # what a question tells
-        remembered = unique(self._keeping.remember(caller, beside))
+        remembered = unique(self._keeping.remember(caller, beside)) if beside else []
         reply = self._ask(caller, message, request, remembered)
         return replace(reply, remembered=tuple(remembered), operations=asked)
 
@@ -308,7 +308,7 @@ class Answering(Service):
         if last.intent == "recall":
             reply = self._ask(caller, last.what, request, done.remembered)
         else:
-            reports = [self._report.answer(caller, one) for one in asked if one.intent == "about"]
+            reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
             reply = Reply("\n".join(part for part in (done.text, *reports) if part))
         return replace(
             reply,
@@ -372,7 +372,7 @@ class Answering(Service):
         explanation = self.explain(caller, question, answer=answer)
         for reason in explanation.reasons:
             if self._governance.may(caller, "annotate", reason.cube):
-                self._knowing.feedback(caller, reason.cube.id, reason.useful)
+                self._life.feedback(caller, reason.cube.id, reason.useful)
         return explanation
 
     def parity(self, caller: Caller, question: str) -> tuple[float, float]:

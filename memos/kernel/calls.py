@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import inspect
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from typing_extensions import ParamSpec, Self
 
 from memos import ops
 from memos.errors import InputError, meant
+from memos.extensions import Registry
+from memos.kernel.access import ExchangeFolder, as_read, part_of
 from memos.kernel.answering import Answering
-from memos.kernel.identity import ExchangeFolder, as_read, part_of
+from memos.kernel.pipelines import Pipelines
 from memos.kernel.services.finding import Finding
 from memos.kernel.services.forming import Forming
 from memos.kernel.services.governing import Governing
 from memos.kernel.services.keeping import Keeping
-from memos.kernel.services.knowing import Knowing
 from memos.kernel.services.life import Life
 from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
-from memos.kernel.services.sharing import Sharing
+from memos.kernel.unread import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from memos.cube import MemCube
-    from memos.ops import Operation
+    from memos.cube import Frozen, MemCube
+    from memos.kernel.wiring import Parts
+    from memos.ops import Call, Operation
     from memos.rights import Action, Caller
 
 S = TypeVar("S")
@@ -54,16 +57,6 @@ MISLED = "an agent that a memory has misled would judge that memory"
 LOOKS_LIKE_ORDERS = "its memories look like instructions to a model, and a model would read them here"
 LEGAL = "a legal matter"
 BY_ITSELF = "the scheduler's work goes on by itself, and may be somebody else's"
-
-
-class ServiceProvider(Protocol):
-    """Where calls find the service that carries them out."""
-
-    def service(self, name: str, plugin: str) -> object:
-        """The service of a class name; of a plug-in, where one is named. Raises InputError, PluginError."""
-
-    def as_read_by(self, caller: Caller) -> Callable[[MemCube], MemCube] | None:
-        """How the caller may read memories; None: as they are."""
 
 
 class public(Generic[S, P, R]):
@@ -118,10 +111,9 @@ class Bound:
 
     plugin: ClassVar[str] = ""  # whose services carry the calls out, by its name in the extension point memos.services
 
-    def __init__(
-        self, services: ServiceProvider, who: Callable[[], Caller], files: ExchangeFolder | None = None
-    ) -> None:
-        """who: raises Denied. files: those that the caller may name; None: all that the process can reach."""
+    def __init__(self, services: Services, who: Callable[..., Caller], files: ExchangeFolder | None = None) -> None:
+        """who: makes the caller, or one within a part of it, as `part_of` does; raises Denied. files: those that the
+        caller may name; None: all that the process can reach."""
         self._services, self._who, self._files = services, who, files
 
     @classmethod
@@ -139,10 +131,6 @@ class Bound:
     def caller(self) -> Caller:
         """Who acts. Raises Denied."""
         return self._who()
-
-    def within(self, user: str | None = None, agent: str = "", session: str = "") -> Self:
-        """The same calls within a part of what the caller reaches; they raise Denied where it does not."""
-        return type(self)(self._services, lambda: part_of(self._who(), user, agent, session), self._files)
 
     def invoke(self, name: str, *values: Any, **named: Any) -> Any:
         """A call by its name, for what was written down. Raises InputError."""
@@ -189,14 +177,14 @@ class Calls(Bound):
     history = public(Keeping.history, ops.History, READS)
     known_origins = public(Keeping.known_origins, ops.Get, READS, api="")
     # knowing
-    tag = public(Knowing.tag, ops.Tag, CHANGES)
-    feedback = public(Knowing.feedback, ops.Rate, ADDS)
-    fuse = public(Knowing.fuse, ops.Fuse, ADDS)
-    split = public(Knowing.split, ops.Split, ADDS)
-    consolidate = public(Knowing.consolidate, ops.Fuse, ADDS)
-    reinstate = public(Knowing.reinstate, ops.Reinstate, CHANGES)
-    conflicts = public(Knowing.conflicts, ops.Search, READS, api="")
-    audit_memory = public(Knowing.audit_memory, ops.Search, READS, api="")
+    tag = public(Life.tag, ops.Tag, CHANGES)
+    feedback = public(Life.feedback, ops.Rate, ADDS)
+    fuse = public(Life.fuse, ops.Fuse, ADDS)
+    split = public(Life.split, ops.Split, ADDS)
+    consolidate = public(Life.consolidate, ops.Fuse, ADDS)
+    reinstate = public(Life.reinstate, ops.Reinstate, CHANGES)
+    conflicts = public(Life.conflicts, ops.Search, READS, api="")
+    audit_memory = public(Life.audit_memory, ops.Search, READS, api="")
     # finding and answering
     search = public(Finding.search, ops.Search, READS)
     memories = public(Finding.memories, ops.Search, READS, api="get_all")
@@ -233,12 +221,12 @@ class Calls(Bound):
     restore = public(Life.restore, ops.Restore, CHANGES)
     delete_snapshot = public(Life.delete_snapshot, ops.DeleteSnapshot, CHANGES, agents=MUCH_IS_LOST)
     # rights
-    grant = public(Sharing.grant, ops.GiveRight, CHANGES, agents=FOR_A_PERSON)
-    revoke = public(Sharing.revoke, ops.TakeRight, CHANGES, agents=FOR_A_PERSON)
-    grants = public(Sharing.grants, ops.ListRights, READS)
-    join = public(Sharing.join, ops.Join, CHANGES, agents=FOR_A_PERSON)
-    leave = public(Sharing.leave, ops.Join, CHANGES, agents=FOR_A_PERSON)
-    groups = public(Sharing.groups, ops.ListGroups, READS)
+    grant = public(Governing.grant, ops.GiveRight, CHANGES, agents=FOR_A_PERSON)
+    revoke = public(Governing.revoke, ops.TakeRight, CHANGES, agents=FOR_A_PERSON)
+    grants = public(Governing.grants, ops.ListRights, READS)
+    join = public(Governing.join, ops.Join, CHANGES, agents=FOR_A_PERSON)
+    leave = public(Governing.leave, ops.Join, CHANGES, agents=FOR_A_PERSON)
+    groups = public(Governing.groups, ops.ListGroups, READS)
     trust = public(Governing.trust, ops.SetTrust, CHANGES, agents=MISLED)
     quarantined = public(Governing.quarantined, ops.Quarantined, READS, agents=LOOKS_LIKE_ORDERS)
     release = public(Governing.release, ops.Release, CHANGES, agents=MISLED)
@@ -250,6 +238,73 @@ class Calls(Bound):
     overview = public(Seeing.overview, ops.Search, READS)
     lineage = public(Seeing.lineage, ops.Get, READS, api="provenance")
     log = public(Seeing.log, ops.Get, READS)
+
+    def within(self, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Calls:
+        """The same calls as one user, agent or session that the caller reaches; where none is named yet, the keeper of
+        a vault reaches all, and for a purpose, which grants may ask for. Raises Denied, as do the calls."""
+        whole = partial(self._who, user, agent, session, purpose)
+        return Calls(self._services, lambda *part: part_of(whole(), *part), self._files).require()
+
+
+@runtime_checkable
+class TellsOrigins(Protocol):
+    """A service of a plug-in that knows how memories came into the vault."""
+
+    def came_from(self, cube: MemCube) -> Sequence[Frozen]: ...
+
+
+class Services:
+    """The services of one kernel, each given what it needs; those of plug-ins when they are first asked for."""
+
+    # the services of plug-ins, by name: each a factory (Services) -> service
+    PLUGINS: Registry[Callable[[Services], object]] = Registry("memos.services", "service")
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.unread = Unread(parts)
+        self.finding = Finding(parts)
+        self.keeping = Keeping(parts, self.unread)
+        self.life = Life(parts)
+        self.forming = Forming(parts)
+        self.planning = Planning(parts, self.forming, self.keeping, self.unread)
+        self.governing = Governing(parts, self.finding)
+        self.seeing = Seeing(parts, self.finding, self.keeping, self.planning, self._origins)
+        self.pipelines = Pipelines(
+            parts, self.finding, self.keeping, self.life, self.forming, self.governing, self._invoke
+        )
+        self.answering = Answering(parts, self.finding, self.keeping, self.life, self.seeing, self.pipelines)
+        self._by_class: dict[str, object] = {type(service).__name__: service for service in vars(self).values()}
+        self._of_plugins: dict[str, object] = {}
+
+    def service(self, name: str, plugin: str) -> object:
+        """The service of a class name; of a plug-in, where one is named. Raises InputError, PluginError."""
+        return self.of_plugin(plugin) if plugin else self._by_class[name]
+
+    def of_plugin(self, name: str) -> object:
+        """The service that a plug-in brings. Raises InputError, PluginError."""
+        if name not in self._of_plugins:
+            self._of_plugins[name] = self.PLUGINS.get(name)(self)
+        return self._of_plugins[name]
+
+    def as_read_by(self, caller: Caller) -> Callable[[MemCube], MemCube] | None:
+        """How the caller may read memories; None: as they are."""
+        return self.parts.access.as_read(caller) if self.parts.vault.guard.hides else None
+
+    def close(self) -> None:
+        """What goes on in the background is interrupted, and taken up again by the next who opens the vault."""
+        self.planning.stop()
+        self.unread.stop()
+        self.parts.close()
+
+    def _invoke(self, caller: Caller, call: Call) -> object:
+        name, values, named = call
+        return Calls(self, lambda: caller).invoke(name, *values, **named)
+
+    def _origins(self, cube: MemCube) -> Iterator[Frozen]:
+        for name, _ in self.PLUGINS.usable():
+            service = self.of_plugin(name)
+            if isinstance(service, TellsOrigins):
+                yield from service.came_from(cube)
 
 
 def agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from memos.kernel.services.finding import Finding
     from memos.kernel.services.forming import Forming
+    from memos.kernel.services.governing import Governing
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.life import Life
-    from memos.kernel.services.sharing import Sharing
     from memos.kernel.wiring import Parts
 
 _KEPT = 1000  # open questions
@@ -146,19 +146,19 @@ class Pipelines(Service):
         keeping: Keeping,
         life: Life,
         forming: Forming,
-        sharing: Sharing,
+        governing: Governing,
         invoke: Callable[[Caller, Call], object],
     ) -> None:
         """invoke: makes a public call by its name, as a caller."""
         super().__init__(parts)
         self._finding, self._keeping, self._life = finding, keeping, life
-        self._forming, self._sharing, self._invoke = forming, sharing, invoke
-        self._doubts: deque[_Doubt] = deque(maxlen=_KEPT)
+        self._forming, self._governing, self._invoke = forming, governing, invoke
+        self.doubts: deque[_Doubt] = deque(maxlen=_KEPT)
 
     def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
         """The pipeline whose question a message answers, with what is meant; None where it answers none."""
         now = self._vault.now()
-        doubt = next((doubt for doubt in reversed(list(self._doubts)) if doubt.is_last_said(where, now)), None)
+        doubt = next((doubt for doubt in reversed(list(self.doubts)) if doubt.is_last_said(where, now)), None)
         if doubt is None:
             return None
         picked = _picked(message, doubt.candidates)
@@ -166,7 +166,7 @@ class Pipelines(Service):
             doubt.until = now  # something else was said
             return None
         with suppress(ValueError):  # a question is answered once
-            self._doubts.remove(doubt)
+            self.doubts.remove(doubt)
             return doubt.asked, {**doubt.meant, doubt.at: picked}
         return None
 
@@ -301,7 +301,7 @@ class Pipelines(Service):
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
         question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
-        self._doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
+        self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         return Done(question)
 
     # -- doing ---------------------------------------------------------------------------------------------
@@ -352,14 +352,14 @@ class Pipelines(Service):
         log.lines.append("Noted: " + " ".join(c.text for c in memories))
 
     def _share(self, caller: Caller, asked: Asked, relation: str, cube: MemCube, log: _Log) -> None:
-        self._sharing.grant(caller, cube.id, asked.with_, relation, until=_end_of(asked.until))
+        self._governing.grant(caller, cube.id, asked.with_, relation, until=_end_of(asked.until))
         log.undo.append(("revoke", (cube.id, asked.with_, relation), {}))
         log.lines.append(f"Shared with {asked.with_} as {relation}: {cube.text}")
 
     def _unshare(self, caller: Caller, asked: Asked, cube: MemCube, log: _Log) -> None:
-        before = self._sharing.grants(caller, cube.id)
-        count = self._sharing.revoke(caller, cube.id, asked.with_)
-        left = set(self._sharing.grants(caller, cube.id))
+        before = self._governing.grants(caller, cube.id)
+        count = self._governing.revoke(caller, cube.id, asked.with_)
+        left = set(self._governing.grants(caller, cube.id))
         for grant in before:
             if grant not in left:
                 named = {"purpose": grant.purpose or None, "until": _iso(grant.until)}

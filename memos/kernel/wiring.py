@@ -12,23 +12,19 @@ from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.tagger import RequestTagger
-from memos.infrastructure.host.engines import EXECUTORS, engines
+from memos.infrastructure.host.engines import engines
 from memos.infrastructure.host.loading import loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
-from memos.kernel.access import Access, Freshness
-from memos.kernel.identity import Identity
+from memos.kernel.access import Access, Freshness, Identity, Schedulers
 from memos.lazy import Lazy
 from memos.operation.choosing.foresight import Foresight
-from memos.operation.choosing.mem_scheduler import MemScheduler
-from memos.operation.choosing.replay import Replay
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.consolidation import Consolidation
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.knowledge import Knowledge
 from memos.operation.life.mem_lifecycle import MemLifecycle
-from memos.operation.policies.policy import Policy, Staged
-from memos.operation.policies.table import POLICIES
+from memos.operation.policies.policy import Policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
-OWN_POLICY = "own"  # the name of a policy that is given, not chosen by its name
 MAX_COUNTED_TEXTS = 65_536  # texts whose number of tokens is remembered
 
 
@@ -86,8 +81,6 @@ class Parts:
         self.sessions = Lazy(self.make_sessions)
         self.transitions = Lazy(self.make_transitions)
         self.freshness = Freshness(self.operator, self.serving)
-        self.replays = Replays(self.schedulers, self.vault, self.operator)
-        self.budgets = FormBudgets(config, self.vault, self.schedulers.main)
         self.tokens = lru_cache(MAX_COUNTED_TEXTS)(lambda text: self.host().tokens(text))
 
     def close(self) -> None:
@@ -108,6 +101,14 @@ class Parts:
         except HostError as error:
             log.warning("without a model, tensors are left to be made anew: %s", error)
             return False
+
+    def budgets(self, caller: Caller) -> Budgets:
+        """How much a user may have by form: bytes of KV, and adapters."""
+        stats = self.vault.stats
+        kv = {user: float(size) for user, (_, size) in stats.usage_by_user(Form.ACTIVATION).items()}
+        adapters = {user: float(count) for user, (count, _) in stats.usage_by_user(Form.PARAMETRIC).items()}
+        stored = {Form.ACTIVATION: kv, Form.PARAMETRIC: adapters}
+        return self.schedulers.main.budgets(caller.user_id, stored, self.config.limits.of(caller.user_id))
 
     # what is loaded when it is first asked for
 
@@ -158,73 +159,3 @@ class Parts:
 
         parts = (self.vault, self.lifecycle, self.reader, self.host(), self.serving().require_disk)
         return Transitions(*parts, self.config.distil, self.config.activation)
-
-
-class Schedulers:
-    """The scheduler of each policy, and which policy decides for whom."""
-
-    def __init__(self, config: Config, policy: Policy | None) -> None:
-        """policy: one that is given, in place of config.policy. Raises InputError for one that nothing provides."""
-        self._config, self._given = config, policy
-        self._default = OWN_POLICY if policy else config.policy
-        self._by_policy = lru_cache(maxsize=None)(self._made)
-        self.main = self.named(self._default)
-        for name in config.policies.values():
-            self.named(name)
-        if config.distil.isolation != "auto":
-            EXECUTORS.require(config.distil.isolation)
-
-    def policy_of(self, caller: Caller) -> str:
-        """The name of the policy in the caller's namespace."""
-        return self._config.policies.get(caller.user_id, self._default)
-
-    def named(self, policy: str) -> MemScheduler:
-        """Raises InputError for a policy that nothing provides."""
-        return self._by_policy(policy)
-
-    def of(self, caller: Caller) -> MemScheduler:
-        return self.named(self.policy_of(caller))
-
-    def _made(self, name: str) -> MemScheduler:
-        own = self._given if name == OWN_POLICY else None
-        return MemScheduler(self._config.scheduler, own or POLICIES.get(name)(self._config))
-
-
-class Replays:
-    """The tiers of policies that find by themselves."""
-
-    def __init__(self, schedulers: Schedulers, vault: MemVault, operator: Lazy[MemOperator]) -> None:
-        self._schedulers, self._vault, self._operator = schedulers, vault, operator
-        self._by_policy: dict[str, Replay | None] = {}
-
-    def of(self, policy: str) -> Replay | None:
-        """None for a policy that keeps no tiers."""
-        if policy not in self._by_policy:
-            staged = self._schedulers.named(policy).policy
-            self._by_policy[policy] = (
-                Replay(self._vault, self._operator(), staged) if isinstance(staged, Staged) else None
-            )
-        return self._by_policy[policy]
-
-    def forget(self) -> None:
-        """After all of a user was removed: tiers are replayed anew."""
-        self._by_policy.clear()
-
-
-class FormBudgets:
-    """How much KV and how many adapters each user may have."""
-
-    def __init__(self, config: Config, vault: MemVault, scheduler: MemScheduler) -> None:
-        self._config, self._vault, self._scheduler = config, vault, scheduler
-
-    def of(self, caller: Caller) -> Budgets:
-        """Bytes of KV, and adapters, by form."""
-        stored = {
-            Form.ACTIVATION: {
-                user: float(size) for user, (_, size) in self._vault.stats.usage_by_user(Form.ACTIVATION).items()
-            },
-            Form.PARAMETRIC: {
-                user: float(count) for user, (count, _) in self._vault.stats.usage_by_user(Form.PARAMETRIC).items()
-            },
-        }
-        return self._scheduler.budgets(caller.user_id, stored, self._config.limits.of(caller.user_id))

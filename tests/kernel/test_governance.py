@@ -22,7 +22,7 @@ from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, N
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.kernel.identity import as_read
+from memos.kernel.access import as_read
 from memos.kernel.services.finding import Hit
 from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
@@ -210,7 +210,7 @@ def test_what_is_never_stored_stands_in_no_reason_name_or_tag(opened: Opener, tm
         lambda: memos.join("team", f"group:bob/{PHONE}"),
         lambda: memos.grant(cube.id, f"group:{PHONE}", "reader"),
         lambda: memos.grant(cube.id, "bob", "reader", purpose=PHONE),
-        lambda: memos.services.sharing.add_key("bob", purposes=[PHONE]),
+        lambda: memos.services.governing.add_key("bob", purposes=[PHONE]),
     ]
     for named in names:  # two of them, masked, would be one
         with pytest.raises(InputError, match=r"cannot be called '.*\[phone\]'.*choose another name"):
@@ -719,7 +719,7 @@ def test_who_is_forgotten_has_no_pack_grant_group_or_key_any_more(
     memos.within("bob").grant(bobs.id, "quillfeather", "owner")
     memos.within("quillfeather").grant(bobs.id, "eve", "reader")
     memos.within("quillfeather").join("team", "bob")
-    key, _ = memos.services.sharing.add_key("quillfeather")
+    key, _ = memos.services.governing.add_key("quillfeather")
     proof = memos.within("quillfeather").forget_user()
     assert proof.clean and (proof.counts["packs"], proof.counts["rights"], proof.counts["keys"]) == (1, 2, 1)
     with pytest.raises(Denied, match="unknown"):
@@ -757,16 +757,16 @@ def test_what_is_published_is_what_others_may_read(opened: Opener, tmp_path: Pat
 def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(opened: Opener, tmp_path: Path) -> None:
     memos = opened()
     memos.within("bob").add("Bob lives in Rome.")
-    memos.services.sharing.add_key("quillfeather")
+    memos.services.governing.add_key("quillfeather")
     memos.within("quillfeather").snapshot("before")
     vault_backup.back_up(tmp_path / "vault", tmp_path / "backup")
     memos.within("quillfeather").forget_user()
-    key, _ = memos.services.sharing.add_key("quillfeather")  # who comes back is known again
+    key, _ = memos.services.governing.add_key("quillfeather")  # who comes back is known again
     vault_backup.back_up(tmp_path / "vault", tmp_path / "later")
     for backup, keys in (("backup", 0), ("later", 1)):
         vault_backup.restore(tmp_path / backup, tmp_path / f"{backup} again")
         with MemOS(vault=tmp_path / f"{backup} again") as again:
-            assert len(again.services.sharing.keys()) == keys
+            assert len(again.services.governing.keys()) == keys
             assert again.within("quillfeather").snapshots() == []
     assert memos.parts.identity.authenticate(key).namespace.user_id == "quillfeather"
 

@@ -189,7 +189,7 @@ class World:
             self.who.append(Who((user, "", ""), "", None))
             for space in ((user, "", ""), (user, "p", ""), (user, "p", "s")):
                 to = Namespace(user_id=space[0], agent_id=space[1], session_id=space[2])
-                key, _ = self.kernels[0].services.sharing.add_key(to, purposes=PURPOSES[1:])
+                key, _ = self.kernels[0].services.governing.add_key(to, purposes=PURPOSES[1:])
                 self.who += [Who(space, purpose, key) for purpose in PURPOSES]
         often = [self.do_add] * 4 + [self.do_grant] * 4 + [self.do_ask] * 3 + [self.do_promote, self.do_fuse] * 2
         self.rules = [*(getattr(self, name) for name in dir(self) if name.startswith("do_")), *often]

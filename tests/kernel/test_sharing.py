@@ -130,7 +130,7 @@ def test_an_agent_changes_no_group_of_its_user_whatever_is_granted_to_it(memos: 
     cube = told(memos, bob)
     memos.within(bob).grant(cube.id, f"group:{ada}/team", "reader")
     memos.within(ada).grant(f"namespace:{ada}", f"agent:{ada}/planner", "owner")
-    agent = memos.as_(memos.services.sharing.add_key(f"agent:{ada}/planner")[0])
+    agent = memos.as_(memos.services.governing.add_key(f"agent:{ada}/planner")[0])
     with pytest.raises(Denied, match=f"{ada}/planner keeps no groups, whatever is granted to it; ask {ada}"):
         agent.join("team", f"agent:{ada}/planner")
     assert agent.memories() == [] and not memos.vault.audit_log.rows(2)[0].allowed
@@ -139,7 +139,7 @@ def test_an_agent_changes_no_group_of_its_user_whatever_is_granted_to_it(memos: 
 def test_what_is_granted_to_an_agent_is_not_granted_to_its_user(memos: MemOS, ada: str, bob: str) -> None:
     cube = told(memos, ada)
     memos.within(ada).grant(cube.id, f"agent:{bob}/planner", "reader")
-    key, _ = memos.services.sharing.add_key(f"agent:{bob}/planner")
+    key, _ = memos.services.governing.add_key(f"agent:{bob}/planner")
     assert texts(memos, bob) == []
     assert [c.id for c in memos.as_(key).memories()] == [cube.id]
 
@@ -250,7 +250,7 @@ def test_who_may_edit_a_turn_of_others_makes_no_memories_of_it(memos: MemOS, ada
 
 def test_a_key_stands_for_its_namespace_and_nothing_in_a_call_widens_it(memos: MemOS, ada: str, bob: str) -> None:
     mine, other = told(memos, ada), told(memos, bob, "My code is WHELK.")
-    key, made = memos.services.sharing.add_key(ada)
+    key, made = memos.services.governing.add_key(ada)
     memory = memos.as_(key)
     assert memos.parts.identity.authenticate(key) == Caller(Namespace(user_id=ada))
     assert [hit.cube.id for hit in memory.search("what is the code")] == [mine.id]
@@ -260,13 +260,13 @@ def test_a_key_stands_for_its_namespace_and_nothing_in_a_call_widens_it(memos: M
         memory.within(bob).get(other.id)
     with pytest.raises(AttributeError, match="has no attribute"):
         memory.vault  # noqa: B018
-    assert made.id in key and key not in str(memos.services.sharing.keys())
+    assert made.id in key and key not in str(memos.services.governing.keys())
 
 
 def test_a_key_of_an_agent_and_a_session_reaches_no_further(memos: MemOS, ada: str) -> None:
     told(memos, ada)
-    agent, _ = memos.services.sharing.add_key(f"agent:{ada}/planner")
-    session, _ = memos.services.sharing.add_key(f"namespace:{ada}/planner/monday")
+    agent, _ = memos.services.governing.add_key(f"agent:{ada}/planner")
+    session, _ = memos.services.governing.add_key(f"namespace:{ada}/planner/monday")
     assert memos.as_(agent).memories() == []
     [cube] = memos.as_(session).add("My code is WHELK.")
     assert cube.namespace == Namespace(user_id=ada, agent_id="planner", session_id="monday")
@@ -276,17 +276,17 @@ def test_a_key_of_an_agent_and_a_session_reaches_no_further(memos: MemOS, ada: s
 
 
 def test_a_revoked_key_opens_nothing_even_where_it_was_used_before(memos: MemOS, ada: str) -> None:
-    key, made = memos.services.sharing.add_key(ada)
+    key, made = memos.services.governing.add_key(ada)
     memory = memos.as_(key)
     memory.memories()
-    memos.services.sharing.revoke_key(made.id)
+    memos.services.governing.revoke_key(made.id)
     with pytest.raises(Denied, match="unknown, revoked or has ended"):
         memory.memories()
 
 
 def test_a_key_ends(memos: MemOS, ada: str, monkeypatch: pytest.MonkeyPatch) -> None:
     until = memos.vault.now() + timedelta(hours=1)
-    key, _ = memos.services.sharing.add_key(ada, until=until)
+    key, _ = memos.services.governing.add_key(ada, until=until)
     memos.as_(key)
     with monkeypatch.context() as patch:
         patch.setattr(vault_clock, "clock", lambda: until + timedelta(seconds=1))
@@ -296,7 +296,7 @@ def test_a_key_ends(memos: MemOS, ada: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("wrong", ["", "memos", "memos_", "memos_0_x", "memos_\ud800_x", "x_{id}_{secret}", "{half}"])
 def test_a_wrong_key_is_refused_and_written_down_without_it(memos: MemOS, ada: str, wrong: str) -> None:
-    key, made = memos.services.sharing.add_key(ada)
+    key, made = memos.services.governing.add_key(ada)
     given = wrong.format(id=made.id, secret=key.split("_", 2)[2], half=key[:-1])
     with pytest.raises(Denied) as error:
         memos.as_(given)
@@ -306,14 +306,14 @@ def test_a_wrong_key_is_refused_and_written_down_without_it(memos: MemOS, ada: s
 
 
 def test_what_is_kept_of_a_key_does_not_tell_it(memos: MemOS, ada: str) -> None:
-    key, made = memos.services.sharing.add_key(ada)
+    key, made = memos.services.governing.add_key(ada)
     secret = key.split("_", 2)[2]
     [row] = memos.vault._db.rows("SELECT * FROM credentials WHERE id = ?", made.id)
     assert len(secret) >= 43 and secret not in str(row)  # 256 bits
 
 
 def test_a_key_states_only_its_purposes(memos: MemOS, ada: str) -> None:
-    key, made = memos.services.sharing.add_key(ada, purposes=["billing"])
+    key, made = memos.services.governing.add_key(ada, purposes=["billing"])
     assert memos.as_(key, "billing").caller == Caller(Namespace(user_id=ada), "billing")
     with pytest.raises(Denied, match=f"key {made.id} is not for the purpose 'marketing'; it is for billing"):
         memos.as_(key, "marketing")
@@ -324,7 +324,7 @@ def test_a_kernel_may_require_keys(tmp_path: Path) -> None:
         for call in (kernel.memories, kernel.grants, lambda: kernel.add("x is y"), lambda: kernel.within(purpose="x")):
             with pytest.raises(Denied, match="no call without a key"):
                 call()
-        key, _ = kernel.services.sharing.add_key("ada")
+        key, _ = kernel.services.governing.add_key("ada")
         assert kernel.as_(key).add("My code is LIMPET.")[0].rights.owner == "ada"
 
 
@@ -360,7 +360,7 @@ def test_a_relation_purpose_or_time_that_cannot_be_is_named(memos: MemOS, ada: s
     with pytest.raises(InputError, match="has passed"):
         memos.within(ada).grant(id, "bob", "reader", until=datetime(2020, 1, 1, tzinfo=timezone.utc))
     with pytest.raises(InputError, match="is a group, and a key stands for one"):
-        memos.services.sharing.add_key("group:ada/team")
+        memos.services.governing.add_key("group:ada/team")
 
 
 @pytest.mark.parametrize("text", ["user:bob", "agent:bob/p", "namespace:bob/p/s", "group:ada/team"])
@@ -413,7 +413,7 @@ def exchanging(tmp_path: Path) -> Iterator[MemOS]:
 
 def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(exchanging: MemOS, tmp_path: Path) -> None:
     told(exchanging, "tess", "My code is WHELK.")
-    bound = exchanging.as_(exchanging.services.sharing.add_key("tess")[0])
+    bound = exchanging.as_(exchanging.services.governing.add_key("tess")[0])
     made = PackCalls.of(bound).dump(Path("own.mip"))
     assert made.path == tmp_path / "exchange" / "tess" / "own.mip"
     for refused in (
@@ -435,7 +435,7 @@ def test_what_is_for_the_keeper_of_a_vault_is_refused_to_who_has_a_key(exchangin
 def test_who_has_a_key_names_no_file_of_the_process(memos: MemOS, ada: str, tmp_path: Path) -> None:
     told(memos, ada)
     (tmp_path / "notes.md").write_text("# Ada\n\nAda lives in Oslo.\n")
-    bound = memos.as_(memos.services.sharing.add_key(ada)[0])
+    bound = memos.as_(memos.services.governing.add_key(ada)[0])
     for refused in files_named(bound, tmp_path):
         with pytest.raises(Denied, match=rf"{ada} calls with a key.*files are for who keeps.*exchange_folder"):
             refused()
@@ -449,7 +449,7 @@ def test_files_of_who_has_a_key_lie_in_a_folder_of_its_own(exchanging: MemOS, tm
         folder.mkdir(parents=True)
         (folder / "notes.md").write_text("# Ada\n\nAda lives in Oslo.\n")
     (own / "link").symlink_to(outside)
-    bound = exchanging.as_(exchanging.services.sharing.add_key("ada")[0])
+    bound = exchanging.as_(exchanging.services.governing.add_key("ada")[0])
     for refused in files_named(bound, outside if where == "outside" else Path(where)):
         with pytest.raises(Denied, match=r"not in its part of governance\.exchange_folder.*relative to it"):
             refused()
@@ -485,7 +485,7 @@ def test_every_call_that_takes_a_file_is_known_to_do_so() -> None:
 
 @pytest.mark.parametrize("one, other", [("ada", "ada/p"), (".", ".."), ("a/b", "a%2Fb"), ("x" * 300, "x" * 301)])
 def test_no_two_users_share_a_folder(exchanging: MemOS, tmp_path: Path, one: str, other: str) -> None:
-    there = [exchanging.as_(exchanging.services.sharing.add_key(Namespace(user_id=user))[0]) for user in (one, other)]
+    there = [exchanging.as_(exchanging.services.governing.add_key(Namespace(user_id=user))[0]) for user in (one, other)]
     for user, bound in zip((one, other), there, strict=True):
         told(exchanging, user)
         PackCalls.of(bound).dump(Path("own.mip"))
@@ -499,7 +499,7 @@ def test_an_agent_takes_no_packs_for_its_user_and_forgets_nobody(exchanging: Mem
     own = tmp_path / "exchange" / "uma" / "agent planner"
     own.mkdir(parents=True)
     PackCalls.of(memos.within("uma")).dump(own / "uma.mip")
-    agent = memos.as_(memos.services.sharing.add_key("agent:uma/planner")[0])
+    agent = memos.as_(memos.services.governing.add_key("agent:uma/planner")[0])
     for refused in (
         lambda: PackCalls.of(agent).load(Path("uma.mip"), clash="update"),
         lambda: PackCalls.of(agent).install(".", "ada/life"),

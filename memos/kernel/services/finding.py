@@ -9,6 +9,7 @@ from memos.cube import ANSWERING, Fact, Form, MemCube, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import stated
+from memos.operation.policies.policy import Staged
 from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.infrastructure.vault.audit.records import Decision
+    from memos.kernel.wiring import Parts
+    from memos.operation.choosing.replay import Replay
     from memos.operation.finding.catalog import View
     from memos.operation.finding.mem_operator import FoundMemory
     from memos.operation.policies.policy import Tiers
@@ -36,6 +39,10 @@ class Hit:
 
 class Finding(Service):
     """search, memories, cubes, tiers; and what other services look up."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._replays: dict[str, Replay] = {}  # by policy: the tiers of those that find by themselves
 
     def search(
         self,
@@ -85,7 +92,7 @@ class Finding(Service):
         """What the caller's policy has made of the memories, where it keeps tiers. Raises InputError."""
         self._governance.permit(caller, Search(query=""))
         policy = self._schedulers.policy_of(caller)
-        if replay := self._replays.of(policy):
+        if replay := self._replay(policy):
             return replay.tiers(self._access.view(caller))
         raise InputError(f"the policy {policy} keeps no tiers; set policy to one that does: memoryos")
 
@@ -116,10 +123,25 @@ class Finding(Service):
 
     def _found(self, caller: Caller, op: Recall | Search, k: int | None, policy: str, view: View) -> list[FoundMemory]:
         query = op.question if isinstance(op, Recall) else op.query
-        if replay := self._replays.of(policy):
+        if replay := self._replay(policy):
             return replay.search(query, k, self._access.view(caller), view)
         score = self._schedulers.named(policy).policy.score
         return self._operator().search(query, k or self._config.scheduler.top_k, view, score, op.about, op.asks)
+
+    def _replay(self, policy: str) -> Replay | None:
+        """None for a policy that keeps no tiers."""
+        if policy not in self._replays:
+            from memos.operation.choosing.replay import Replay  # few policies keep tiers
+
+            staged = self._schedulers.named(policy).policy
+            if not isinstance(staged, Staged):
+                return None
+            self._replays[policy] = Replay(self._vault, self._operator(), staged)
+        return self._replays[policy]
+
+    def forget_tiers(self) -> None:
+        """After all of a user was removed: tiers are replayed anew."""
+        self._replays.clear()
 
     def _by_use(self, hits: Sequence[Hit]) -> list[Hit]:
         """The same, in the order of their scores and of how much they have helped so far."""

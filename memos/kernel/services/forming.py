@@ -150,7 +150,7 @@ class Forming(Service):
     def _require_share(self, form: Form, caller: Caller) -> None:
         """Raises NoRoom where the caller has as much of KV or adapters already as may be its own."""
         mine = self._vault.stats.usage_by_user(form).get(caller.user_id, (0, 0))[form is Form.ACTIVATION]
-        most = self._budgets.of(caller)[form]
+        most = self._budgets(caller)[form]
         if mine >= most:
             what = f"{mine:,} bytes of KV" if form is Form.ACTIVATION else f"{mine} adapters"
             raise NoRoom(

@@ -1,27 +1,53 @@
-"""The calls of governance: trust, quarantine, legal holds, the right to be forgotten, the audit log."""
+"""The calls of governance: trust, quarantine, legal holds, the right to be forgotten, grants, groups and keys.
+
+Must not know what a memory says, nor how one is found.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memos.cube import MemCube, Namespace, Trust
-from memos.errors import InputError
+from memos.cube import MemCube, Namespace, Trust, in_zone
+from memos.errors import Denied, InputError, NotFound
 from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
 from memos.infrastructure.vault.audit.signing import read_public
 from memos.kernel.access import Service
 from memos.operation.life.forgetting import Proof, forget_user, read_proof
 from memos.operation.life.knowledge import text_of
-from memos.ops import EndHold, ForgetUser, Hold, Holds, Quarantined, Release, SetTrust
+from memos.ops import (
+    EndHold,
+    ForgetUser,
+    GiveRight,
+    Hold,
+    Holds,
+    Join,
+    ListGroups,
+    ListRights,
+    Quarantined,
+    Release,
+    SetTrust,
+    TakeRight,
+)
+from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, object_of, relation_of, subject_of, word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
+    from memos.infrastructure.vault.tables.grant_table import Credential
     from memos.infrastructure.vault.tables.set_aside import LegalHold, Suspect
-    from memos.rights import Caller
+    from memos.kernel.services.finding import Finding
+    from memos.kernel.wiring import Parts
 
 
 class Governing(Service):
-    """trust, quarantined, release, hold, forget_user; and the audit log, for whoever holds the vault's folder."""
+    """trust, quarantined, release, hold, forget_user; grant, revoke, grants, join, leave, groups; and the keys and the
+    audit log, for whoever holds the vault's folder."""
+
+    def __init__(self, parts: Parts, finding: Finding) -> None:
+        super().__init__(parts)
+        self._finding = finding
 
     def trust(self, caller: Caller, id: str, trust: Trust | str) -> MemCube:
         """Say how far a memory is believed; what is derived from it is stale. Raises InputError, BadTransition."""
@@ -72,7 +98,7 @@ class Governing(Service):
         self._vault.holds.require_none(self.concerned(caller.user_id), "be forgotten")
         self._freshness.release()
         proof = forget_user(self._vault, self._lifecycle, caller.user_id)
-        self._replays.forget()
+        self._finding.forget_tiers()
         return self._freshness.changed(proof)
 
     def audit_verify(self, file: Path | None = None, key: str | None = None) -> Verdict:
@@ -97,3 +123,150 @@ class Governing(Service):
     def verify_proof_file(file: Path, key: str) -> list[str]:
         """The same by a given key, which takes no vault. Raises InputError."""
         return read_proof(file).problems(read_public(key))
+
+    # keys: not calls of a caller, but of whoever holds the vault's folder
+
+    def add_key(
+        self, to: str | Namespace, *, purposes: Sequence[str] = (), until: datetime | None = None
+    ) -> tuple[str, Credential]:
+        """A key that stands for a user, an agent or a namespace; it is told this once. purposes: those that its holder
+        may state. Raises InputError."""
+        subject = subject_of(to, "")
+        if isinstance(subject, Group):
+            raise InputError(f"{subject} is a group, and a key stands for one user, agent or namespace; name one")
+        return self._vault.credentials.add(subject, [word(one, "purpose") for one in purposes], self._coming(until))
+
+    def keys(self) -> list[Credential]:
+        """The keys that there are, without what would let anybody in."""
+        return self._vault.credentials.all()
+
+    def revoke_key(self, id: str) -> None:
+        """From the next call on, a key opens nothing. Raises NotFound."""
+        self._vault.credentials.revoke(id)
+
+    # grants
+
+    def grant(
+        self,
+        caller: Caller,
+        on: str | Namespace,
+        to: str | Subject,
+        relation: str,
+        *,
+        purpose: str | None = None,
+        until: datetime | None = None,
+    ) -> Grant:
+        """Give somebody a relation (owner, editor, annotator, reader) to a memory, or to all in a namespace.
+
+        on: an id, a Namespace, or "namespace:USER/AGENT". to: see `memos.rights.subject_of`. purpose: holds only for
+        callers who state it; None: for all. until: UTC where no zone is given. Raises NotFound, Denied, InputError.
+        """
+        shared = self._shared(caller, GiveRight(on=object_of(on), relation=relation_of(relation)))
+        made = Grant(
+            on=shared,
+            to=subject_of(to, caller.user_id),
+            relation=relation_of(relation),
+            purpose="" if purpose is None else word(purpose, "purpose"),
+            until=self._coming(until),
+        )
+        self._vault.grants.put(made, str(caller))
+        return self._freshness.changed(made)
+
+    def revoke(
+        self,
+        caller: Caller,
+        on: str | Namespace,
+        to: str | Subject,
+        relation: str | None = None,
+        *,
+        purpose: str | None = None,
+    ) -> int:
+        """Take back what was granted; None: of every relation, for every purpose. How many grants that were. Raises
+        NotFound, Denied, InputError."""
+        shared = self._shared(caller, TakeRight(on=object_of(on)))
+        subject = subject_of(to, caller.user_id)
+        granted = None if relation is None else relation_of(relation)
+        return self._freshness.changed(self._vault.grants.remove(shared, subject, granted, purpose))
+
+    def _shared(self, caller: Caller, op: GiveRight | TakeRight) -> str | Namespace:
+        """The id or the namespace that is to be shared, if the caller may. Raises NotFound, Denied."""
+        if isinstance(op.on, str):
+            return self._access.cube(caller, op, op.on).id
+        self._governance.permit(caller, op, over=op.on)
+        return op.on
+
+    def grants(self, caller: Caller, on: str | Namespace | None = None) -> list[Grant]:
+        """The grants on what is the caller's, and those that reach the caller; on one memory or namespace, or on
+        all."""
+        self._governance.permit(caller, ListRights())
+        what = None if on is None else object_of(on)
+        reaching = {*self._vault.grants.groups_with(caller.namespace)}
+        found = [grant for grant in self._vault.grants.all() if what is None or _is_on(grant, what)]
+        cubes = {cube.id: cube for cube in self._vault.at({g.on for g in found if isinstance(g.on, str)})}
+        seen = self._governance.visible_ids(caller, cubes.values())
+        return [
+            grant
+            for grant in found
+            if self._may_manage(caller, grant.on, cubes)
+            or (
+                _reaches(grant.to, caller.namespace, reaching) and (isinstance(grant.on, Namespace) or grant.on in seen)
+            )
+        ]
+
+    def _may_manage(self, caller: Caller, on: str | Namespace, cubes: dict[str, MemCube]) -> bool:
+        """True if the caller may say who has which right to it."""
+        if isinstance(on, Namespace):
+            return self._governance.may_over(caller, "manage", on)
+        return on in cubes and self._governance.may(caller, "manage", cubes[on])
+
+    # groups
+
+    def join(self, caller: Caller, group: str, member: str | Subject) -> Group:
+        """Put somebody, or another group, into a group of the caller's, which is made if there is none. Raises
+        InputError."""
+        own, subject = self._own_group(caller, group, member)
+        self._vault.grants.join(own, subject)
+        return self._freshness.changed(own)
+
+    def leave(self, caller: Caller, group: str, member: str | Subject) -> Group:
+        """Take somebody out of a group of the caller's. Raises NotFound."""
+        own, subject = self._own_group(caller, group, member)
+        if not self._vault.grants.leave(own, subject):
+            raise NotFound(f"{name_of(subject)} is no member of {own}; `memos group list` tells who is")
+        return self._freshness.changed(own)
+
+    def _own_group(self, caller: Caller, group: str, member: str | Subject) -> tuple[Group, Subject]:
+        """Raises InputError, and Denied for an agent or a session: groups are the user's."""
+        own = Group(owner=caller.user_id, name=word(group, "group"))
+        user = Namespace(user_id=caller.user_id)
+        self._governance.permit(caller, Join(group=own.name), over=user)
+        if caller.namespace != user:  # whom all is granted to: others have granted to the group
+            self._vault.audit_log.append(
+                str(caller), "manage", f"namespace {user}", False, "join: groups are the user's"
+            )
+            raise Denied(f"{caller} keeps no groups, whatever is granted to it; ask {user} to change {own}")
+        return own, subject_of(member, caller.user_id)
+
+    def groups(self, caller: Caller) -> dict[Group, list[Subject]]:
+        """The caller's groups with their members, and those of others that the caller belongs to, with none."""
+        self._governance.permit(caller, ListGroups())
+        whole = caller.namespace == Namespace(user_id=caller.user_id)
+        own = self._vault.grants.members(caller.user_id) if whole else {}
+        return {group: [] for group in self._vault.grants.groups_with(caller.namespace) if group not in own} | own
+
+    def _coming(self, until: datetime | None) -> datetime | None:
+        """Raises InputError for a time that has passed."""
+        until = in_zone(until)
+        if until is not None and until <= self._vault.now():
+            raise InputError(f"until {until} has passed; give a later time, or leave it out for no end")
+        return until
+
+
+def _is_on(grant: Grant, what: str | Namespace) -> bool:
+    if isinstance(what, Namespace) or isinstance(grant.on, Namespace):
+        return grant.on == what
+    return bool(what) and grant.on.startswith(what)
+
+
+def _reaches(to: Subject, caller: Namespace, groups: Iterable[Group]) -> bool:
+    return to in groups if isinstance(to, Group) else holds_for(to, caller)

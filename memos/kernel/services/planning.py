@@ -86,7 +86,7 @@ class Planning(Service):
             derived,
             now,
             pays,
-            self._budgets.of(caller),
+            self._budgets(caller),
             self._is_ours,
         )
         return [self._queue(move) for move in moves if not self._refused(move)] + self._unread.plan(caller)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, Form, Frozen, MemCube, Text
+from memos.cube import ANSWERING, Form, Frozen, MemCube, State, Text
 from memos.errors import InputError
 from memos.kernel.access import Service
-from memos.kernel.services.overview import Lineage, Overview, Topic, Warm
 from memos.ops import Get
 
 if TYPE_CHECKING:
@@ -18,11 +18,64 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.vault.audit.records import AuditRow
     from memos.kernel.services.finding import Finding
+    from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.planning import Planning
     from memos.kernel.wiring import Parts
+    from memos.ops import Asked
     from memos.rights import Caller
 
+MAX_LISTED = 20  # memories that a list names
 _DERIVED = (Form.ACTIVATION, Form.PARAMETRIC)
+
+
+class Topic(Frozen):
+    """A topic group: the memories that move together."""
+
+    name: str
+    heat: float
+    ids: tuple[str, ...]
+
+
+class Warm(Frozen):
+    """A memory with the heat of its topic, or of the hottest that it is made of."""
+
+    cube: MemCube
+    heat: float
+
+
+class Overview(Frozen):
+    """What there is, for one caller. cubes: how many by "form state". hottest: of each form, the hottest first. tiers:
+    where the payload of each KV cache and adapter lies (device, host, disk), by id. used, budget: KV bytes and
+    adapters, and how many there may be. uses: of the recalls, those of each form; a text that KV or an adapter stood
+    for is counted with both. answering: False where this process has answered nothing yet; then, if another one does,
+    only that knows what lies in memory (tiers) and what was prefetched."""
+
+    cubes: dict[str, int]
+    bytes: int
+    topics: tuple[Topic, ...]
+    hottest: tuple[Warm, ...]
+    tiers: dict[str, str]
+    used: dict[str, float]
+    budget: dict[str, float]
+    recalls: int
+    uses: dict[str, int]
+    answering: bool
+    prefetched: int
+    prefetch_hits: int
+    jobs: dict[str, int]
+    model: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where a memory comes from, and what is made of it. origins: what plug-ins know of how it came into the vault, as
+    the packs do."""
+
+    cube: MemCube
+    sources: tuple[MemCube, ...]
+    derived: tuple[MemCube, ...]
+    origins: tuple[Frozen, ...]
 
 
 class Seeing(Service):
@@ -32,12 +85,13 @@ class Seeing(Service):
         self,
         parts: Parts,
         finding: Finding,
+        keeping: Keeping,
         planning: Planning,
         origins: Callable[[MemCube], Iterable[Frozen]],
     ) -> None:
         """origins: what plug-ins know of how a memory came into the vault."""
         super().__init__(parts)
-        self._finding, self._planning, self._origins = finding, planning, origins
+        self._finding, self._keeping, self._planning, self._origins = finding, keeping, planning, origins
 
     def overview(self, caller: Caller, *, hottest: int = 0) -> Overview:
         """What there is of the user's, and where it lies, with so many memories of each form. Loads no model."""
@@ -63,7 +117,7 @@ class Seeing(Service):
                 if c.blob
             },
             used={"activation": used["activation"][1], "parametric": used["parametric"][0]},
-            budget={str(form): budget for form, budget in self._budgets.of(caller).items()},
+            budget={str(form): budget for form, budget in self._budgets(caller).items()},
             recalls=sum(recalls.values()),
             uses=recalls,
             answering=bool(serving and serving.answered),
@@ -110,6 +164,59 @@ class Seeing(Service):
         about = [f"namespace {viewer}", *(cube.id for cube in own)]
         asked = {"action": action, "target": target, "since": since, "until": until, "allowed": allowed}
         return audit.visible_to(viewer, about, own_reads, limit=limit, **asked)
+
+    # what a message asks about the memory itself
+
+    def report(self, caller: Caller, asked: Asked) -> str:
+        """What a message asks about the memory itself: what there is, how much, since when. Raises Denied."""
+        match asked.ask:
+            case "list":
+                return self._listed(self._meant(caller, asked.what))
+            case "count":
+                return f"{len(self._meant(caller, asked.what))} memories."
+            case "history":
+                return self._history(caller, asked.what)
+            case "jobs":
+                jobs = self._planning.jobs(caller)
+                return "\n".join(f"{job.id} {job.kind} {job.state}" for job in jobs) or "No job is going on."
+            case "status":
+                return self._status(caller)
+            case _:
+                return self._origins_of(caller, asked.what)
+
+    def _meant(self, caller: Caller, what: str) -> list[MemCube]:
+        """The memories about something; about nothing or oneself, all."""
+        cubes = self._access.texts(caller)
+        if not what or what.lower() in ("me", "我"):
+            return cubes
+        about = self._reader.recall(what).about or (what,)
+        like = {hit.cube.id for hit in self._finding.search(caller, what)}
+        named = [c for c in cubes if any(word.lower() in c.text.lower() for word in about)]
+        return named or [c for c in cubes if c.id in like]
+
+    def _listed(self, cubes: list[MemCube]) -> str:
+        more = f"\n... and {len(cubes) - MAX_LISTED} more" if len(cubes) > MAX_LISTED else ""
+        return "\n".join(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]) + more or "There is no such memory."
+
+    def _history(self, caller: Caller, what: str) -> str:
+        found = self._finding.described(caller, self._reader.forget(what))[0]
+        if len(found) == 1:
+            return "\n".join(str(event) for event in self._keeping.history(caller, found[0].id))
+        return "Say more closely which memory: " + (" | ".join(f"{c.id} {c.text}" for c in found) or "none fits")
+
+    def _status(self, caller: Caller) -> str:
+        cubes = self._finding.cubes(caller)
+        forms = {
+            str(form): sum(c.form == form and c.state in ANSWERING for c in cubes) for form in {c.form for c in cubes}
+        }
+        frozen = sum(c.state is State.FROZEN for c in cubes)
+        return ", ".join([*(f"{n} {form}" for form, n in sorted(forms.items())), f"{frozen} frozen"])
+
+    def _origins_of(self, caller: Caller, what: str) -> str:
+        near = self._finding.search(caller, what) if what else []
+        if not near:
+            return "Ask `memos explain` with the question: it names the memories that an answer was given from."
+        return "From: " + " | ".join(f"{hit.cube.id} {hit.cube.text} ({hit.cube.header.origin})" for hit in near[:3])
 
 
 def _hottest(cubes: Sequence[MemCube], topics: Iterable[Topic], most: int) -> Iterator[Warm]:

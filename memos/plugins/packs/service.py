@@ -12,8 +12,8 @@ from typing import Any
 
 from memos.cube import Blob, Frozen, MemCube, Namespace, in_zone
 from memos.errors import InputError
-from memos.kernel.identity import require_keeper
-from memos.kernel.mem_os import Services
+from memos.kernel.access import require_keeper
+from memos.kernel.calls import Services
 from memos.ops import Dump, Get, ListPacks, Load, RemovePack, Untrust
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader

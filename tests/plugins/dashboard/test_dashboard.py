@@ -350,7 +350,7 @@ def test_a_key_that_is_missing_a_vault_that_is_empty_and_a_server_that_went_say_
     opened: Any, tmp_path: Path
 ) -> None:
     with Memory(vault=tmp_path / "vault") as memory:
-        key, _ = memory.kernel.services.sharing.add_key("ada")
+        key, _ = memory.kernel.services.governing.add_key("ada")
         with served(memory) as url:
             page = opened("#/map", url=url)
             assert "memos key add" in page.inner_text(".wrong")

@@ -162,7 +162,7 @@ def test_items_are_memories_of_their_user(memory: Memory, ada: str, bob: str) ->
         Trust.TOOL,
     )
     assert MemosStore(memory, user_id=bob).search(()) == []
-    key, _ = memory.kernel.services.sharing.add_key(f"user:{ada}")
+    key, _ = memory.kernel.services.governing.add_key(f"user:{ada}")
     assert [item.key for item in MemosStore(memory.as_(key)).search(("home",))] == ["k"]
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memos.kernel.calls import Calls
     from memos.kernel.mem_os import MemOS
     from memos.kernel.services.finding import Hit
-    from memos.kernel.services.overview import Lineage, Overview
+    from memos.kernel.services.seeing import Lineage, Overview
 
 C = TypeVar("C")
 Method = Callable[..., Json]

@@ -125,7 +125,7 @@ class Why(Costed):
 
 
 class OverviewValue(Costed):
-    """See `memos.kernel.services.overview.Overview`."""
+    """See `memos.kernel.services.seeing.Overview`."""
 
     cubes: dict[str, int]
     bytes: int

@@ -151,7 +151,7 @@ def add_key(
     """Make a key. It is shown this once: what is kept cannot tell it."""
     from memos.interface.doors.api.calling import plain
 
-    secret, made = kernel.services.sharing.add_key(to, purposes=purpose or (), until=until)
+    secret, made = kernel.services.governing.add_key(to, purposes=purpose or (), until=until)
     typer.echo(f"key {made.id} stands for {made.namespace}; it is not shown again", err=True)
     return Output({"key": secret, **plain(made)}, secret)
 
@@ -159,7 +159,7 @@ def add_key(
 @vault_command(keys, "list")
 def list_keys(kernel: MemOS) -> Output:
     """The keys that there are, without their secrets."""
-    found = kernel.services.sharing.keys()
+    found = kernel.services.governing.keys()
     none = "there is no key; make one with `memos key add USER`"
     return Output(found, map(_key_line, found), none)
 
@@ -167,7 +167,7 @@ def list_keys(kernel: MemOS) -> Output:
 @vault_command(keys, "revoke")
 def revoke_key(kernel: MemOS, id: Annotated[str, typer.Argument(help="as `memos key list` tells it")]) -> Output:
     """End a key; it opens nothing from the next call on."""
-    kernel.services.sharing.revoke_key(id)
+    kernel.services.governing.revoke_key(id)
     return Output({"id": id}, f"key {id} is revoked")
 
 

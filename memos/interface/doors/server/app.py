@@ -118,7 +118,7 @@ def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRoute
     async def readyz() -> Response:
         """It can serve: the vault answers, and the model has room in its queue."""
         try:
-            await lanes.calls.run(kernel.services.sharing.keys)
+            await lanes.calls.run(kernel.services.governing.keys)
         except MemosError as error:
             return failures.response(error, 503)
         if lanes.model.full:

@@ -69,7 +69,7 @@ class NotifyingServer(uvicorn.Server):
 
 def _require_key(memory: Memory, host: str, loopback: bool) -> None:
     kernel = memory.kernel
-    now, keys = kernel.vault.now(), kernel.services.sharing.keys()
+    now, keys = kernel.vault.now(), kernel.services.governing.keys()
     if not loopback and all(key.revoked or (key.until and key.until <= now) for key in keys):
         raise Denied(
             f"{host} can be reached from other machines, and there is no key that callers could show; make one with "

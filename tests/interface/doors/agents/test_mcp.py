@@ -39,7 +39,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
 
 @pytest.fixture(scope="module")
 def keys(memory: Memory) -> dict[str, str]:
-    return {name: memory.kernel.services.sharing.add_key(f"user:{name}")[0] for name in ("ann", "ben")}
+    return {name: memory.kernel.services.governing.add_key(f"user:{name}")[0] for name in ("ann", "ben")}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_every_call_is_a_tool_or_left_out_for_a_reason() -> None:
 
 def test_an_agent_works_over_stdio_as_the_user_of_its_key(tmp_path: Path) -> None:
     with Memory(vault=tmp_path) as memory:
-        key, _ = memory.kernel.services.sharing.add_key("user:ann")
+        key, _ = memory.kernel.services.governing.add_key("user:ann")
         memory.add("Ben lives in Rome.")  # the config's user's
     talk(over_stdio(tmp_path, MEMOS_KEY=key), session)
 
@@ -172,13 +172,13 @@ def test_two_agents_at_once_see_their_own(url: str, keys: dict[str, str]) -> Non
 
 
 def test_a_key_that_is_revoked_is_told_of_no_tools(url: str, memory: Memory, ada: str) -> None:
-    key, made = memory.kernel.services.sharing.add_key(ada)
+    key, made = memory.kernel.services.governing.add_key(ada)
 
     async def script(client: Any) -> None:
         asks = (client.list_tools, client.list_prompts, client.list_resource_templates, client.list_resources)
         for ask in asks:
             await ask()
-        memory.kernel.services.sharing.revoke_key(made.id)
+        memory.kernel.services.governing.revoke_key(made.id)
         for ask in asks:
             with pytest.raises(mcp.MCPError, match="the key is unknown, revoked or has ended"):
                 await ask()

@@ -84,7 +84,7 @@ def test_a_memory_is_read_changed_and_deleted_by_its_id_alone(m: Memory) -> None
 
 def test_an_id_alone_opens_nothing_to_a_key_or_to_a_named_user(m: Memory) -> None:
     [kept] = m.add("I live in Lisbon.", user_id="gina")["results"]
-    key, _ = m.kernel.services.sharing.add_key("user:henry")
+    key, _ = m.kernel.services.governing.add_key("user:henry")
     own = OwnMemory(kernel=m.kernel)  # as a server without keys acts
     for call in (m.as_(key).get, own.get, lambda id: m.get(id, user_id="henry")):
         with pytest.raises(NotFound, match=kept["id"]):
@@ -158,7 +158,7 @@ def test_a_reset_leaves_no_memory_of_anybody_or_all(tmp_path: Path) -> None:
             m.add("I live in Oslo.", user_id=user, agent_id="planner")
         [kept] = m.add("I live in Lisbon.", user_id="carol")["results"]
         m.freeze(kept["id"], user_id="carol")
-        key, _ = m.kernel.services.sharing.add_key("user:alice")
+        key, _ = m.kernel.services.governing.add_key("user:alice")
         with pytest.raises(
             Denied, match="alice calls with a key, and reset removes the memories of all; use delete_all"
         ):

@@ -174,7 +174,7 @@ def test_feedback_moves_what_is_found_first(memory: Memory, ada: str) -> None:
 
 
 def test_a_key_acts_for_its_holder_and_no_other(memory: Memory, ada: str, bob: str) -> None:
-    key, _ = memory.kernel.services.sharing.add_key(ada)
+    key, _ = memory.kernel.services.governing.add_key(ada)
     own = memory.as_(key)
     own.add("I collect stamps.")
     assert ids(own.get_all()) == ids(memory.get_all(user_id=ada))
@@ -241,7 +241,7 @@ def test_delete_all_removes_nothing_where_a_memory_is_locked(
 def test_a_key_of_an_agent_deletes_all_of_the_agent_alone(memory: Memory, ada: str) -> None:
     mine = ids(memory.add("I like figs.", user_id=ada))
     memory.add("I like plums.", user_id=ada, agent_id="planner")
-    key, _ = memory.kernel.services.sharing.add_key(f"agent:{ada}/planner")
+    key, _ = memory.kernel.services.governing.add_key(f"agent:{ada}/planner")
     assert len(memory.as_(key).delete_all(agent_id="planner")["results"]) == 1
     assert ids(memory.get_all(user_id=ada)) == mine
 

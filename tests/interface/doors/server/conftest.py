@@ -24,7 +24,7 @@ Serving = Callable[..., AbstractContextManager[httpx.Client]]
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     """A vault whose callers have keys."""
     with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
-        memory.kernel.services.sharing.add_key("keeper")
+        memory.kernel.services.governing.add_key("keeper")
         memory.kernel.host, memory.kernel.parts.operator().refresh_soon()
         yield memory
 
@@ -99,7 +99,7 @@ def url(memory: Memory) -> Iterator[str]:
 @pytest.fixture
 def key(memory: Memory, ada: str) -> str:
     """Of the test's own user."""
-    return memory.kernel.services.sharing.add_key(ada)[0]
+    return memory.kernel.services.governing.add_key(ada)[0]
 
 
 @pytest.fixture

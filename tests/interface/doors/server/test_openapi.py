@@ -16,7 +16,7 @@ def examine(url: str, memory: Memory, user: str, examples: int) -> set[str]:
     """Make requests to every route; the routes."""
     memory.search("anything", user_id=user)  # what the server loads in the background is loaded: see above
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
-    key = memory.kernel.services.sharing.add_key(user)[0]
+    key = memory.kernel.services.governing.add_key(user)[0]
     seen = set()
     for operation in schema.get_all_operations():
         case_of = operation.ok()

@@ -161,7 +161,7 @@ def test_beyond_this_machine_it_does_not_listen_without_a_key(tmp_path: Path) ->
     assert "0.0.0.0 can be reached from other machines, and there is no key that callers could show" in without
     assert f"`memos key add USER --vault {tmp_path}`, or listen on 127.0.0.1" in without
     with Memory(vault=tmp_path) as memory:
-        memory.kernel.services.sharing.revoke_key(memory.kernel.services.sharing.add_key("ada")[1].id)
+        memory.kernel.services.governing.revoke_key(memory.kernel.services.governing.add_key("ada")[1].id)
     assert beyond() == without  # a key that opens nothing is none
 
 

@@ -86,7 +86,7 @@ class Callers:
         """True while no key was ever made and whoever reaches this machine acts as its user."""
         now = time.monotonic()
         if now - self._checked >= KEY_CHECK_S:
-            self._open, self._checked = self._loopback and not self._memory.kernel.services.sharing.keys(), now
+            self._open, self._checked = self._loopback and not self._memory.kernel.services.governing.keys(), now
         return self._open
 
     async def seat_of(self, authorization: str | None, address: str) -> Seat:

@@ -140,10 +140,10 @@ def test_without_a_key_that_is_in_force_nothing_is_opened(url: str, given: dict)
 
 
 def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, memory: Memory, ada: str) -> None:
-    key, made = memory.kernel.services.sharing.add_key(ada)
+    key, made = memory.kernel.services.governing.add_key(ada)
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         assert client.post("/v1/memory/get_all").status_code == 200
-        memory.kernel.services.sharing.revoke_key(made.id)
+        memory.kernel.services.governing.revoke_key(made.id)
         assert client.post("/v1/memory/get_all").status_code == 401
         assert client.post("/v1/embeddings", json={"input": "tea"}).status_code == 401
         chat = {"messages": [{"role": "user", "content": "Where is Kim?"}]}
@@ -152,10 +152,10 @@ def test_a_key_that_is_revoked_opens_nothing_from_the_next_call_on(url: str, mem
 
 @pytest.mark.parametrize("path", ["models", "models/memos-small"])
 def test_a_key_that_is_revoked_is_told_of_no_models(url: str, memory: Memory, ada: str, path: str) -> None:
-    key, made = memory.kernel.services.sharing.add_key(ada)
+    key, made = memory.kernel.services.governing.add_key(ada)
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
         assert client.get(f"/v1/{path}").status_code == 200
-        memory.kernel.services.sharing.revoke_key(made.id)
+        memory.kernel.services.governing.revoke_key(made.id)
         assert client.get(f"/v1/{path}").status_code == 401
 
 
@@ -179,20 +179,20 @@ def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory
 
 
 def test_a_revoked_key_is_a_wrong_one(memory: Memory, ada: str) -> None:
-    key, made = memory.kernel.services.sharing.add_key(ada)
+    key, made = memory.kernel.services.governing.add_key(ada)
     with (
         running(memory) as (url, _),
         httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client,
     ):
         assert client.post("/v1/memory/get_all").status_code == 200
-        memory.kernel.services.sharing.revoke_key(made.id)
+        memory.kernel.services.governing.revoke_key(made.id)
         assert 429 in [client.post("/v1/memory/get_all").status_code for _ in range(40)]
 
 
 def test_a_key_is_let_in_once_and_looked_up_once_a_request(
     url: str, memory: Memory, ada: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, made = memory.kernel.services.sharing.add_key(ada)
+    key, made = memory.kernel.services.governing.add_key(ada)
     looked, match = list[str](), memory.kernel.vault.credentials.match
     monkeypatch.setattr(memory.kernel.vault.credentials, "match", lambda given: looked.append(given) or match(given))
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
@@ -212,7 +212,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
         other = client.post("/v1/memory/get_all", json={"user_id": "somebody-else"})
         assert (other.status_code, "does not reach" in error(other)["message"]) == (403, True)
         kept = memory.as_(key).within(run_id="monday")  # lets the key in a second time
-        memory.kernel.services.sharing.revoke_key(made.id)
+        memory.kernel.services.governing.revoke_key(made.id)
         assert client.post("/v1/memory/get_all").status_code == 401
         with pytest.raises(Unauthenticated):
             kept.memories()
@@ -223,7 +223,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
 
 def test_each_key_sees_its_own_namespace(url: str, memory: Memory, ada: str, bob: str) -> None:
     for user in (ada, bob):
-        key = memory.kernel.services.sharing.add_key(user)[0]
+        key = memory.kernel.services.governing.add_key(user)[0]
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client:
             assert client.post("/v1/memory/get_all").json()["results"] == []
             client.post("/v1/memory/add", json={"messages": f"I am {user}."})
