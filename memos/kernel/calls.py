@@ -241,9 +241,10 @@ class Calls(Bound):
 
     def within(self, user: str | None = None, agent: str = "", session: str = "", purpose: str = "") -> Calls:
         """The same calls as one user, agent or session that the caller reaches; where none is named yet, the keeper of
-        a vault reaches all, and for a purpose, which grants may ask for. Raises Denied, as do the calls."""
+        a vault reaches all, and for a purpose, which grants may ask for. Raises Denied; with a key, the calls do."""
         whole = partial(self._who, user, agent, session, purpose)
-        return Calls(self._services, lambda *part: part_of(whole(), *part), self._files).require()
+        calls = Calls(self._services, lambda *part: part_of(whole(), *part), self._files)
+        return calls if self._files else calls.require()  # a key is looked up once, with the call
 
 
 @runtime_checkable

@@ -79,7 +79,7 @@ class MemOS(Calls):
         identity, folder = self.parts.identity, ExchangeFolder(self.config.governance.exchange_folder)
         identity.authenticate(key, purpose)  # the first time is written down; later ones with what they do
         who = partial(identity.authenticate, key, purpose, audited=False)
-        return Calls(self.services, lambda *part: part_of(who(), *part), folder).within(user, agent, session)
+        return Calls(self.services, lambda *part: part_of(who(), *part), folder).within(user, agent, session).require()
 
     def owner(self, id: str) -> str | None:
         """Who owns a cube, for whoever may act as any user; None where the id, or the prefix, is not of one cube."""
