@@ -256,7 +256,7 @@ class _Copy:
     def make(self) -> int:
         """The bytes that were copied. Payloads take long, so most come before the rows, and only the rest after."""
         self._part.mkdir(parents=True, exist_ok=True)
-        for name in (NAME, KEY, *self._sealing.key_files, "index", *DATABASES.values()):
+        for name in (NAME, KEY, *self._sealing.key_files, *DATABASES.values()):
             remove(self._part / name)
         with VaultReader(self._vault, alone=False, driver=self._sealing.driver) as reader:
             payloads = [sha256 for (sha256,) in reader.rows(_PAYLOADS)]
@@ -272,6 +272,7 @@ class _Copy:
 
     def _finish(self) -> int:
         at = clock().isoformat()
+        remove(self._part / "index")  # of a try before
         with ThreadPoolExecutor(_THREADS) as threads:
             with VaultReader(self._vault, alone=False, driver=self._sealing.driver) as reader:
                 copies = {name: self._database(reader, schema, threads) for schema, name in DATABASES.items()}

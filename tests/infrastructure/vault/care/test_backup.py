@@ -74,6 +74,22 @@ def test_any_bit_that_flips_in_a_backup_and_any_file_that_is_cut_is_found_and_re
     assert done == 10 * len(files(backup)) and vault_backup.problems(backup) == []
 
 
+def test_an_index_that_goes_while_it_is_copied_is_not_in_the_backup(
+    vault: MemVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, cubes = vault_backup._Copy._take, iter([None, [cube.id for cube in vault.cubes()]])
+
+    def take(copy: vault_backup._Copy, payloads: list[str]) -> None:
+        if gone := next(cubes, None):
+            vault.delete(gone)  # and with them the index, which is copied by now
+            raise vault_backup._Gone
+        finish(copy, payloads)
+
+    monkeypatch.setattr(vault_backup._Copy, "_take", take)
+    vault_backup.back_up(vault.path, tmp_path / "backup")
+    assert vault_backup.problems(tmp_path / "backup") == []
+
+
 def test_a_backup_is_sound_while_others_write_and_delete(vault: MemVault, tmp_path: Path) -> None:
     done = threading.Event()
 
