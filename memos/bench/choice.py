@@ -19,10 +19,9 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
-from memos.operation.choosing.admission import Admission
 from memos.operation.choosing.cost_model import Costs, Lying
-from memos.operation.choosing.mem_scheduler import MemScheduler
-from memos.operation.choosing.ways import Situation
+from memos.operation.choosing.mem_scheduler import Admission
+from memos.operation.choosing.ways import Situation, Ways
 from memos.operation.policies.memos import MemosPolicy
 
 CODECS: tuple[str, ...] = ("raw", "int4")
@@ -62,7 +61,7 @@ def bench_choice(host: Host, cases: int, repeats: int, seed: int, show: Show) ->
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         costs = Costs.model_validate(host.measure(folder, CODECS))
-        scheduler = MemScheduler(SchedulerConfig(), MemosPolicy(SchedulerConfig()))
+        ways = Ways(SchedulerConfig(), MemosPolicy(SchedulerConfig()))
         rng, rows = random.Random(seed), list[dict[str, Any]]()
         drawn = 0
         while len(rows) < cases:
@@ -71,7 +70,7 @@ def bench_choice(host: Host, cases: int, repeats: int, seed: int, show: Show) ->
                 if drawn > 1000 * (1 + len(rows)):
                     raise Unsupported(f"no case fits {host.config.path}; {host.capability.verdict}")
                 continue
-            row, costs = _row(host, scheduler, costs, case, folder, repeats)
+            row, costs = _row(host, ways, costs, case, folder, repeats)
             rows.append(row)
             show("choice", len(rows), cases)
     right = [row["chosen_ms"] <= row["best_ms"] * (1 + NEAR) for row in rows]
@@ -107,7 +106,7 @@ def _drawn(rng: random.Random, host: Host) -> Case | None:
 
 
 def _row(
-    host: Host, scheduler: MemScheduler, costs: Costs, case: Case, folder: Path, repeats: int
+    host: Host, chooser: Ways, costs: Costs, case: Case, folder: Path, repeats: int
 ) -> tuple[dict[str, Any], Costs]:
     """A case; and the costs, with what a kernel would have learnt from the way that was chosen."""
     kept = [host.encode(cube) for cube in case.cubes[: case.with_kv]]
@@ -115,10 +114,10 @@ def _row(
     for activation, path in zip(kept, paths, strict=True):
         host.save_kv(activation, path, case.codec)
     admission, situation = _situation(host, costs, case, kept)
-    way = scheduler.choose(admission, False, situation).way
+    way = chooser.choose(admission, False, situation).way
     assert way
     chosen: _Way = (way.kvs, way.level)
-    predicted = {(way.kvs, way.level): way.seconds for way in scheduler.ways(admission, situation)}
+    predicted = {(way.kvs, way.level): way.seconds for way in chooser.ways(admission, situation)}
     ways = list(predicted)
     took: dict[_Way, list[float]] = {way: [] for way in ways}
     for _ in range(2 * repeats + 1):

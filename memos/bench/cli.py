@@ -161,7 +161,7 @@ def bench_locomo(
     """Which turns of long dialogues search finds for a question, by policy."""
     from memos.bench.locomo import bench_locomo as measure
     from memos.bench.tables import locomo_table
-    from memos.operation.policies.table import POLICIES
+    from memos.operation.policies.policy import POLICIES
 
     report = report_of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
     print_table(locomo_table(report))

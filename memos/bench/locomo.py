@@ -23,7 +23,7 @@ from memos.config import Config
 from memos.errors import InputError
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
-from memos.operation.policies.table import POLICIES
+from memos.operation.policies.policy import POLICIES
 from memos.ops import Add
 
 KS = (1, 5, 10, 20)

@@ -24,7 +24,7 @@ from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.finding.catalog import View
-from memos.operation.policies.table import POLICIES
+from memos.operation.policies.policy import POLICIES
 from memos.rights import Caller
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from memos.errors import (
 )
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Pipelines
-from memos.operation.choosing.admission import Admission, Route, Session, Talk, Via
-from memos.operation.choosing.mem_scheduler import ALWAYS
+from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
 from memos.ops import Asked, Forget, Get, Recall, Rewind
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
-from memos.operation.policies.words import asks, terms
+from memos.operation.policies.policy import asks, terms
 from memos.ops import Add
 from memos.rights import Caller
 

@@ -19,6 +19,7 @@ from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.access import Access, Freshness, Identity, Schedulers
 from memos.lazy import Lazy
 from memos.operation.choosing.foresight import Foresight
+from memos.operation.choosing.moves import Budgets, budgets
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.life.consolidation import Consolidation
 from memos.operation.life.forgetting import Ageing
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.host.encoders.embedder import Embedder
     from memos.infrastructure.host.host import Host
-    from memos.operation.choosing.moves import Budgets
     from memos.operation.forms.serving import Serving
     from memos.operation.forms.sessions import Sessions
     from memos.operation.forms.transitions import Transitions
@@ -108,7 +108,7 @@ class Parts:
         kv = {user: float(size) for user, (_, size) in stats.usage_by_user(Form.ACTIVATION).items()}
         adapters = {user: float(count) for user, (count, _) in stats.usage_by_user(Form.PARAMETRIC).items()}
         stored = {Form.ACTIVATION: kv, Form.PARAMETRIC: adapters}
-        return self.schedulers.main.budgets(caller.user_id, stored, self.config.limits.of(caller.user_id))
+        return budgets(self.config.scheduler, caller.user_id, stored, self.config.limits.of(caller.user_id))
 
     # what is loaded when it is first asked for
 
@@ -146,7 +146,7 @@ class Parts:
     def make_serving(self) -> Serving:
         from memos.operation.forms.serving import Serving  # loads torch and transformers
 
-        return Serving(self.config, self.vault, self.schedulers.main, self.host(), self.foresight())
+        return Serving(self.config, self.vault, self.schedulers.main.policy, self.host(), self.foresight())
 
     def make_sessions(self) -> Sessions:
         from memos.operation.forms.sessions import Sessions  # loads torch and transformers

@@ -42,7 +42,7 @@ from memos.infrastructure.host.host import Request
 from memos.infrastructure.host.kv.codecs import RAW
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.choosing.admission import Via
+from memos.operation.choosing.mem_scheduler import Via
 from tests.doubles import BRIEF, BriefReader
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.cli.app import app
 from memos.operation.policies.baselines import Baseline
 from memos.operation.policies.memoryos import MemoryOSTiers
-from memos.operation.policies.table import POLICIES
+from memos.operation.policies.policy import POLICIES
 
 PEOPLE = {"Mira": "Lisbon", "Tom": "Oslo", "Ada": "Rome", "Ben": "Lima", "Cleo": "Cairo", "Dan": "Delhi"}
 PEOPLE |= {"Eva": "Quito", "Finn": "Tokyo", "Gus": "Bern", "Hana": "Kyiv", "Ivo": "Riga", "Jana": "Turin"}

@@ -27,7 +27,7 @@ from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.kernel.calls import Calls
 from memos.kernel.mem_os import Reply
 from memos.kernel.wiring import Parts
-from memos.operation.choosing.admission import Admission, Session, Talk
+from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 from memos.operation.finding.mem_operator import MemOperator
 from memos.operation.forms.sessions import Sessions
 from memos.ops import Promote, Recall

@@ -183,7 +183,7 @@ def test_an_owner_is_not_told_what_others_made_of_a_memory(memos: MemOS, ada: st
     cube = told(memos, ada)
     memos.within(ada).grant(cube.id, bob, "reader")
     kept = memos.parts.sessions()
-    from memos.operation.choosing.admission import Admission, Session, Talk
+    from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 
     own = Session(Namespace(user_id=bob, session_id="s"), Caller(Namespace(user_id=bob)))
     talk = Talk("What is the code?", session=own)

@@ -16,7 +16,7 @@ from memos.cube import MemCube, Trust, Turn
 from memos.errors import HostError, QuotaExceeded
 from memos.interface.reading import extraction
 from memos.kernel.unread import READ, READ_TURNS, UNREAD
-from memos.operation.policies.words import terms
+from memos.operation.policies.policy import terms
 
 pytest.importorskip("llguidance")
 TURNS = [

@@ -10,6 +10,7 @@ from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
 from memos.errors import MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
 from memos.kernel.access import Service
+from memos.operation.choosing.moves import Move, MovePlanner
 from memos.operation.choosing.upkeep import JobKind, Upkeep
 from memos.ops import Promote
 from memos.rights import Caller
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
-    from memos.operation.choosing.moves import Move
     from memos.operation.forms.transitions import Progress
     from memos.operation.policies.policy import Segment
 
@@ -81,7 +81,7 @@ class Planning(Service):
         derived = [c for c in own if c.blob and c.header.kind != "turn"]  # a conversation's KV goes with its turns
         now, pays = self._vault.now(), lambda segment: self._serving().pays(segment, self._tokens)
         scheduler = self._schedulers.of(caller)
-        moves = scheduler.plan(
+        moves = MovePlanner(scheduler.config, scheduler.policy).plan(
             self._schedulers.main.segments(texts, self._tokens),
             derived,
             now,

@@ -1,27 +1,76 @@
-"""Decides what a request sees and what moves; knows budgets, not how a form is built or stored, nor who asks."""
+"""Decides what a request sees: values, and the choice among them; knows budgets, not how a form is built or stored."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from memos.cube import Form, MemCube, Source, State
+from memos.cube import Form, MemCube, Namespace, Source, State
 from memos.errors import EmptyMemory
-from memos.operation.choosing.admission import Admission, Route, Via
-from memos.operation.choosing.budget import BudgetItem, fill
-from memos.operation.choosing.moves import MovePlanner
-from memos.operation.choosing.ways import Ways
 from memos.operation.policies.policy import Policy, Segment
 
 if TYPE_CHECKING:
     from memos.config import SchedulerConfig
+    from memos.operation.choosing.cost_model import Way
+    from memos.rights import Caller
 
 log = logging.getLogger("memos")
 ALWAYS, APART = "always", "apart:"  # tags: in every request; in none beside another of that name
 UNKNOWN_WORTH = 1e-3  # what a memory is worth that nothing speaks for, beside others of its group
+MAX_PARTIAL_CHOICES = 256  # beyond, every other one is dropped
+Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
+# (adapters, at least one) -> those that know, best first
+Route = Callable[[Sequence[MemCube], bool], Sequence[MemCube]]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a request sees: cubes in order; KV of the first of them; adapters that know others."""
+
+    cubes: tuple[MemCube, ...] = ()
+    activations: tuple[MemCube, ...] = ()  # in canonical order, which is that of `cubes`
+    adapters: tuple[MemCube, ...] = ()  # active together, oldest first
+    internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
+    pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
+    way: Way | None = None  # how KV and text were chosen between, where there was a choice
+
+    @property
+    def as_text(self) -> tuple[MemCube, ...]:
+        """The cubes that go through the prompt."""
+        return self.cubes[sum(len(kv.sources) for kv in self.activations) :]
+
+    @property
+    def form(self) -> Form | None:
+        """The dearest form in use; None where nothing is remembered."""
+        if self.adapters:
+            return Form.PARAMETRIC
+        return Form.ACTIVATION if self.activations else Form.PLAINTEXT if self.cubes else None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A conversation that memos keeps, and who reads it: their rights decide what of it is shown."""
+
+    namespace: Namespace
+    reader: Caller
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A question, with what was said before it: `turns` that the caller gave, or `earlier` ones of a session.
+
+    again: the session is read again, whatever KV there is of it.
+    """
+
+    question: str
+    turns: tuple[dict[str, str], ...] = ()
+    session: Session | None = None
+    earlier: tuple[MemCube, ...] = ()
+    again: bool = False
 
 
 class MemScheduler:
@@ -29,10 +78,6 @@ class MemScheduler:
 
     def __init__(self, config: SchedulerConfig, policy: Policy) -> None:
         self.config, self.policy = config, policy
-        ways, planner = Ways(config, policy), MovePlanner(config, policy)
-        self.levels, self.choose, self.ways = ways.levels, ways.choose, ways.ways
-        self.place, self.pays = ways.place, ways.pays
-        self.plan, self.budgets = planner.plan, planner.budgets
 
     def segments(self, cubes: Sequence[MemCube], tokens: Callable[[str], int]) -> list[Segment]:
         """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order. What must
@@ -260,3 +305,53 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
 
 def _is_trained(kv: MemCube) -> bool:
     return kv.blob is not None and kv.blob.codec == "trained"
+
+
+class BudgetItem(NamedTuple):
+    """value: in any one unit, more is better; cost: what it takes of the budget, 0 or more."""
+
+    value: float
+    cost: float
+
+
+class _Choice(NamedTuple):
+    cost: float
+    value: float
+    last: int  # the last item in it, -1 for none
+    before: _Choice | None
+
+
+def fill(items: Sequence[BudgetItem], room: float) -> list[int]:
+    """The places of the items that are worth most together and fit the room, in order; those of no value are left out.
+
+    Exact, by the choices that no other is both cheaper and better than (Nemhauser and Ullmann, 1969), as long as these
+    are few; of more than some hundreds every other one is dropped on the way.
+    """
+    front = [_Choice(0.0, 0.0, -1, None)]
+    order = sorted(range(len(items)), key=lambda n: -_density(items[n]))  # the best first: bounds get sharp early
+    for n in order:
+        value, cost = items[n]
+        if value <= 0 or cost > room:
+            continue
+        more = [_Choice(c.cost + cost, c.value + value, n, c) for c in front if c.cost + cost <= room]
+        front = _undominated(sorted([*front, *more], key=lambda c: (c.cost, -c.value)))
+        if len(front) > MAX_PARTIAL_CHOICES:
+            front = front[:1] + front[1 :: len(front) // MAX_PARTIAL_CHOICES + 1] + front[-1:]
+    chosen, choice = list[int](), front[-1]
+    while choice.before is not None:
+        chosen.append(choice.last)
+        choice = choice.before
+    return sorted(chosen)
+
+
+def _density(item: BudgetItem) -> float:
+    return item.value / item.cost if item.cost else float("inf")
+
+
+def _undominated(choices: Sequence[_Choice]) -> list[_Choice]:
+    """Of choices in the order of their cost, those that are better than every cheaper one."""
+    better = list[_Choice]()
+    for choice in choices:
+        if not better or choice.value > better[-1].value:
+            better.append(choice)
+    return better

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memos.cube import Form, MemCube, State
-from memos.operation.choosing.budget import BudgetItem, above, shares
 
 if TYPE_CHECKING:
     from memos.config import LimitConfig, SchedulerConfig
@@ -72,7 +71,7 @@ class MovePlanner:
         gives += [Move(None, cube=d, why=f"heat {heats.get(d.id, 0.0):.1f}") for d in cold]
         given = {m.cube.id for m in gives if m.cube}
         remaining = [d for d in live if d.id not in given]
-        over, room = self._over_budget(remaining, heats, budgets or self._budgets)
+        over, room = self._over_budget(remaining, heats, budgets or _all(self._config))
         return gives + over + [m for m in promotes if _need(m, derived) <= room[m.to or Form.PLAINTEXT]]
 
     def _over_budget(
@@ -83,29 +82,47 @@ class MovePlanner:
         moves, room = list[Move](), dict[Form, float]()
         for form, budget in budgets.items():
             of_form = [d for d in derived if d.form is form]
-            items = [BudgetItem(heats.get(d.id, 0.0), _size(d)) for d in of_form]
-            used, low, high = sum(i.cost for i in items), self._config.low_water, self._config.high_water
-            going = above(items, used, low * budget, high * budget)
-            moves += [Move(None, cube=of_form[n], why=f"over the budget of {form}") for n in going]
-            room[form] = high * budget - used + sum(items[n].cost for n in going)
+            used, high = sum(map(_size, of_form)), self._config.high_water * budget
+            coldest, going = sorted(of_form, key=lambda d: heats.get(d.id, 0.0) / _size(d)), set[str]()
+            if used > high:
+                while coldest and used > self._config.low_water * budget:
+                    used -= _size(coldest[0])
+                    going.add(coldest.pop(0).id)
+            moves += [Move(None, cube=d, why=f"over the budget of {form}") for d in of_form if d.id in going]
+            room[form] = high - used
         return moves, room
 
-    @property
-    def _budgets(self) -> Budgets:
-        return {Form.ACTIVATION: self._config.disk_kv_bytes, Form.PARAMETRIC: self._config.adapters}
 
-    def budgets(self, user: str, held: Mapping[Form, Mapping[str, float]], limit: LimitConfig) -> Budgets:
-        """What a user may take of bytes of KV and of adapters: its limit, and of what all share what others leave, but
-        at least as much as anybody who wants more than it has.
+def budgets(
+    config: SchedulerConfig, user: str, held: Mapping[Form, Mapping[str, float]], limit: LimitConfig
+) -> Budgets:
+    """What a user may take of bytes of KV and of adapters: its limit, and of what all share what others leave, but
+    at least as much as anybody who wants more than it has.
 
-        held: what each user has of them.
-        """
-        limits = {Form.ACTIVATION: limit.kv_bytes, Form.PARAMETRIC: limit.adapters}
-        out = dict[Form, float]()
-        for form, total in self._budgets.items():
-            most = limits[form]
-            out[form] = shares(total, {**held[form], user: math.inf if most is None else most})[user]
-        return out
+    held: what each user has of them.
+    """
+    limits = {Form.ACTIVATION: limit.kv_bytes, Form.PARAMETRIC: limit.adapters}
+    out = dict[Form, float]()
+    for form, total in _all(config).items():
+        most = limits[form]
+        out[form] = shares(total, {**held[form], user: math.inf if most is None else most})[user]
+    return out
+
+
+def _all(config: SchedulerConfig) -> Budgets:
+    """What all users share."""
+    return {Form.ACTIVATION: config.disk_kv_bytes, Form.PARAMETRIC: config.adapters}
+
+
+def shares(budget: float, wanted: Mapping[str, float]) -> dict[str, float]:
+    """What each may take of a budget: what it wants, as long as nobody who gets less than it wants could be given more
+    by taking from one who has more (max-min fairness, by filling up from the least)."""
+    out = dict[str, float]()
+    left = budget
+    for n, key in enumerate(sorted(wanted, key=lambda key: wanted[key])):
+        out[key] = min(wanted[key], left / (len(wanted) - n))
+        left -= out[key]
+    return out
 
 
 def _outdone(mine: Sequence[MemCube], whole: Mapping[Form, MemCube]) -> list[Move]:

@@ -17,7 +17,7 @@ from memos.operation.choosing.cost_model import Costs, Lying, Way
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
-    from memos.operation.choosing.admission import Admission
+    from memos.operation.choosing.mem_scheduler import Admission
     from memos.operation.policies.policy import Policy, Segment
 
 log = logging.getLogger("memos")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from memos.cube import MemCube, Namespace, Rights
 from memos.operation.finding.columns import Column, Parts, at, beneath, pack, split, unpack
-from memos.operation.policies.words import asks
+from memos.operation.policies.policy import asks
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -17,8 +17,7 @@ from memos.operation.finding.columns import Column, Parts, at, beneath, pack, un
 from memos.operation.finding.entity_graph import EntityGraph
 from memos.operation.finding.keyword_index import HiddenWords, KeywordIndex
 from memos.operation.finding.vector_index import Coarse, TokenIndex, VectorIndex
-from memos.operation.policies.policy import Floats
-from memos.operation.policies.words import terms
+from memos.operation.policies.policy import Floats, terms
 
 ReadTokens = Callable[[Iterable[str]], Mapping[str, Coarse]]  # ids -> the tokens of each that has any
 MAX_CONTEXT_CHARS = 1000  # of a text and its neighbours that are embedded together

@@ -27,8 +27,7 @@ from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
 from memos.operation.policies.baselines import PLAIN_RAG
-from memos.operation.policies.policy import Floats, Score, Scores, Signals
-from memos.operation.policies.words import terms
+from memos.operation.policies.policy import Floats, Score, Scores, Signals, terms
 
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1
 MAX_QUERY_CHARS = 20_000

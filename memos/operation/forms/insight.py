@@ -19,7 +19,7 @@ from memos.infrastructure.host.training.teach import lessons_of
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.forward import CausalLM
-    from memos.operation.choosing.admission import Admission
+    from memos.operation.choosing.mem_scheduler import Admission
 
 NATS = 3.0  # an answer that is so much less likely without a memory was given from it, as good as alone
 FIRST_FORMS = 3  # of a question, which show whether an adapter has something to say

@@ -22,15 +22,14 @@ from memos.infrastructure.host.model.measure import in_page_cache
 from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
-from memos.operation.choosing.ways import MemoryTier, ResidentKV, Situation
+from memos.operation.choosing.ways import MemoryTier, ResidentKV, Situation, Ways
 
 if TYPE_CHECKING:
     from memos.config import Config, FidelityConfig
     from memos.infrastructure.host.kv.cache import Activation
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.operation.choosing.admission import Admission, Via
-    from memos.operation.choosing.mem_scheduler import MemScheduler
-    from memos.operation.policies.policy import Segment
+    from memos.operation.choosing.mem_scheduler import Admission, Via
+    from memos.operation.policies.policy import Policy, Segment
 
 log = logging.getLogger("memos")
 _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaults
@@ -39,10 +38,9 @@ _measured: dict[str, dict[str, Any]] = {}  # by this process, for its other vaul
 class Serving:
     """Brings payloads to the model for one request after the other."""
 
-    def __init__(
-        self, config: Config, vault: MemVault, scheduler: MemScheduler, host: Host, foresight: Foresight
-    ) -> None:
-        self._config, self._vault, self._scheduler, self._host = config, vault, scheduler, host
+    def __init__(self, config: Config, vault: MemVault, policy: Policy, host: Host, foresight: Foresight) -> None:
+        self._config, self._vault, self._host = config, vault, host
+        self._ways = Ways(config.scheduler, policy)
         self._foresight = foresight
         self._background = ThreadPoolExecutor(1, "memos-prefetch")
         self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
@@ -124,7 +122,7 @@ class Serving:
             question=self._host.tokens_of(messages),
         )
         forced = via == "activation" or not self._measures
-        return self._scheduler.choose(admission, forced, situation)
+        return self._ways.choose(admission, forced, situation)
 
     @property
     def _measures(self) -> bool:
@@ -135,7 +133,7 @@ class Serving:
         wanted = self._config.fidelity
         if exact and wanted.level != "L4":
             return [wanted.model_copy(update={"level": "L0"})]
-        return self._scheduler.levels(wanted, self._vault.cards.of(self._host.digest))
+        return self._ways.levels(wanted, self._vault.cards.of(self._host.digest))
 
     @property
     def costs(self) -> Costs:
@@ -164,7 +162,7 @@ class Serving:
             changed = max(c.header.changed or c.header.created for c in segment.cubes)
             return (self._vault.now() - changed).total_seconds() >= self._config.scheduler.stable_s
         costs = self.costs
-        return not self._measures or not self._host.capability.exact or self._scheduler.pays(segment, costs, tokens)
+        return not self._measures or not self._host.capability.exact or self._ways.pays(segment, costs, tokens)
 
     def measure(self) -> Costs:
         """Measure this machine, and keep that."""
@@ -233,7 +231,7 @@ class Serving:
             last = kv.cube.usage.last_recalled
             if kv.cube.namespace.session_id and last:  # a conversation is gone on with soon, or not so soon
                 expected[kv.name] = math.exp((last - now).total_seconds() / PAUSE)
-        return self._scheduler.place(kvs, self.costs, now, expected)
+        return self._ways.place(kvs, self.costs, now, expected)
 
     def prefetch(self, user: str, visible: Callable[[list[MemCube]], list[MemCube]]) -> None:
         """Begin to bring into memory, in the background, KV that this user is predicted to need next, where it is worth

@@ -16,7 +16,7 @@ from memos.cube import ANSWERING, MOMENT, Blob, Form, Header, MemCube, Rights, S
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
-from memos.operation.choosing.admission import Admission, Session, Talk
+from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 
 if TYPE_CHECKING:
     from memos.config import DecodeConfig

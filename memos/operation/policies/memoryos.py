@@ -20,8 +20,7 @@ import numpy as np
 
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, MemCube
-from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, as_one
-from memos.operation.policies.words import asks, terms
+from memos.operation.policies.policy import Floats, Note, Ranked, Reads, Recalled, Segment, Signals, as_one, asks, terms
 
 _ASSISTANT = "assistant"  # the speaker whose statements are traits and no knowledge of the user
 

@@ -1,4 +1,4 @@
-"""Budgets: the best that fits, fair shares, and what goes once the high mark is passed."""
+"""Budgets: the best that fits, and fair shares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.operation.choosing.budget import BudgetItem, above, fill, shares
+from memos.operation.choosing.mem_scheduler import BudgetItem, fill
+from memos.operation.choosing.moves import shares
 
 ITEMS = st.lists(st.builds(BudgetItem, st.integers(-2, 20), st.integers(0, 20)), max_size=10)
 
@@ -51,10 +52,3 @@ def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(
     budget: float, wanted: dict[str, float], expected: dict[str, float]
 ) -> None:
     assert shares(budget, wanted) == expected
-
-
-def test_nothing_goes_between_the_marks_and_the_least_worth_above_them() -> None:
-    held = [BudgetItem(9, 30), BudgetItem(1, 30), BudgetItem(2, 20), BudgetItem(8, 20)]
-    assert above(held, 95, low=60, high=95) == []
-    assert above(held, 100, low=60, high=95) == [1, 2]
-    assert above(held, 100, low=0, high=0) == [0, 1, 2, 3]

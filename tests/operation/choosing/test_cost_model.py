@@ -10,10 +10,10 @@ import pytest
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
-from memos.operation.choosing.admission import Admission
 from memos.operation.choosing.cost_model import Costs, Lying, Way
-from memos.operation.choosing.mem_scheduler import MemScheduler
-from memos.operation.choosing.ways import ResidentKV, Situation
+from memos.operation.choosing.mem_scheduler import Admission
+from memos.operation.choosing.moves import MovePlanner
+from memos.operation.choosing.ways import ResidentKV, Situation, Ways
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment
 
@@ -32,9 +32,9 @@ COSTS = Costs(
 )
 
 
-def scheduler(**config: Any) -> MemScheduler:
+def ways(**config: Any) -> Ways:
     settings = SchedulerConfig(**config)
-    return MemScheduler(settings, MemosPolicy(settings))
+    return Ways(settings, MemosPolicy(settings))
 
 
 def cube(id: str, **changes: Any) -> MemCube:
@@ -65,7 +65,7 @@ def choose(
     admission, lying = admitted(*tokens)
     lying = {name: Lying(kv.tokens, place) for name, kv in lying.items()}
     situation = Situation(costs, levels, lying, there, lambda text: int(text), 8, question)
-    used = scheduler(**config).choose(admission, forced, situation)
+    used = ways(**config).choose(admission, forced, situation)
     assert used.way and used.activations == admission.activations[: used.way.kvs]
     return len(used.activations), used.way.level.level if used.way.level else None
 
@@ -165,14 +165,15 @@ def test_kv_is_made_where_it_pays() -> None:
     def pays(recalls: int, **changes: Any) -> bool:
         used = cube("200", usage=Usage(recalls=recalls, last_recalled=NOW))
         costs = COSTS.model_copy(update=changes)
-        return scheduler().pays(Segment("Ada", (used,)), costs, lambda text: int(text))
+        return ways().pays(Segment("Ada", (used,)), costs, lambda text: int(text))
 
     assert pays(1) and not pays(0)
     assert not pays(1000, load={"cache raw": (1.0, 0.0)})  # to bring it takes longer than to read the text
     kept = [cube("200", usage=Usage(recalls=9, last_recalled=NOW))]
     groups = [Segment("Ada", tuple(kept))]
-    assert [m.to for m in scheduler(stable_s=1e9).plan(groups, [], NOW)] == [Form.ACTIVATION]
-    assert scheduler(stable_s=1e9).plan(groups, [], NOW, lambda segment: False) == []
+    planner = MovePlanner(SchedulerConfig(stable_s=1e9), MemosPolicy(SchedulerConfig(stable_s=1e9)))
+    assert [m.to for m in planner.plan(groups, [], NOW)] == [Form.ACTIVATION]
+    assert planner.plan(groups, [], NOW, lambda segment: False) == []
 
 
 # where KV stays
@@ -187,7 +188,7 @@ def held(name: str, recalls: int, size: int, tokens: int = 100) -> ResidentKV:
 def test_what_saves_most_for_its_bytes_stays_nearest() -> None:
     kvs = [held("cold", 1, 100), held("hot", 50, 100), held("warm", 20, 100), held("large", 60, 1000)]
     on_gpu = COSTS.model_copy(update={"gpu": True})
-    places = scheduler(device_kv_bytes=100, host_kv_bytes=150).place(kvs, on_gpu, NOW)
+    places = ways(device_kv_bytes=100, host_kv_bytes=150).place(kvs, on_gpu, NOW)
     assert places == {"hot": "device", "warm": "host"}
-    assert scheduler(host_kv_bytes=200).place(kvs, COSTS, NOW) == {"hot": "host", "warm": "host"}
-    assert scheduler(host_kv_bytes=0).place(kvs, COSTS, NOW) == {}
+    assert ways(host_kv_bytes=200).place(kvs, COSTS, NOW) == {"hot": "host", "warm": "host"}
+    assert ways(host_kv_bytes=0).place(kvs, COSTS, NOW) == {}

@@ -14,9 +14,9 @@ import pytest
 from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
-from memos.operation.choosing.admission import Admission, Route, Via
-from memos.operation.choosing.mem_scheduler import MemScheduler, composable
-from memos.operation.choosing.moves import Move
+from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Route, Via, composable
+from memos.operation.choosing.moves import Move, MovePlanner, budgets
+from memos.operation.choosing.ways import Ways
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment, Signals
 
@@ -29,6 +29,11 @@ DERIVED = (Form.ACTIVATION, Form.PARAMETRIC)
 def scheduler(**config: Any) -> MemScheduler:
     settings = SchedulerConfig(mu_s=MU, **config)
     return MemScheduler(settings, MemosPolicy(settings))
+
+
+def planner(**config: Any) -> MovePlanner:
+    made = scheduler(**config)
+    return MovePlanner(made.config, made.policy)
 
 
 def note(
@@ -410,7 +415,7 @@ def told(moves: Sequence[Move]) -> list[str]:
 
 
 def plan(groups: Sequence[Segment], derived: Sequence[MemCube] = (), now: datetime = NOW, **config: Any) -> list[str]:
-    return told(scheduler(**config).plan(groups, derived, now))
+    return told(planner(**config).plan(groups, derived, now))
 
 
 @pytest.mark.parametrize(
@@ -457,7 +462,7 @@ def test_what_is_stale_or_cold_is_given_up(form: Form) -> None:
     edited, cold, gone = note("a", recalls=5, version=2), note("b", recalls=0, segment="Bob"), note("c", recalls=9)
     stale = made_of(form, edited, version=1, state=State.ARCHIVED, name="stale")
     derived = [stale, made_of(form, cold, name="cold"), made_of(form, gone, name="orphan")]
-    moves = scheduler(activate_heat=99, parametric_heat=99).plan([group(edited), group(cold)], derived, NOW)
+    moves = planner(activate_heat=99, parametric_heat=99).plan([group(edited), group(cold)], derived, NOW)
     assert sorted(told(moves)) == ["give up cold", "give up orphan", "give up stale"]
     assert {m.why for m in moves} == {"its sources changed", "heat 0.0"}
 
@@ -557,8 +562,8 @@ def test_a_user_may_take_what_others_leave_and_a_fair_share(
     held: dict[str, float], limit: LimitConfig, share: float
 ) -> None:
     both = {Form.ACTIVATION: held, Form.PARAMETRIC: {}}
-    budgets = scheduler(disk_kv_bytes=100, adapters=4).budgets("ann", both, limit)
-    assert budgets == {Form.ACTIVATION: share, Form.PARAMETRIC: 4}
+    found = budgets(SchedulerConfig(disk_kv_bytes=100, adapters=4), "ann", both, limit)
+    assert found == {Form.ACTIVATION: share, Form.PARAMETRIC: 4}
 
 
 def test_the_two_budgets_are_apart() -> None:
@@ -627,7 +632,12 @@ CARD = {
 def test_the_fastest_level_that_the_card_allows_is_chosen(
     wanted: dict[str, Any], card: dict[str, Any] | None, chosen: str | None
 ) -> None:
-    assert next((f.level for f in scheduler().levels(FidelityConfig(**wanted), card)), None) == chosen
+    assert (
+        next(
+            (f.level for f in Ways(SchedulerConfig(), scheduler().policy).levels(FidelityConfig(**wanted), card)), None
+        )
+        == chosen
+    )
 
 
 def test_the_caches_of_several_groups_come_oldest_first_and_before_the_text() -> None:
@@ -677,5 +687,5 @@ def test_kv_of_another_model_keeps_no_group_from_getting_its_own() -> None:
     hot = note("a", recalls=5)
     other = made_of(Form.ACTIVATION, hot)
     groups = [group(hot)]
-    assert told(scheduler().plan(groups, [other], NOW)) == []
-    assert told(scheduler().plan(groups, [other], NOW, usable=lambda derived: False)) == ["to activation"]
+    assert told(planner().plan(groups, [other], NOW)) == []
+    assert told(planner().plan(groups, [other], NOW, usable=lambda derived: False)) == ["to activation"]

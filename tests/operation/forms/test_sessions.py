@@ -21,7 +21,7 @@ from memos.errors import InputError, NoRoom
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
-from memos.operation.choosing.admission import Admission, Session
+from memos.operation.choosing.mem_scheduler import Admission, Session
 from memos.rights import Caller
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,7 @@ import pytest
 from memos.config import Config, MemoryOSConfig
 from memos.cube import Form, Header, MemCube, Rights, Text, Usage
 from memos.errors import InputError
-from memos.operation.policies.policy import Policy, Segment, Signals, Staged
-from memos.operation.policies.table import POLICIES
+from memos.operation.policies.policy import POLICIES, Policy, Segment, Signals, Staged
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 OTHERS = [name for name in POLICIES.names() if name != "memos"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.operation.policies.words import asks, terms
+from memos.operation.policies.policy import asks, terms
 
 
 @pytest.mark.parametrize(
