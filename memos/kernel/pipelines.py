@@ -17,7 +17,7 @@ from datetime import datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import ANSWERING, Blob, Form, MemCube, Namespace, State
+from memos.cube import ANSWERING, Blob, Form, MemCube, State
 from memos.errors import NotFound
 from memos.kernel.access import Service
 from memos.ops import (
@@ -35,7 +35,7 @@ from memos.ops import (
     Rollback,
     TakeRight,
 )
-from memos.rights import Caller, Subject, object_of, relation_of
+from memos.rights import Caller, name_of, object_of, relation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,32 +51,21 @@ _KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names
 _WAITS = timedelta(minutes=10)  # for an answer that does not come with the question
 _ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
-_NTH = {
-    word: n
-    for n, words in enumerate(
-        (
-            "first one|first|the first|第一个|第一条",
-            "second one|second|第二个|第二条",
-            "third one|third|第三个|第三条",
-            "fourth|fourth one|第四个|第四条",
-            "fifth|fifth one|第五个|第五条",
-        )
-    )
-    for word in words.split("|")
-}
+_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1, "最后一": -1}
+_PLACES |= {f"第{word}": place for place, word in enumerate("一二三四五")}
 _PICK = re.compile(
-    rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?P<nth>{'|'.join(sorted(_NTH, key=len, reverse=True))}|last one|last|最后一个|最后一条|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
+    rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?:(?P<nth>{'|'.join(_PLACES)})[个条]?|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
     re.IGNORECASE,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was asked for, with the memories that it is done to, and the operations that it takes."""
+    """One thing that was asked for, with the memory that it is done to, and the operation that it takes."""
 
     asked: Asked
-    cubes: tuple[MemCube, ...] = ()
-    operations: tuple[Operation, ...] = ()
+    cube: MemCube | None = None
+    operation: Operation | None = None
 
 
 @dataclass(frozen=True)
@@ -181,10 +170,10 @@ class Pipelines(Service):
             except Unclear as unclear:
                 return self._ask_back(unclear, tuple(asked), meant, n, where)
         for step in steps:
-            for cube in step.cubes or (None,):
-                for op in step.operations:
-                    self._governance.permit(caller, op, cube)
-        final = (root.id for step in steps if _is_final(step) for root in self._finding.roots(step.cubes[0]))
+            if step.operation:
+                self._governance.permit(caller, step.operation, step.cube)
+        gone = (step.cube for step in steps if step.cube and _is_final(step))
+        final = (root.id for cube in gone for root in self._finding.roots(cube))
         self._lifecycle.require_deletable(*final)
         log = _Log(self._vault.now())
         try:
@@ -194,11 +183,10 @@ class Pipelines(Service):
             self._reverse(caller, log.undo)  # half a pipeline is none
             raise
         log.undo = [call for call in log.undo if call[1][0] not in log.forgotten]
-        if not log.undo:
-            return Done("\n".join(log.lines), "", tuple(log.remembered), tuple(log.forgotten))
-        id = uuid4().hex[:12]
-        with self._vault.transaction():
-            self._vault.pipelines.put(id, caller.user_id, log.undo)
+        id = uuid4().hex[:12] if log.undo else ""
+        if id:
+            with self._vault.transaction():
+                self._vault.pipelines.put(id, caller.user_id, log.undo)
         return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, id: str) -> list[str]:
@@ -226,17 +214,15 @@ class Pipelines(Service):
 
     def _step(self, asked: Asked, caller: Caller, meant: str | None) -> Step:
         if asked.intent in ("remember", "correct"):
-            add = self._reader.to_statement(asked)
-            return Step(asked, (), (add,))
+            return Step(asked, None, self._reader.to_statement(asked))
         if asked.intent in ("recall", "about", "talk"):
             return Step(asked)
         if asked.intent == "ask_back":
             if meant is None:
                 raise Unclear(asked, self._candidates(asked.what, caller))
             asked = asked.model_copy(update={"intent": asked.doubted, "doubted": ""})
-        cube = self._access.cube(caller, _looked_at(asked, meant), meant) if meant else self._meant(asked, caller)
-        ops = tuple(self._operations(asked, cube, caller))
-        return Step(asked, (cube,), ops)
+        cube = self._access.cube(caller, Get(id=meant), meant) if meant else self._meant(asked, caller)
+        return Step(asked, cube, self._operation(asked, cube))
 
     def _meant(self, asked: Asked, caller: Caller) -> MemCube:
         """The one memory that is described. Raises Unclear."""
@@ -255,26 +241,26 @@ class Pipelines(Service):
         forget = self._reader.forget(what)
         return list(self._finding.described(caller, forget)[0])
 
-    def _operations(self, asked: Asked, cube: MemCube, caller: Caller) -> list[Operation]:
+    def _operation(self, asked: Asked, cube: MemCube) -> Operation | None:
         match asked.intent:
             case "forget":
-                return [Delete(id=cube.id)]
+                return Delete(id=cube.id)
             case "share":
-                return [GiveRight(on=object_of(cube.id), relation=relation_of(asked.relation or "reader"))]
+                return GiveRight(on=object_of(cube.id), relation=relation_of(asked.relation or "reader"))
             case "unshare":
-                return [TakeRight(on=object_of(cube.id))]
+                return TakeRight(on=object_of(cube.id))
             case "promote":
-                return [Promote(ids=(cube.id,), to=Form(str(asked.to)))]
+                return Promote(ids=(cube.id,), to=Form(str(asked.to)))
             case "demote":
-                return [Demote(id=cube.id)]
+                return Demote(id=cube.id)
             case "freeze":
-                return [ChangeState(id=cube.id, to=State.FROZEN)]
+                return ChangeState(id=cube.id, to=State.FROZEN)
             case "thaw":
-                return [ChangeState(id=cube.id, to=State.ACTIVATED)]
+                return ChangeState(id=cube.id, to=State.ACTIVATED)
             case "rollback":
-                return [Rollback(id=cube.id, version=self._version(asked, cube))]
+                return Rollback(id=cube.id, version=self._version(asked, cube))
             case _:
-                return []
+                return None
 
     def _version(self, asked: Asked, cube: MemCube) -> int:
         """Raises NotFound where there is no such version."""
@@ -307,8 +293,8 @@ class Pipelines(Service):
     # -- doing ---------------------------------------------------------------------------------------------
 
     def _do(self, caller: Caller, step: Step, log: _Log) -> None:
-        cube = step.cubes[0] if step.cubes else None
-        match step.operations[0] if step.operations else None:
+        cube = step.cube
+        match step.operation:
             case Correct() | Add() as add:
                 self._remember(caller, add, log)
             case Delete() if cube:
@@ -325,14 +311,11 @@ class Pipelines(Service):
                 log.lines.append(f"Promoted to {promote.to} as {made.id}: {cube.text}")
             case Demote() if cube:
                 self._demote(caller, cube, log)
-            case ChangeState(to=State.FROZEN) if cube:
-                self._life.freeze(caller, cube.id)
-                log.undo.append(("thaw", (cube.id,), {}))
-                log.lines.append(f"Frozen: {cube.text}")
-            case ChangeState() if cube:
-                self._life.thaw(caller, cube.id)
-                log.undo.append(("freeze", (cube.id,), {}))
-                log.lines.append(f"Thawed: {cube.text}")
+            case ChangeState(to=to) if cube:
+                freeze = to is State.FROZEN
+                (self._life.freeze if freeze else self._life.thaw)(caller, cube.id)
+                log.undo.append(("thaw" if freeze else "freeze", (cube.id,), {}))
+                log.lines.append(f"{'Frozen' if freeze else 'Thawed'}: {cube.text}")
             case Rollback(version=version) if cube:
                 new = self._life.rollback(caller, cube.id, version)
                 log.undo.append(("rollback", (cube.id, cube.version), {}))
@@ -362,8 +345,8 @@ class Pipelines(Service):
         left = set(self._governing.grants(caller, cube.id))
         for grant in before:
             if grant not in left:
-                named = {"purpose": grant.purpose or None, "until": _iso(grant.until)}
-                log.undo.append(("grant", (grant.on, _words(grant.to), str(grant.relation)), named))
+                named = {"purpose": grant.purpose or None, "until": grant.until.isoformat() if grant.until else None}
+                log.undo.append(("grant", (grant.on, name_of(grant.to), str(grant.relation)), named))
         log.lines.append(
             f"No longer shared with {asked.with_}: {cube.text}"
             if count
@@ -397,7 +380,7 @@ class Pipelines(Service):
 
 
 def _is_final(step: Step) -> bool:
-    return any(isinstance(op, Delete) for op in step.operations)
+    return isinstance(step.operation, Delete)
 
 
 def _picked(message: str, candidates: Sequence[str]) -> str | None:
@@ -407,37 +390,8 @@ def _picked(message: str, candidates: Sequence[str]) -> str | None:
             return found[0]
     if not (match := _PICK.fullmatch(message)):
         return None
-    word = match["nth"].lower()
-    at = (
-        int(match["n"]) - 1
-        if match["n"]
-        else len(candidates) - 1
-        if word in ("last one", "last", "最后一个", "最后一条")
-        else _NTH.get(word, len(candidates))
-    )
-    return candidates[at] if at < len(candidates) else None
-
-
-def _looked_at(asked: Asked, id: str) -> Operation:
-    """The right that naming a memory needs: that of what is done to it."""
-    match asked.intent:
-        case "forget":
-            return Delete(id=id)
-        case "freeze" | "thaw":
-            return ChangeState(id=id, to=State.FROZEN if asked.intent == "freeze" else State.ACTIVATED)
-        case _:
-            return Get(id=id)
-
-
-def _words(subject: Subject) -> str:
-    """As `memos.rights.subject_of` reads it."""
-    if isinstance(subject, Namespace):
-        return f"namespace:{subject}" if subject.agent_id else f"user:{subject.user_id}"
-    return str(subject)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+    place = int(match["n"]) - 1 if match["n"] else _PLACES[match["nth"].lower()]
+    return candidates[place] if place < len(candidates) else None
 
 
 def _end_of(day: str) -> datetime | None:
