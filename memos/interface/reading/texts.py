@@ -1,10 +1,17 @@
-"""Splits a text into sentences, tells its language by script, and refuses what no text may hold."""
+"""Splits a text into sentences, tells its language and who reads that, and refuses what no text may hold."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
 
+from memos.cube import Fact
 from memos.errors import InputError
+from memos.extensions import Registry
+from memos.interface.reading.times.days import Resolve
 
 _SENTENCE_END = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?][\"')”]))(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\bMrs\.)(?<!\b(?:e\.g|i\.e)\.)\s+"
@@ -27,9 +34,41 @@ _SCRIPTS = (
 )
 _SCRIPT_OF = tuple((tag, re.compile(f"[{block}]")) for tag, block in _SCRIPTS)
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language beside English is read."""
+
+    read: Callable[[str, str], tuple[list[Fact], list[str]]]  # (sentence, speaker) -> (facts, clauses not read)
+    times: tuple[tuple[re.Pattern[str], Resolve], ...]
+    day_of_month: Callable[[str], tuple[int, int] | None]  # a text that opens with "5th" -> (5, where it ends)
+    until: Callable[[str, date], str]  # (text, today) -> the last day that it names; "" for none
+
+
+LANGUAGES = Registry[Language]("memos.languages", "language")  # by the tags of _SCRIPTS
+
+
+def languages(text: str) -> Iterator[Language]:
+    """The installed languages in whose script something in a text is written; English is the reader's own."""
+    tags = [] if text.isascii() else [tag for tag, script in _SCRIPT_OF if script.search(text)]
+    yield from (_installed()[tag] for tag in tags if tag in _installed())
+
+
+def language_of(sentence: str) -> Language | None:
+    """The installed language that most of a sentence is in, whatever names stand in it."""
+    if sentence.isascii():
+        return None
+    counts = {tag: len(script.findall(sentence)) for tag, script in _SCRIPT_OF}
+    tag = max(counts, key=lambda tag: counts[tag])
+    return _installed().get(tag) if counts[tag] * 2 > len(_LATIN_WORD.findall(sentence)) * 3 else None
+
+
+@cache
+def _installed() -> dict[str, Language]:
+    return dict(LANGUAGES.usable())
 
 
 def language(text: str) -> str:
@@ -46,11 +85,6 @@ def language(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without the space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
-
-
-def is_chinese(sentence: str) -> bool:
-    """True if a sentence is Chinese, whatever names stand in it."""
-    return len(_HAN.findall(sentence)) * 2 > len(_LATIN_WORD.findall(sentence)) * 3
 
 
 def require_text(text: str, where: str) -> None:

@@ -1,8 +1,8 @@
 """Reads the facts that a sentence states, and how each holds: from now on, no longer, in the past, or as a wish.
 
-Knows English; chinese.py knows Chinese. Reads clause by clause: cues like "no longer", "also" and "used to" (cues.py)
-are taken out and remembered, and what is left is read by the forms of the phrasebook and of readings.yaml. A sentence
-of doubt or of somebody else's words states nothing. What is not read is never guessed.
+Knows English; a plug-in may know another language (texts.Language). Reads clause by clause: cues like "no longer",
+"also" and "used to" (cues.py) are taken out and remembered, and what is left is read by the forms of the phrasebook and
+of readings.yaml. A sentence of doubt or of somebody else's words states nothing. What is not read is never guessed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from memos.interface.reading.phrasebook import (
     parse,
     phrasebook,
 )
-from memos.interface.reading.statements import chinese, cues
+from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import EnglishForm, Mode, english_readings
-from memos.interface.reading.texts import is_chinese
+from memos.interface.reading.texts import language_of
 
 Manner = Mode | Literal["instead"]  # in which a clause is said; "instead" is "now" of what has several values, too
 _KIN = "Somekin"  # stands in a clause for "my brother"
@@ -57,7 +57,8 @@ def read(sentence: str, speaker: str = "", corrects: bool = False) -> Reading:
     named = re.match(rf"({NAME}|[\u4e00-\u9fff]{{2,4}})[:：] *(?=\S)", sentence)
     if not speaker and named and named[1] not in NOT_NAMES:
         speaker, sentence = named[1], sentence[named.end() :]
-    facts, unread = (chinese.read if is_chinese(sentence) else _english)(sentence, speaker)
+    language = language_of(sentence)
+    facts, unread = (language.read if language else _english)(sentence, speaker)
     if corrects:
         facts = [f.model_copy(update={"mode": "now"}) if f.mode == "is" and f.sole else f for f in facts]
     return Reading(tuple(dict.fromkeys(facts)), tuple(unread))

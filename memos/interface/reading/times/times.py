@@ -1,4 +1,5 @@
-"""Resolves words for times to days, seen from the day of the turn, in English and Chinese.
+"""Resolves words for times to days, seen from the day of the turn, in English and in every
+language that is installed (texts.Language).
 
 A day is "2026-03-06", a range of days "2026-03-02/2026-03-08"; weeks begin on Monday. A time that lies on both sides
 is the nearest that fits.
@@ -13,12 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
-from memos.interface.reading.times import times_en, times_zh
-from memos.interface.reading.times.days import iso, last_day, moved, shifted
+from memos.interface.reading.texts import languages
+from memos.interface.reading.times import times_en
+from memos.interface.reading.times.days import iso, moved, shifted
 
 # traditional characters of times
 _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
-_ONLY_DAY = re.compile(r"(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})(?:st\b|nd\b|rd\b|th\b|日|号)(?! of)")
+_ONLY_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
 _TO = re.compile(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
 
 
@@ -34,8 +36,9 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     """The first time that a text names. today: the day of its turn. past: it lies before that, where it could lie on
     both sides."""
     text = text.translate(_SIMPLE)
+    forms = (*times_en.FORMS, *(form for language in languages(text) for form in language.times))
     best: tuple[int, int, FoundTime] | None = None
-    for n, (regex, resolve) in enumerate(_FORMS):
+    for n, (regex, resolve) in enumerate(forms):
         for match in regex.finditer(text):
             try:
                 days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, past)
@@ -48,11 +51,11 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     first = best[2]
     if (to := _TO.match(text, first.span[1])) and "/" not in first.when:
         rest = text[to.end() :]
-        if only := _ONLY_DAY.match(rest):  # of the same month, or the next
-            begin, day = date.fromisoformat(first.when), times_zh.number(only["d"])
+        if only := _day_of_month(rest):  # of the same month, or the next
+            begin, (day, end) = date.fromisoformat(first.when), only
             with suppress(ValueError):
                 there = moved(begin.replace(day=1), 1 if day < begin.day else 0).replace(day=day)
-                return FoundTime(iso((begin, there)), (first.span[0], to.end() + only.end()))
+                return FoundTime(iso((begin, there)), (first.span[0], to.end() + end))
         last = find(f"on {rest}" if re.match("[a-zA-Z]", rest) else rest, today, past)
         if last and last.span[0] == 0 and last.when > first.when:
             return FoundTime(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
@@ -63,19 +66,19 @@ def _inside(match: re.Match[str], best: tuple[int, int, FoundTime] | None) -> bo
     return bool(best and best[2].span[0] < match.start())
 
 
-_FORMS = (*times_en.FORMS, *times_zh.FORMS)
+def _day_of_month(text: str) -> tuple[int, int] | None:
+    """(the day, where its words end) of a text that opens with a day of no month."""
+    if only := _ONLY_DAY.match(text):
+        return int(only[1]), only.end()
+    return next((day for language in languages(text) if (day := language.day_of_month(text))), None)
+
+
 _UNTIL = re.compile(
     r",?\s*\b(?:(?:but |and )?(?:only )?(?:until|till|til|through|up to|up until|valid until|no longer than|not longer than|expiring"
     r"(?: on)?|ending(?: on)?|by)|(?P<for>for(?: the next| only| just)?))\s+(?P<time>[^,;.]+?)(?: only)?(?=$|[,;.!?]| then\b| and\b)",
     re.IGNORECASE,
 )
 _FOR = re.compile(rf"(?:the next )?{times_en.N}?\s*(?P<unit>day|week|fortnight|month|year)s?", re.IGNORECASE)
-_ZH_UNTIL = re.compile(
-    r"[，,]?(?:有效期?|截止|权限|期限|最多|只|就)?(?:到|至|直到|截止到|截至|在)(?P<time>[^，,。到至]{1,10}?)(?:为止|截止|结束|之前|以前|前|就行|吧|止)*(?=[，,。！!]|$)"
-)
-_ZH_FOR = re.compile(
-    r"[，,]?(?:期限|有效期|为期|只|就|看|用)?(?:为|是)?(?P<n>\d+|[一二两三四五六七八九十]{1,2})个?(?P<unit>天|周|星期|月|年)(?:时间|内|之内|以内)?(?=[，,。！!]|$)"
-)
 
 
 def until(text: str, today: date) -> str:
@@ -93,9 +96,4 @@ def _until(text: str, today: date) -> str:
             continue
         if found := find(f"until {match['time']}", today):
             return found.when.split("/")[-1]
-    ends = _ZH_UNTIL.search(text)
-    if ends and (found := find(ends["time"], today)):
-        return found.when.split("/")[-1]
-    lasts = _ZH_FOR.search(text)
-    end = times_zh.shift(lasts.groupdict(), today, False) if lasts else None
-    return iso(last_day(end)) if end else ""
+    return next((day for language in languages(text) if (day := language.until(text, today))), "")

@@ -214,4 +214,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"^{_BY}(?:all |the whole )?(?:of )?{_MONTH}$"), _in_month),
     (_en(rf"^{_BY}the {_NTH}$"), _of_month),
     (_en(rf"(?:in|since|until|during|back in|of|from) {_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
+    (re.compile(r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"), lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
+    (re.compile(r"(?<![\d/])(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])"),
+     lambda g, t, p: near(lambda year: date(year, int(g["m"]), int(g["d"])), t, p)),
 )  # fmt: skip

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date, timedelta
 
 from memos.interface.reading.times.days import (
@@ -12,6 +13,7 @@ from memos.interface.reading.times.days import (
     Days,
     Resolve,
     feast,
+    iso,
     last_day,
     moved,
     near,
@@ -21,6 +23,7 @@ from memos.interface.reading.times.days import (
     week,
     whole_month,
 )
+from memos.interface.reading.times.times import find
 
 _DIGIT = {c: n for n, c in enumerate("零一二三四五六七八九十")} | {"两": 2, "〇": 0, "半": 0}
 _ZN = r"(?P<n>\d+|[一二两三四五六七八九十]{1,3}|几)"
@@ -173,7 +176,30 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = tuple(
         (rf"{_ZY}年", lambda g, t, p: (date(number(g["y"]), 1, 1), date(number(g["y"]), 12, 31))),
         (rf"(?<![\d月路街巷弄道区栋楼第])(?<!大街)(?<!\d){_ZD}号(?![楼线门店机室房院码])",
          lambda g, t, p: of_month(number(g["d"]), None, t, p)),
-        (r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)", lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
-        (r"(?<![\d/])(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])", _dated),
     )
 )  # fmt: skip
+_ONLY_DAY = re.compile(r"(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})[日号]")
+_UNTIL = re.compile(
+    r"[，,]?(?:有效期?|截止|权限|期限|最多|只|就)?(?:到|至|直到|截止到|截至|在)(?P<time>[^，,。到至]{1,10}?)(?:为止|截止|结束|之前|以前|前|就行|吧|止)*(?=[，,。！!]|$)"
+)
+_FOR = re.compile(
+    r"[，,]?(?:期限|有效期|为期|只|就|看|用)?(?:为|是)?(?P<n>\d+|[一二两三四五六七八九十]{1,2})个?(?P<unit>天|周|星期|月|年)(?:时间|内|之内|以内)?(?=[，,。！!]|$)"
+)
+
+
+def day_of_month(text: str) -> tuple[int, int] | None:
+    """(the day, where its words end) of a text that opens with a day of no month."""
+    with suppress(ValueError):
+        if only := _ONLY_DAY.match(text):
+            return number(only["d"]), only.end()
+    return None
+
+
+def until(text: str, today: date) -> str:
+    """The last day until when something shall hold; "" where the text names none. Raises ValueError, OverflowError."""
+    ends = _UNTIL.search(text)
+    if ends and (found := find(ends["time"], today)):
+        return found.when.split("/")[-1]
+    lasts = _FOR.search(text)
+    end = shift(lasts.groupdict(), today, False) if lasts else None
+    return iso(last_day(end)) if end else ""

@@ -1,7 +1,7 @@
 """Reads the facts that a Chinese sentence states, and how each holds.
 
 A clause is a subject, adverbs and a predicate. The adverbs say how it holds (现在, 也, 不再, 以前, 打算, ...); the
-predicate is read by the forms of readings_zh.yaml. A clause without a subject has that of the one before.
+predicate is read by the forms of readings.yaml. A clause without a subject has that of the one before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from memos.cube import Fact
 from memos.interface.reading.statements.readings import Mode
-from memos.interface.reading.statements.readings_zh import ChineseForm, chinese_readings
+from memos.plugins.chinese.readings import ChineseForm, chinese_readings
 
 _QUESTION = re.compile(r"[吗呢么？?][。！!]*$|什么|哪[里儿个]|谁|怎么|为什么|何时|是不是|是否|有没有|会不会|要不要")
 _DOUBT = re.compile(

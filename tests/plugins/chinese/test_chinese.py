@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memos.interface.reading import texts
 from memos.interface.reading.statements.statements import read
 
 
@@ -67,3 +68,9 @@ def test_doubt_hearsay_and_what_is_no_end_state_nothing(sentence: str) -> None:
 
 def test_a_list_is_several_facts() -> None:
     assert [f.object for f in read("我喜欢苹果、梨和葡萄。", "User").facts] == ["苹果", "梨", "葡萄"]
+
+
+def test_without_the_plug_in_a_sentence_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "zh" in texts.LANGUAGES.names()
+    monkeypatch.setattr(texts, "_installed", dict)
+    assert not read("我住在北京海淀。", "User").facts

@@ -1,4 +1,4 @@
-"""Compiles readings_zh.yaml: the forms and word lists by which Chinese clauses are read."""
+"""Compiles readings.yaml: the forms and word lists by which Chinese clauses are read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ChineseReadings:
 
 @cache
 def chinese_readings() -> ChineseReadings:
-    book = yaml.safe_load(files("memos.interface.reading.statements").joinpath("readings_zh.yaml").read_text("utf-8"))
+    book = yaml.safe_load(files("memos.plugins.chinese").joinpath("readings.yaml").read_text("utf-8"))
     lexicon = _lexicon(book)
     keys: dict[str, FormMode] = {**KEYS, "over": "ended"}
     kin = "|".join(sorted(book["kin"].split(), key=len, reverse=True))
