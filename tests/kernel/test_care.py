@@ -21,8 +21,9 @@ def test_a_vault_goes_through_all_that_can_be_done_with_it(tmp_path: Path) -> No
         cubes = vault.cubes()
         assert care.back_up(folder, backup).bytes == care.restore(backup, again).bytes  # while it is open elsewhere
         assert care.check(folder) == care.check(backup) == care.check(again) == []
-    before, after = care.compact(again)
-    assert after <= before and care.stats(again)["users"] == {"ada": len(cubes)}
+    with care.opened(again) as vault:
+        before, after = vault.compact()
+        assert after <= before and vault.stats.all()["users"] == {"ada": len(cubes)}
     (again / "vectors.db").write_bytes(b"")
     assert "vectors.db" in care.check(again)[0]
     (again / "vectors.db").unlink()  # what it held is made anew
@@ -32,7 +33,7 @@ def test_a_vault_goes_through_all_that_can_be_done_with_it(tmp_path: Path) -> No
 
 
 def test_where_there_is_no_vault_none_is_made(tmp_path: Path) -> None:
-    for act in (care.check, care.stats, care.compact, lambda folder: care.back_up(folder, tmp_path / "backup")):
+    for act in (care.check, care.opened, lambda folder: care.back_up(folder, tmp_path / "backup")):
         with pytest.raises(VaultError, match="holds no vault"):
             act(tmp_path / "none")
     assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ def check(
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
-        found = check(folder, show, settings.key, settings.server)
+        found = check(folder, show, settings)
     return Output({"path": folder, "problems": found}, found, empty=f"{folder} is sound", failed=bool(found))
 
 
@@ -45,7 +45,7 @@ def backup(
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
-        made = back_up(folder, dest, show, settings.key, settings.scratch)
+        made = back_up(folder, dest, show, settings)
     line = f"{made.folder}: {made.bytes} bytes as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.copied} of them copied"
     return Output(made, line)
 
@@ -73,20 +73,21 @@ def restore(
 @command(vault)
 def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """How much a vault holds: cubes, versions, users, jobs, bytes by place, quotas."""
-    from memos.kernel.care import stats
+    from memos.kernel.care import opened
 
-    folder, settings = _place(path, config, set_)
-    figures = stats(folder, settings.quota, settings.key, settings.scratch, settings.server)
+    with opened(*_place(path, config, set_)) as found:
+        figures = found.stats.all()
     return Output(figures, (line for name, value in figures.items() for line in _figures(name, value)))
 
 
 @command(vault)
 def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """Give the space of what was deleted back to the disk, and remove payloads that no cube refers to."""
-    from memos.kernel.care import compact
+    from memos.kernel.care import opened
 
     folder, settings = _place(path, config, set_)
-    before, after = compact(folder, settings.key, settings.scratch, settings.server)
+    with opened(folder, settings) as found:
+        before, after = found.compact()
     value = {"path": folder, "before": before, "after": after}
     return Output(value, f"{folder}: {before} bytes before, {after} after")
 
