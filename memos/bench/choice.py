@@ -19,9 +19,8 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
 from memos.interface.doors.progress import Show
-from memos.operation.choosing.cost_model import Costs, Lying
+from memos.operation.choosing.cost_model import Costs, Lying, Situation, Ways
 from memos.operation.choosing.mem_scheduler import Admission
-from memos.operation.choosing.ways import Situation, Ways
 from memos.operation.policies.memos import MemosPolicy
 
 CODECS: tuple[str, ...] = ("raw", "int4")

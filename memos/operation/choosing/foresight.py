@@ -89,7 +89,7 @@ class Foresight:
     """
 
     def __init__(self, most: int = 20_000) -> None:
-        self._most, self._now, self._lock = most, 0.0, threading.Lock()
+        self._most, self._now, self._lock = most, 0.0, threading.RLock()
         self._rows = dict[str, int]()
         self._uses, self._last, self._soon = Column(np.float64, len(SCALES)), Column(np.float64), Column(np.float64)
         self._total = np.zeros(len(SCALES))  # of all uses, at `now`
@@ -124,7 +124,11 @@ class Foresight:
     def worth(self, groups: Sequence[str], now: float) -> Floats:
         """Uses of each that are expected while those who are there make a few requests each. Never used: 0."""
         with self._lock:
-            return self._worth(groups, now)
+            rows = np.array([self._rows.get(group, -1) for group in groups], np.int64)
+            out, known = np.zeros(len(rows)), rows[rows >= 0]
+            shares = self._shares(known, max(now, self._now)) @ self._scales
+            out[rows >= 0] = WINDOW * max(1, len(self._visits)) * shares + self._soon.all[known]
+            return out
 
     def next(self, user: str, now: float) -> list[tuple[str, float]]:
         """What this user is predicted to use in the next few requests, with its probability, the likeliest first."""
@@ -134,14 +138,6 @@ class Foresight:
                 visit = _begun(user)
             coming = visit.coming or self._predicted(visit)
             return sorted(((g, min(1.0, uses)) for g, uses in coming.items()), key=lambda row: (-row[1], row[0]))
-
-    def _worth(self, groups: Sequence[str], now: float) -> Floats:
-        rows = np.array([self._rows.get(group, -1) for group in groups], np.int64)
-        out = np.zeros(len(rows))
-        known = rows[rows >= 0]
-        requests = WINDOW * max(1, len(self._visits))
-        out[rows >= 0] = requests * (self._shares(known, max(now, self._now)) @ self._scales) + self._soon.all[known]
-        return out
 
     def _count(self, group: str, at: float) -> None:
         if group not in self._rows:
@@ -192,7 +188,7 @@ class Foresight:
         if len(self._rows) < self._most:
             return
         names = list(self._rows)
-        best = np.sort(np.argsort(-self._worth(names, now), kind="stable")[: self._most // 2])
+        best = np.sort(np.argsort(-self.worth(names, now), kind="stable")[: self._most // 2])
         self._rows = {names[row]: n for n, row in enumerate(best)}
         for column in (self._uses, self._last, self._soon):
             column.keep(best)

@@ -20,9 +20,8 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
 from memos.lazy import Lazy
-from memos.operation.choosing.cost_model import Costs, Lying
+from memos.operation.choosing.cost_model import Costs, Lying, MemoryTier, ResidentKV, Situation, Ways
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
-from memos.operation.choosing.ways import MemoryTier, ResidentKV, Situation, Ways
 
 if TYPE_CHECKING:
     from memos.config import Config, FidelityConfig

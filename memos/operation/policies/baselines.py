@@ -57,22 +57,9 @@ LRU = Baseline(
 FULL_CONTEXT = Baseline(lambda signals: -signals.age, reads="all")  # no retrieval: everything goes into the prompt
 
 
-# What the entry points name: none of these has anything to configure.
-def plain_rag(config: Config) -> Baseline:
-    return PLAIN_RAG
+def _maker(baseline: Baseline) -> Callable[[Config], Baseline]:
+    """What an entry point names: none of these has anything to configure."""
+    return lambda config: baseline
 
 
-def keywords(config: Config) -> Baseline:
-    return KEYWORDS
-
-
-def recency(config: Config) -> Baseline:
-    return RECENCY
-
-
-def lru(config: Config) -> Baseline:
-    return LRU
-
-
-def full_context(config: Config) -> Baseline:
-    return FULL_CONTEXT
+plain_rag, keywords, recency, lru, full_context = map(_maker, (PLAIN_RAG, KEYWORDS, RECENCY, LRU, FULL_CONTEXT))

@@ -10,10 +10,9 @@ import pytest
 from memos.config import FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text, Usage
 from memos.errors import NoRoom
-from memos.operation.choosing.cost_model import Costs, Lying, Way
+from memos.operation.choosing.cost_model import Costs, Lying, ResidentKV, Situation, Way, Ways
 from memos.operation.choosing.mem_scheduler import Admission
 from memos.operation.choosing.moves import MovePlanner
-from memos.operation.choosing.ways import ResidentKV, Situation, Ways
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment
 

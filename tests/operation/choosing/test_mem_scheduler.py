@@ -14,9 +14,9 @@ import pytest
 from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
+from memos.operation.choosing.cost_model import Ways
 from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Route, Via, composable
 from memos.operation.choosing.moves import Move, MovePlanner, budgets
-from memos.operation.choosing.ways import Ways
 from memos.operation.policies.memos import MemosPolicy
 from memos.operation.policies.policy import Segment, Signals
 
