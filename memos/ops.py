@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from memos.cube import Fact, Form, Frozen, Namespace, Probe, State, Trust
 from memos.rights import Action, Relation
 
@@ -76,26 +78,20 @@ class Asked(Frozen):
     what: the statement, question or description, with references resolved where the conversation tells to what. who:
     the person that it is about; "user" is the speaker. when, until: a day or a range of days, ISO. to: the form of a
     promotion; the version, "previous" or the day of a rollback. ask: what is asked about the memory. doubted: the
-    intent of a request that must be asked back.
+    intent of a request that must be asked back. `model_dump(exclude_defaults=True, by_alias=True)` has the arguments
+    that are given, by the names that doors have for them.
     """
 
-    intent: Intent
+    intent: Intent = Field(exclude=True)
     what: str = ""
     who: str = ""
     when: str = ""
-    with_: str = ""
+    with_: str = Field("", serialization_alias="with")
     relation: str = ""
     until: str = ""
     to: str | int = ""
     ask: str = ""
-    doubted: str = ""
-
-    @property
-    def arguments(self) -> dict[str, str | int]:
-        """Those that are given, by their names."""
-        names = {"with_": "with", "doubted": "intent"}
-        given = {names.get(n, n): getattr(self, n) for n in type(self).model_fields if n != "intent"}
-        return {name: value for name, value in given.items() if value != ""}
+    doubted: str = Field("", serialization_alias="intent")
 
 
 class Get(Frozen):

@@ -154,20 +154,21 @@ class Answering(Service):
         op = self._reader.recall(question)
         self._require_language(question)
         decisions = [self._governance.permitted(caller, op)]
-        heard = _Heard(request.on_text)
+        listener = _Listener(request.on_text)
         adapters = request.via == "parametric" or request.session is None
         admission = self._admitted(caller, op, request.via, decisions, adapters)
         talk = self._talk(question, request, admission)
         try:
-            admission, completion = self._answer(admission, talk, request.via, heard, request.decode)
+            admission, completion = self._answer(admission, talk, request.via, listener, request.decode)
         except UNUSABLE as error:
             # what has been said cannot be taken back
-            if request.via != "auto" or heard.any or not (admission.activations or admission.adapters or talk.earlier):
+            derived = admission.activations or admission.adapters or talk.earlier
+            if request.via != "auto" or listener.heard or not derived:
                 raise
             log.warning("answering from text: %s", error)
             admission = self.admit(caller, op, "plaintext")  # its use is counted already
             talk = replace(self._talk(question, request, admission), again=True)
-            admission, completion = self._answer(admission, talk, "plaintext", heard, request.decode)
+            admission, completion = self._answer(admission, talk, "plaintext", listener, request.decode)
         if talk.session:
             self._sessions().keep(talk, completion.text, admission, beside, completion.kv)
         self._serving().settle(admission, completion.ttft_s)
@@ -262,7 +263,7 @@ class Answering(Service):
         return self._sessions().resume(request.session, question, admission)
 
     def _answer(
-        self, admission: Admission, talk: Talk, via: Via, on_text: OnText | None, decode: DecodeConfig | None = None
+        self, admission: Admission, talk: Talk, via: Via, listener: _Listener, decode: DecodeConfig | None = None
     ) -> tuple[Admission, ModelAnswer]:
         """The answer, and what of the admission it was given from."""
         try:
@@ -273,7 +274,7 @@ class Answering(Service):
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self._serving().request(admission, messages, via, self._tokens, exact)
-            return admission, _drain(self._host().stream(request, decode or self._config.decode), on_text)
+            return admission, listener.drain(self._host().stream(request, decode or self._config.decode))
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self._sessions().damaged(talk.session)
@@ -353,12 +354,12 @@ class Answering(Service):
         self._governance.record([decision, narrowed])
         talk, admission = Talk(question), self.decide(caller, op, found, via)
         try:
-            admission, completion = self._answer(admission, talk, via, None)
+            admission, completion = self._answer(admission, talk, via, _Listener())
         except UNUSABLE:
             if via != "auto" or not (admission.activations or admission.adapters):
                 raise
             admission = self.decide(caller, op, found, "plaintext")
-            admission, completion = self._answer(admission, talk, "plaintext", None)
+            admission, completion = self._answer(admission, talk, "plaintext", _Listener())
         scores = {hit.cube.id: (hit.score, hit.why) for hit in found}
         adapters = self._serving().adapters(admission)
         explained = answer or completion.text
@@ -413,26 +414,21 @@ class Answering(Service):
             )
 
 
-class _Heard:
+class _Listener:
     """Hands an answer on piece by piece, and knows whether any was."""
 
-    def __init__(self, on_text: OnText | None) -> None:
-        self._on_text, self.any = on_text, False
+    def __init__(self, on_text: OnText | None = None) -> None:
+        self._on_text, self.heard = on_text, False
 
-    def __call__(self, piece: str) -> None:
-        self.any = True
-        if self._on_text:
-            self._on_text(piece)
-
-
-def _drain(pieces: Generator[str, None, ModelAnswer], on_text: OnText | None) -> ModelAnswer:
-    """Hand each piece of an answer on; the answer with its costs."""
-    with closing(pieces):  # whoever listens may fail: the model must not stay taken
-        while True:
-            try:
-                piece = next(pieces)
-            except StopIteration as done:
-                completion: ModelAnswer = done.value
-                return completion
-            if on_text:
-                on_text(piece)
+    def drain(self, pieces: Generator[str, None, ModelAnswer]) -> ModelAnswer:
+        """The whole answer, with its costs."""
+        with closing(pieces):  # whoever listens may fail: the model must not stay taken
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as done:
+                    completion: ModelAnswer = done.value
+                    return completion
+                self.heard = True
+                if self._on_text:
+                    self._on_text(piece)

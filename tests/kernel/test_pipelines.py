@@ -27,7 +27,10 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
 def test_what_a_message_asks_for_is_told_in_the_reply(kernel: MemOS, ada: str) -> None:
     reply = kernel.within(ada).chat("Remember that my job is baker.")
     assert [op.intent for op in reply.operations] == ["remember"]
-    assert reply.operations[0].arguments == {"what": "my job is baker", "who": "user"}
+    assert reply.operations[0].model_dump(exclude_defaults=True, by_alias=True) == {
+        "what": "my job is baker",
+        "who": "user",
+    }
 
 
 def test_a_pipeline_is_done_and_undone_as_a_whole(kernel: MemOS, ada: str, bob: str) -> None:

@@ -68,7 +68,7 @@ class Outcome:
         """(arguments right, arguments given or wanted): one that nobody gave is wrong too."""
         right = wanted = 0
         for n, (_, arguments) in enumerate(self.case.operations):
-            told = self.read[n].arguments if self.right else {}
+            told = self.read[n].model_dump(exclude_defaults=True, by_alias=True) if self.right else {}
             names = set(arguments) | set(told)
             wanted += len(names)
             both = set(arguments) & set(told) if self.right else set[str]()

@@ -291,7 +291,10 @@ def answered(reply: Reply) -> Answer:
         "prompt_tokens": reply.prompt_tokens,
         "past_tokens": reply.past_tokens,
         "ttft_ms": reply.ttft_ms,
-        "operations": [{"intent": one.intent, "arguments": one.arguments} for one in reply.operations],
+        "operations": [
+            {"intent": one.intent, "arguments": one.model_dump(exclude_defaults=True, by_alias=True)}
+            for one in reply.operations
+        ],
         "pipeline": reply.pipeline,
     }
 

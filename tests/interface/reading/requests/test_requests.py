@@ -19,7 +19,10 @@ WEDNESDAY = date(2026, 3, 11)
 
 def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
     said = [{"role": "user", "content": turn} for turn in turns]
-    return [(one.intent, one.arguments) for one in reader.read_request(text, said, WEDNESDAY)]
+    return [
+        (one.intent, one.model_dump(exclude_defaults=True, by_alias=True))
+        for one in reader.read_request(text, said, WEDNESDAY)
+    ]
 
 
 @pytest.mark.parametrize(
