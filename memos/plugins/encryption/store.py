@@ -98,7 +98,7 @@ class EncryptedStore:
             raise VaultError(
                 f"the key of {place.folder} was being changed, and that was cut off; open it once to finish it"
             )
-        return check.examine(place.folder, show, sealing or self.sealing(place)).problems
+        return check.examine(place.folder, show, sealing or self.sealing(place))
 
 
 def _key_problems(folder: Path) -> list[str]:
@@ -107,7 +107,7 @@ def _key_problems(folder: Path) -> list[str]:
     with suppress(CorruptBlob):  # which is told with the rest
         sums = file_sums.read(folder)
         if sums and vault_key.NAME in sums:
-            return file_sums.problems(folder, sums).get(vault_key.NAME, [])
+            return [told for told in file_sums.problems(folder, sums) if told.startswith(str(folder / vault_key.NAME))]
     return vault_key.problems(folder)
 
 

@@ -29,7 +29,7 @@ class PostgresStore:
         """What is wrong with the rows and payloads on a server, whose files are its own."""
         database = vault_server.opened(place.folder, vault_server.url_of(place.folder, place.url))
         try:
-            return check.of_rows(place.folder, database.snapshot, ServerShelf(database), PlainFormat(), show).problems
+            return check.of_rows(place.folder, database.snapshot, ServerShelf(database), PlainFormat(), show)
         except (TypeError, ValueError, LookupError) as error:
             return [f"{database.name}: a row holds what was never written ({error}); bring back a dump"]
         finally:

@@ -146,7 +146,7 @@ def problems(folder: Path, show: Show = lambda *_: None, key: str | None = None)
             found.append(f"{path} is not of this backup; remove it")
     if not found and manifest.schema == SCHEMA_VERSION:  # was it sound when it was made?
         place = Place(folder, key)
-        found += vault_check.of_content(folder, True, store_of(place).sealing(place), show).problems
+        found += vault_check.of_content(folder, True, store_of(place).sealing(place), show)
     return found
 
 

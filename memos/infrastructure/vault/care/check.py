@@ -16,10 +16,9 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -58,26 +57,6 @@ _TIMES = {  # of rows that have no checksum of their own
 }
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What is wrong, in words. log: with what was committed last; files: with bytes, by name; rows: with vault.db;
-    payloads: by sha256; unused: payloads that no cube refers to, which is no harm."""
-
-    log: tuple[str, ...] = ()
-    files: dict[str, list[str]] = field(default_factory=dict)
-    rows: tuple[str, ...] = ()
-    vectors: tuple[str, ...] = ()
-    payloads: dict[str, str] = field(default_factory=dict)
-    index: tuple[str, ...] = ()
-    audit: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
-
-    @property
-    def problems(self) -> list[str]:
-        files = chain.from_iterable(self.files.values())
-        return [*self.log, *files, *self.rows, *self.vectors, *self.payloads.values(), *self.index, *self.audit]
-
-
 def problems(
     folder: Path, show: Show = lambda *_: None, sealing: Sealing | None = None, url: str | None = None
 ) -> list[str]:
@@ -88,19 +67,18 @@ def problems(
     return store_of(place).problems(place, show, sealing)
 
 
-def examine(folder: Path, show: Show, sealing: Sealing) -> Findings:
+def examine(folder: Path, show: Show, sealing: Sealing) -> list[str]:
     """What is wrong with a vault in files. Raises VaultError where there is none, or one of another schema."""
     if not (folder / "vault.db").is_file():
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault, or a backup")
     alone = not in_use(folder)
     databases = [folder / name for name in ("vault.db", "vectors.db")]
-    log = tuple(problem for file in databases for problem in wal_file.problems(file))
+    log = [problem for file in databases for problem in wal_file.problems(file)]
     if log and alone:
-        return Findings(log)  # SQLite would take the log to end there, and note that down
+        return log  # SQLite would take the log to end there, and note that down
     summed = (folder / file_sums.NAME).exists()
-    files = _of_files(folder, databases, show)
-    found = replace(of_content(folder, alone, sealing, show), log=log, files=files)
-    if found.problems and alone and (in_use(folder) or summed != (folder / file_sums.NAME).exists()):
+    found = log + _of_files(folder, databases, show) + of_content(folder, alone, sealing, show)
+    if found and alone and (in_use(folder) or summed != (folder / file_sums.NAME).exists()):
         return examine(folder, show, sealing)  # somebody has opened it meanwhile, and what was read was changing
     return found
 
@@ -118,29 +96,29 @@ def in_use(folder: Path) -> bool:
     return False
 
 
-def _of_files(folder: Path, databases: list[Path], show: Show) -> dict[str, list[str]]:
+def _of_files(folder: Path, databases: list[Path], show: Show) -> list[str]:
     try:
         kept = file_sums.read(folder)
     except CorruptBlob as error:
-        return {file_sums.NAME: [f"{error}; the next that opens and closes the vault writes it anew"]}
+        return [f"{error}; the next that opens and closes the vault writes it anew"]
     if kept is None or not all(map(wal_file.is_empty, databases)):
-        return {}
+        return []
     show("files", 0, len(kept))
     found = file_sums.problems(folder, kept)
     show("files", len(kept), len(kept))
     return found
 
 
-def of_content(folder: Path, alone: bool, sealing: Sealing, show: Show = lambda *_: None) -> Findings:
+def of_content(folder: Path, alone: bool, sealing: Sealing, show: Show = lambda *_: None) -> list[str]:
     """What is wrong with what the files say. alone: nobody has the vault open. Raises VaultError for another schema."""
     try:
         with VaultReader(folder, alone, sealing.driver) as reader:
             again = partial(VaultReader, folder, alone=False, driver=sealing.driver)
             return _Content(folder, reader, alone, show, sealing.format, again).findings()
     except CannotRead as error:
-        return Findings(rows=(str(error),))
+        return [str(error)]
     except (TypeError, ValueError, LookupError) as error:  # a bit can turn a text into bytes, or a name into another
-        return Findings(rows=(f"vault.db: a row holds what was never written ({error}); {WAY_OUT}",))
+        return [f"vault.db: a row holds what was never written ({error}); {WAY_OUT}"]
 
 
 def of_rows(
@@ -149,7 +127,7 @@ def of_rows(
     shelf: Shelf,
     format: FileFormat,
     show: Show,
-) -> Findings:
+) -> list[str]:
     """What is wrong with rows and payloads that lie elsewhere. folder: with this machine's copies. Raises VaultError,
     and TypeError, ValueError or LookupError for a row that holds what was never written."""
     with snapshot() as reader:
@@ -188,19 +166,17 @@ class _Content:
         """again: a snapshot of a later moment."""
         self._folder, self._db, self._alone, self._show = folder, reader, alone, show
         self._format, self._again, self._shelf = format, again, shelf
-        self._unused: tuple[str, ...] = ()
 
-    def findings(self) -> Findings:
+    def findings(self) -> list[str]:
         if broken := self._db.damage("main"):  # what follows would stumble over it
-            return Findings(rows=(*broken, self._db.way_out))
+            return [*broken, self._db.way_out]
         side = [self._db.side_problem] if self._db.side_problem else self._db.damage("side")
-        rows, vectors = tuple(self._rows()), tuple(side or self._vectors())
-        payloads, unused, index = self._payloads(self._db), self._unused, self._index(self._db)
+        rows, vectors = list(self._rows()), side or list(self._vectors())
+        payloads, index = self._payloads(self._db), self._index(self._db)
         if (payloads or index) and not self._alone:  # what was removed since the rows were read is no loss
             with self._again() as now:
                 payloads, index = self._payloads(now), self._index(now)
-        audit = tuple(audit_log.broken(self._db))
-        return Findings((), {}, rows, vectors, payloads, tuple(index), audit, unused)
+        return [*rows, *vectors, *payloads, *index, *audit_log.broken(self._db)]
 
     def _rows(self) -> Iterator[str]:
         yield from self._db.structure(described(self._db))
@@ -285,10 +261,9 @@ class _Content:
     def _index(self, db: Rows) -> list[str]:
         return index_store.problems(self._folder, self._format, db, self._shelf)
 
-    def _payloads(self, db: Rows) -> dict[str, str]:
+    def _payloads(self, db: Rows) -> list[str]:
         """What is wrong with each payload that is named, or there."""
-
-        blobs, found = Blobs(self._folder, self._format, partial(referrers, db), self._shelf), dict[str, str]()
+        blobs, found = Blobs(self._folder, self._format, partial(referrers, db), self._shelf), list[str]()
         sha256 = "json_extract(json, '$.payload.sha256')"
         named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
         wanted = {sha256 for (sha256,) in db.rows(named)}
@@ -297,9 +272,8 @@ class _Content:
             self._show("payloads", i, len(every))
             problem = blobs.problem(sha256)
             if problem and (sha256 in wanted or blobs.here(sha256)):
-                found[sha256] = problem
+                found.append(problem)
         self._show("payloads", len(every), len(every))
-        self._unused = tuple(sha256 for sha256 in every if sha256 not in wanted)
         return found
 
 

@@ -78,22 +78,20 @@ def read(folder: Path) -> Sums | None:
     return {name: FileSum(size, written, tuple(sums)) for name, (size, written, sums) in found.items()}
 
 
-def problems(folder: Path, kept: Sums) -> dict[str, list[str]]:
-    """How files differ from what was kept, in words, by name."""
+def problems(folder: Path, kept: Sums) -> list[str]:
+    """How files differ from what was kept, in words."""
     there = dict(_files(folder))
-    found = {name: [f"{folder / name} is missing"] for name in kept if name not in there}
+    found = [f"{folder / name} is missing" for name in kept if name not in there]
     for name, path in there.items():
         if name not in kept:
-            found[name] = [f"{path} is not a file of this vault; remove it"]
+            found.append(f"{path} is not a file of this vault; remove it")
             continue
-        size, was, differs = path.stat().st_size, kept[name], list[str]()
+        size, was = path.stat().st_size, kept[name]
         if size != was.size:
-            differs.append(f"{path} has {size} bytes, and had {was.size} when the vault was closed")
+            found.append(f"{path} has {size} bytes, and had {was.size} when the vault was closed")
         for i, (now, then) in enumerate(zip(_sums(path), was.sums, strict=False)):
             if now != then:
-                differs.append(f"{path} is not what was written, after byte {i * _EXTENT}")
-        if differs:
-            found[name] = differs
+                found.append(f"{path} is not what was written, after byte {i * _EXTENT}")
     return found
 
 

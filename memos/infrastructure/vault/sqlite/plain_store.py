@@ -23,7 +23,7 @@ class PlainStore:
         return PLAIN_SEALING
 
     def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
-        return check.examine(place.folder, show, PLAIN_SEALING).problems
+        return check.examine(place.folder, show, PLAIN_SEALING)
 
 
 PLAIN_STORE = PlainStore()
