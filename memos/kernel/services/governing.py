@@ -114,14 +114,13 @@ class Governing(Service):
         """What is wrong with an export of an audit log, by the public key in hex or in a file. Raises InputError."""
         return verify_export(file, read_public(key))
 
-    def verify_proof(self, file: Path, key: str | None = None) -> list[str]:
-        """What speaks against the proof of a forgetting. key: the public one, in hex or in a file, that signed it;
-        without, that of the vault. Raises InputError."""
-        return read_proof(file).problems(self._vault.audit_log.public_key() if key is None else read_public(key))
+    def verify_proof(self, file: Path) -> list[str]:
+        """What speaks against the proof of a forgetting, by the key of the vault. Raises InputError."""
+        return read_proof(file).problems(self._vault.audit_log.public_key())
 
     @staticmethod
     def verify_proof_file(file: Path, key: str) -> list[str]:
-        """The same by a given key, which takes no vault. Raises InputError."""
+        """The same by a public key, in hex or in a file, which takes no vault. Raises InputError."""
         return read_proof(file).problems(read_public(key))
 
     # keys: not calls of a caller, but of whoever holds the vault's folder
