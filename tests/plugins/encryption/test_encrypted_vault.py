@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
+from memos.config import VaultConfig
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, KeyUnusable, VaultError, WrongKey
 from memos.infrastructure.vault.blobs.vault_files import made
@@ -589,13 +590,12 @@ def test_a_backup_of_before_the_encryption_is_replaced_whole(tmp_path: Path) -> 
 def test_nothing_is_looked_after_with_a_wrong_key(named: str, error: type[Exception], tmp_path: Path) -> None:
     kept, backup = Kept(tmp_path / "vault", "env:KEY"), tmp_path / "backup"
     care.back_up(kept.path, backup)
-    before = kept.digests()
+    before, settings = kept.digests(), VaultConfig(key=named)
     for act in (
-        lambda: care.check(kept.path, key=named),
-        lambda: care.check(backup, key=named),
-        lambda: care.back_up(kept.path, tmp_path / "other", key=named),
-        lambda: care.stats(kept.path, key=named),
-        lambda: care.compact(kept.path, key=named),
+        lambda: care.check(kept.path, settings=settings),
+        lambda: care.check(backup, settings=settings),
+        lambda: care.back_up(kept.path, tmp_path / "other", settings=settings),
+        lambda: care.opened(kept.path, settings),  # as for its figures, and to be compacted
     ):
         with pytest.raises(error):
             act()
@@ -663,8 +663,10 @@ def test_space_is_given_back_in_an_encrypted_vault(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "vault", "env:KEY")
     with MemVault(kept.path) as vault:
         vault.delete([cube.id for cube in kept.cubes[2:]])
-    before, after = care.compact(kept.path)
-    assert after < before and care.check(kept.path) == [] and care.stats(kept.path)["users"]
+    with care.opened(kept.path) as vault:
+        before, after = vault.compact()
+        assert after < before and vault.stats.all()["users"]
+    assert care.check(kept.path) == []
 
 
 def test_the_copy_before_an_upgrade_is_encrypted_too(tmp_path: Path) -> None:

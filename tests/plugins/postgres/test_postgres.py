@@ -435,8 +435,9 @@ def test_what_is_about_files_is_refused_with_the_way_out(url: str, tmp_path: Pat
         care.back_up(tmp_path / "a", tmp_path / "backup")
     with pytest.raises(VaultError, match="whose rows memos cannot encrypt; encrypt the disk of its server"):
         recrypt.encrypt(tmp_path / "a", "env:KEY")
-    assert care.check(tmp_path / "a") == [] and care.stats(tmp_path / "a")["bytes"]["database"] > 0
-    assert care.compact(tmp_path / "a")[1] > 0
+    assert care.check(tmp_path / "a") == []
+    with care.opened(tmp_path / "a") as vault:
+        assert vault.stats.all()["bytes"]["database"] > 0 and vault.compact()[1] > 0
 
 
 # the dialect

@@ -66,6 +66,8 @@ def _function(command: ApiCommand) -> Callable[..., Output]:
             name = one.name.removeprefix("memory_").removesuffix("_id")
             api_names[name] = one.name
             default = [] if hints[one.name] == list[str] else one.default  # how many there must be is the call's to say
+            if f"{command.name}.{one.name}" in _REQUIRED:
+                default = inspect.Parameter.empty
             kind = Annotated[hints[one.name], option]  # type: ignore[valid-type, name-defined]
             parameters.append(inspect.Parameter(name, one.KEYWORD_ONLY, default=default, annotation=kind))
 
@@ -130,6 +132,7 @@ _TAKEN: dict[str, Json] = {
     "query": typer.Argument(help="what to look for"),
     "question": typer.Argument(help="what is asked"),
     "relation": typer.Argument(help="owner, editor, annotator or reader"),
+    "revoke.relation": typer.Argument(help="owner, editor, annotator or reader; without: all"),
     "since": typer.Option(help="said at this time or later (UTC)"),
     "tags": typer.Argument(help="always, apart:NAME, or words of your own; none: no tags"),
     "text": typer.Option(help="what the one should say; else what each says"),
@@ -143,6 +146,7 @@ _TAKEN: dict[str, Json] = {
     "why": typer.Option(help="a reason, for its history and those who meet it"),
 }
 
+_REQUIRED = {"grant.relation"}  # though the API has a default: nobody gives a right by leaving a word out
 
 # -- what a person sees -----------------------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["run"], "Missing argument"),
         (["run", "a.yaml", "--zorb"], "No such option: --zorb"),
         (["show"], "Missing argument"),
+        (["grant", "ID", "bob"], "Missing argument 'relation'"),
     ],
 )
 def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:
