@@ -1,5 +1,6 @@
-"""Gives threads and processes their turn to write, in order, and tells a time that never goes back; must not know what
-is written.
+"""Gives threads and processes their turn to write, in order, and tells a time that never goes back.
+
+Must not know what is written.
 
 Between processes of one machine, two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that
 one who has just written queues behind those who wait. The system gives up the locks of a process that dies.

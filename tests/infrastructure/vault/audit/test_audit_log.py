@@ -85,8 +85,8 @@ def test_a_change_of_any_field_of_any_row_is_found(vault: MemVault, field: str) 
 @pytest.mark.parametrize("field", ["n", "hash", "at", "key", "prev", "signature"])
 def test_a_change_of_any_field_of_a_checkpoint_is_found(vault: MemVault, field: str) -> None:
     for n in range(EVERY, ROWS, EVERY):
-        new = 3 if field == "n" else "0" * 64
-        assert tamper(vault, f"UPDATE checkpoints SET {field} = ? WHERE n = {n}", values=(new,)).problems
+        for new in (3,) if field == "n" else ("0" * 64, b"0" * 64):
+            assert tamper(vault, f"UPDATE checkpoints SET {field} = ? WHERE n = {n}", values=(new,)).problems
     assert vault.audit_log.verify().problems == []
 
 
@@ -235,6 +235,7 @@ def test_who_was_forgotten_is_not_named_and_the_log_still_verifies(vault: MemVau
             f"UPDATE audit SET caller = 'eve' WHERE n = (SELECT min(n) FROM audit WHERE forgetting = {k})",
             f"UPDATE audit SET forgetting = 0 WHERE n = (SELECT max(n) FROM audit WHERE forgetting = {k})",
             f"UPDATE forgettings SET digest = 'x' WHERE k = {k}",
+            f"UPDATE forgettings SET at = x'00' WHERE k = {k}",
             f"DELETE FROM forgettings WHERE k = {k}",
             f"UPDATE audit SET forgetting = {k}, why = 'x' WHERE n = 3",
         ):
