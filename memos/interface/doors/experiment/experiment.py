@@ -140,6 +140,7 @@ def _read(path: Path) -> Progress:
     try:
         found: Progress = json.loads(path.read_text("utf-8"))
         found["config"], found["done"], found["steps"] = str(found["config"]), int(found["done"]), int(found["steps"])
+        float(found["results"]["seconds"])
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None

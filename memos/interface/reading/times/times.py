@@ -1,5 +1,4 @@
-"""Resolves words for times to days, seen from the day of the turn, in English and in every
-language that is installed (texts.Language).
+"""Resolves words for times to days, seen from the day of the turn, in English and the languages of plug-ins.
 
 A day is "2026-03-06", a range of days "2026-03-02/2026-03-08"; weeks begin on Monday. A time that lies on both sides
 is the nearest that fits.

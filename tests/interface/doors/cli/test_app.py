@@ -411,8 +411,9 @@ def test_an_unfinished_run_of_another_config_is_not_written_over(folder: Path) -
     other = config(folder, INGEST, seed=1)
     no(invoke("run", other, "--out", out), "holds an unfinished run of another config; choose another --out, or begin")
     assert invoke("run", other, "--out", out, "--fresh").exit_code == 0
-    (out / "progress.json").write_text("[]")
-    no(invoke("run", other, "--out", out), "progress.json is not the progress of a run", "begin anew with --fresh")
+    for progress in ("[]", '{"config": "a", "steps": 2, "done": 1, "seconds": 0.5}'):
+        (out / "progress.json").write_text(progress)
+        no(invoke("run", other, "--out", out), "progress.json is not the progress of a run", "begin anew with --fresh")
 
 
 # payloads that do not fit
