@@ -56,6 +56,11 @@ GONE = frozenset({State.ARCHIVED, State.EXPIRED})  # a cube here answers nothing
 ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED})  # a merged one does through another
 
 
+EPISODE, PASSAGE = "episode", "passage"  # Header.kind of a turn of a conversation, and of a part of a long one
+READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
+PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
+
+
 class Frozen(BaseModel):
     """A value: a change is a new value, and a misspelt field is refused."""
 
@@ -168,6 +173,7 @@ class Header(Frozen):
     origin: str = "api"  # a file, "chat", "api", or the move that derived it
     trust: Trust = Trust.USER  # by its origin, or by that of its least trusted source
     speaker: str = ""
+    role: str = ""  # user, assistant, ...: on which side of a conversation it was said
     thread: str = ""  # the conversation it was said in; what was said around it there helps to find it
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
     kind: str = "fact"  # semantic type
@@ -186,7 +192,8 @@ class Text(Frozen):
     """Payload of a plaintext cube: the source of truth, as it was said."""
 
     type: Literal["text"] = "text"
-    text: str
+    text: str  # as a model is shown it
+    verbatim: str = ""  # what was said, word for word, where that is a turn of a conversation or a part of one
     facts: tuple[Fact, ...] = ()
     more: bool = False  # it says more than its facts
     probes: tuple[Probe, ...] = ()  # probes given by the user; those of `facts` come from the reader
@@ -258,6 +265,24 @@ class MemCube(Frozen):
     def text(self) -> str:
         """The text of a plaintext cube; "" for the other forms."""
         return self.payload.text if isinstance(self.payload, Text) else ""
+
+    @property
+    def words(self) -> str:
+        """What is compared with a query: of what was said, without who said it and when."""
+        spoken = isinstance(self.payload, Text) and self.header.kind in (EPISODE, PASSAGE)
+        return self.payload.verbatim if spoken else self.text  # type: ignore[union-attr]
+
+    @property
+    def rests_on(self) -> tuple[Source, ...]:
+        """The sources that whoever reads it must be able to read. Not the turn that it was read in: a statement can be
+        shared without what else was said."""
+        is_said = isinstance(self.payload, Text) and (self.payload.verbatim or self.header.origin.startswith(READ))
+        return () if is_said else self.sources
+
+    @property
+    def is_cut(self) -> bool:
+        """True of a turn so long that it is found by its passages."""
+        return self.header.kind == EPISODE and len(self.words) > PASSAGE_CHARS
 
     @property
     def blob(self) -> Blob | None:

@@ -6,6 +6,7 @@ it. Knows the cube; knows nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +26,9 @@ class Add(Frozen):
 
     right: ClassVar[Action] = "write"
     text: str
+    verbatim: str = ""
     speaker: str = ""
+    role: str = ""
     said: datetime | None = None
     expires: datetime | None = None
     origin: str = "api"
@@ -44,15 +47,40 @@ class Correct(Add):
     """Remember a statement in place of earlier ones about the same subject and relation."""
 
 
+class Episode(Frozen):
+    """Keep a turn of a conversation word for word, with the passages that it is found by where it is long, and the
+    statements that were read in it. A turn that is one statement is kept as that: it has none beside it."""
+
+    right: ClassVar[Action] = "write"
+    turn: Add
+    passages: tuple[Add, ...] = ()
+    statements: tuple[Add, ...] = ()
+
+    def each(self, change: Callable[[Add], Add]) -> Episode:
+        """The same with every part changed."""
+        passages, statements = (tuple(map(change, parts)) for parts in (self.passages, self.statements))
+        return Episode(turn=change(self.turn), passages=passages, statements=statements)
+
+
+class Wants(Frozen):
+    """What a question wants beside its matter. side: "user" or "assistant" said it, "" either. request: a reply, for
+    which what the user has asked for once and for all counts. overview: how something went, from its beginning."""
+
+    side: Literal["user", "assistant", ""] = ""
+    request: bool = False
+    overview: bool = False
+
+
 class Search(Frozen):
     """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks
-    for."""
+    for, and `wants` is how it asks."""
 
     right: ClassVar[Action] = "read"
     query: str
     top_k: int = 8
     about: tuple[str, ...] = ()
     asks: tuple[Fact, ...] = ()
+    wants: Wants = Wants()
 
 
 class Recall(Frozen):
@@ -62,6 +90,7 @@ class Recall(Frozen):
     question: str
     about: tuple[str, ...] = ()
     asks: tuple[Fact, ...] = ()
+    wants: Wants = Wants()
 
 
 class Forget(Frozen):
@@ -329,7 +358,7 @@ class ForgetUser(Frozen):
 
 
 Operation = (
-    Add | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
+    Add | Episode | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
     | Tag | Rate | Fuse | Split | Reinstate
     | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
     | Dump | Load | RemovePack | ListPacks | Untrust

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from memos.bench.locomo import Conversation, figures, means, read
+from memos.bench.dialogues import Conversation, figures, means, read
 from memos.config import EmbedderConfig
 from memos.errors import InputError, MemosError
 from memos.infrastructure.host.encoders.embedder import Embedder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them o
     from memos.bench.developer.cli import developer
 
     bench.add_typer(developer)
+Dialogues = Enum("Dialogues", {"locomo": "locomo", "beam": "beam"})
+Door = Enum("Door", {"memory": "memory", "http": "http", "mcp": "mcp"})
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 
 
@@ -152,19 +155,20 @@ def bench_stack(
     print_table(scores_table(report, "method", "n"))
 
 
-@bench.command("locomo")
-def bench_locomo(
-    data: Annotated[Path, typer.Option("--data", help="a file of LoCoMo's dialogues and questions")],
+@bench.command("conversations")
+def bench_conversations(
+    kind: Annotated[Dialogues, typer.Option("--set", help="whose dialogues")],
+    data: Annotated[Path, typer.Option("--data", help="a file of them")],
     json: Json = None,
-    policy: Annotated[list[str] | None, typer.Option(help="what finds; may be given again; default: all")] = None,
+    door: Annotated[Door, typer.Option(help="through which they are added and searched")] = Door.memory,
+    policy: Annotated[str | None, typer.Option(help="what finds; default: the config's")] = None,
 ) -> None:
-    """Which turns of long dialogues search finds for a question, by policy."""
-    from memos.bench.locomo import bench_locomo as measure
-    from memos.bench.tables import locomo_table
-    from memos.operation.policies.policy import POLICIES
+    """What is kept of long dialogues, and which turns search finds for a question, through the public calls."""
+    from memos.bench.conversations import bench_conversations as measure
+    from memos.bench.tables import conversations_table
 
-    report = report_of_cpu("locomo", json, 0, lambda show: measure(data, policy or POLICIES.names(), show))
-    print_table(locomo_table(report))
+    report = report_of_cpu("conversations", json, 0, lambda show: measure(kind.value, data, door.value, policy, show))
+    print_table(conversations_table(report))
 
 
 @bench.command("search")

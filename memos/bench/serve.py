@@ -59,7 +59,7 @@ def bench_serve(clients: int, seconds: float, seed: int, show: Show) -> dict[str
         with Memory(vault=vault) as memory:
             keys = [memory.kernel.services.governing.add_key(f"client{n}")[0] for n in range(clients)]
             overhead = _overhead(memory, keys[0], show)
-        with _served(vault) as (server, url):
+        with served(vault) as (server, url):
             told = _Told()
             rss = _load(url, keys, seconds, seed, told, show)
             began = time.perf_counter()
@@ -108,7 +108,7 @@ def _share(ordered: list[float], share: float) -> float:
 
 
 @contextmanager
-def _served(vault: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(vault: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server process, and where it listens."""
     command = [sys.executable, "-m", "memos", "serve", "--vault", str(vault), "--port", "0"]
     with (vault.parent / "log").open("w+", encoding="utf-8") as log:
@@ -125,7 +125,7 @@ def _served(vault: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             server.wait()
 
 
-class _Client:
+class Client:
     """Calls of the Memory API over one connection that is kept."""
 
     def __init__(self, url: str, key: str) -> None:
@@ -155,7 +155,7 @@ def _overhead(memory: Memory, key: str, show: Show) -> dict[str, list[float]]:
     said = [f"{name} keeps the {thing} in Oslo." for name in _NAMES for thing in _THINGS][:_KNOWN]
     ids = [mine.add(text)["results"][0]["id"] for text in said]
     over: dict[str, list[float]] = {"get": [], "get_all": [], "search": []}
-    with _beside(memory) as url, closing(_Client(url, key)) as client:
+    with _beside(memory) as url, closing(Client(url, key)) as client:
         for n in range(_PAIRS + _FIRST):
             query = f"Where does {_NAMES[n % len(_NAMES)]} keep thing number {n}?"
             given: dict[str, dict[str, Any]] = {
@@ -208,7 +208,7 @@ def _load(url: str, keys: list[str], seconds: float, seed: int, told: _Told, sho
     ]
     for client in clients:
         client.start()
-    watch = _Client(url, "")
+    watch = Client(url, "")
     while (left := until - time.monotonic()) > 0:
         rss.append(watch.rss())
         show("load", int(seconds - left), int(seconds))
@@ -220,7 +220,7 @@ def _load(url: str, keys: list[str], seconds: float, seed: int, told: _Told, sho
 
 
 def _call(url: str, n: int, key: str, until: float, seed: int, told: _Told, lock: threading.Lock) -> None:
-    rng, client, count = random.Random(f"{seed} {n}"), _Client(url, key), 0
+    rng, client, count = random.Random(f"{seed} {n}"), Client(url, key), 0
     while time.monotonic() < until:
         [name] = rng.choices(list(_CALLS), list(_CALLS.values()))
         who, thing, place = rng.choice(_NAMES), rng.choice(_THINGS), rng.choice(_PLACES)

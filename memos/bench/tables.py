@@ -106,15 +106,13 @@ def scores_table(report: dict[str, Any], *keys: str) -> Table:
     return table
 
 
-def locomo_table(report: dict[str, Any]) -> Table:
-    """How much of the evidence is found, by policy."""
-    figures = ("recall@1", "recall@5", "recall@10", "recall@20", "ndcg@10")
-    title = f"{report['rows'][0]['questions']} questions about {report['turns']} turns of {report['data']}"
-    table = table_of(title, "policy", *figures, "multi-hop", "ms")
-    for row in report["rows"]:
-        several = row["by_category"].get("multi-hop", {}).get("recall@10")
-        cells = (f"{row[name]:.3f}" for name in figures)
-        table.add_row(row["policy"], *cells, f"{several:.3f}" if several else "", f"{row['ms_per_query']:.1f}")
+def conversations_table(report: dict[str, Any]) -> Table:
+    """How much of the evidence is found, by kind of question."""
+    names = ("recall@10", "recall@budget", "ndcg@10")
+    title = f"{report['questions']} questions about {report['turns']} turns of {report['data']}, {report['door']}"
+    table = table_of(title, "kind", "questions", *names)
+    for kind, row in [*report["by_kind"].items(), ("all", report)]:
+        table.add_row(kind, str(row["questions"]), *(f"{row[name]:.3f}" for name in names))
     return table
 
 

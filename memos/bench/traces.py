@@ -22,8 +22,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
 
-from memos.bench.locomo import Conversation
-from memos.bench.locomo import read as read_conversations
+from memos.bench.dialogues import Conversation
+from memos.bench.dialogues import read as read_conversations
 from memos.errors import InputError
 
 REQUESTS = 20_000

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.config import Config, SchedulerConfig
-from memos.cube import Probe
+from memos.cube import EPISODE, Probe
 from memos.interface.doors.progress import Show
 from memos.interface.reading.phrasebook import Relation, phrasebook
 from memos.kernel.mem_os import MemOS
@@ -102,7 +102,8 @@ def _row(config: Config, policy: str, talk: Talk, show: Show) -> dict[str, Any]:
         for n, probe in enumerate(talk.probes, 1):
             right += probe.holds(kernel.ask(probe.question, via="plaintext").text)
             show(f"{policy}: ask", n, len(talk.probes))
-        kept, in_force = len(kernel.cubes()), len(kernel.memories())
+        # statements alone: the turns that they were read in are kept beside them
+        kept, in_force = (sum(c.header.kind != EPISODE for c in cubes) for cubes in (kernel.cubes(), kernel.memories()))
     return {"policy": policy, "accuracy": right / len(talk.probes), "questions": len(talk.probes), "in_force": in_force,
             "kept": kept}  # fmt: skip
 

@@ -13,19 +13,23 @@ class RetrievalConfig(Section):
     """What the default policy ranks by: the weights below times the signals of memos/operation/policies/policy.py.
     Round numbers, chosen on dialogues where others near them do as well: docs/benchmarks.md."""
 
-    near: float = Field(0.5, ge=0, description="of the cosine of the query and the memory in its context")
+    near: float = Field(0.3, ge=0, description="of the cosine of the query and the memory in its context")
     tokens: float = Field(1.0, ge=0, description="of the mean cosine of the query's tokens with their nearest ones")
     compared: int = Field(
         50, ge=0, description="memories that are compared so, the best without it; 0: none, which is faster, finds less"
     )
-    words: float = Field(1.0, ge=0, description="of the query's words, as a share, in the memory itself")
+    words: float = Field(0.7, ge=0, description="of the query's words, as a share, in the memory itself")
     around: float = Field(1.0, ge=0, description="of the query's words in what was said just before and after it")
-    thread: float = Field(0.7, ge=0, description="of the query's words in the conversation that it was said in")
+    thread: float = Field(0.4, ge=0, description="of the query's words in the conversation that it was said in")
     speaker: float = Field(0.09, ge=0, description="where the query names the one who said it")
     states: float = Field(1.0, ge=0, description="where it states just the fact that the query asks for")
-    linked: float = Field(0.2, ge=0, description="over the number of facts between it and what the query is about")
+    linked: float = Field(0.1, ge=0, description="over the number of facts between it and what the query is about")
     hops: int = Field(2, ge=0, description="most facts on that way")
-    question: float = Field(0.075, ge=0, description="taken off where the memory asks something itself")
+    question: float = Field(0.1, ge=0, description="taken off where the memory asks something itself")
+    other: float = Field(0.5, ge=0, description="taken off where the other side said it: the assistant, or the user")
+    standing: float = Field(
+        0.5, ge=0, description="where work is asked for, and it says how the user wants such work done from now on"
+    )
     length: float = Field(0.05, ge=0, description="of the logarithm of its length: longer ones say more")
     reranker: str | None = Field(
         None, description="folder of a cross-encoder that reads the best candidates beside the query"
@@ -46,7 +50,7 @@ class SchedulerConfig(Section):
     segments: int = Field(1, ge=1, description="topic groups admitted to a request")
     segment_tokens: int = Field(256, ge=16, description="a topic group longer than this is split in time")
     about_bonus: float = Field(
-        0.3, ge=0.0, description="added to the score of a memory whose subject the question names"
+        0.1, ge=0.0, description="added to the score of a memory whose subject the question names"
     )
     min_score: float = Field(0.4, description="a memory ranked below this score (bonus included) is not admitted")
     forget_score: float = Field(

@@ -146,7 +146,7 @@ class Service:
         self._budgets, self._foresight = parts.budgets, parts.foresight
         self._host, self._operator, self._serving = parts.host, parts.operator, parts.serving
         self._sessions, self._transitions = parts.sessions, parts.transitions
-        self._tokens, self._is_ours = parts.tokens, parts.is_ours
+        self._tokens, self._is_ours, self._embedder = parts.tokens, parts.is_ours, parts.embedder
 
 
 def unique(cubes: Iterable[MemCube]) -> list[MemCube]:

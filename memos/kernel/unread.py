@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, Form, Header, MemCube, Namespace, Rights, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, Form, MemCube, Source, Trust, Turn, new_id
+from memos.cube import READ as ORIGIN
 from memos.errors import ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
 from memos.interface.reading import extraction
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 READ_TURNS = JobKind.READ_TURNS
 UNREAD, READ = "turns to read", "turns read"  # segments
-_ORIGIN = "model:"  # of a memory, before the id of the turn that it was read in
 _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again
 
 
@@ -46,11 +46,10 @@ class Unread(Service):
         self._upkeep = Upkeep(parts.vault, lambda: True, lambda job, _: self.act(job))
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
 
-    def keep(self, said: Iterable[DialogueTurn], origin: str, caller: Caller, **header: Any) -> list[MemCube]:
-        """The turns as they were said, on disk when this returns. header: what else is known of each. Raises Denied."""
-        now, trust = self._vault.now(), self._vault.guard.trust(origin)
-        known = {"created": now, "origin": origin, "trust": trust, "segment": UNREAD, "kind": "turn", **header}
-        cubes = [_cube(turn, caller.namespace, Header(said=turn.time, speaker=turn.speaker, **known)) for turn in said]
+    def keep(self, episodes: Iterable[MemCube], caller: Caller) -> list[MemCube]:
+        """Let turns wait to be read, each as a copy beside what it is kept as; on disk when this returns. Raises
+        Denied."""
+        cubes = [_cube(episode, self._vault.now()) for episode in episodes]
         for cube in cubes[:1]:
             self._governance.permit(caller, Add(text=cube.id))
         with self._vault.transaction():
@@ -158,7 +157,7 @@ class Unread(Service):
             op = op.model_copy(update={"facts": (), "more": False, "kind": "note"})
         known = {name: getattr(header, name) for name in ("speaker", "said", "expires", "tags", "metadata")}
         trust = max((Trust.MODEL, header.trust), key=lambda trust: trust.rank)
-        return op.model_copy(update={**known, "origin": f"{_ORIGIN}{turn.id}", "trust": trust})
+        return op.model_copy(update={**known, "origin": f"{ORIGIN}{turn.id}", "trust": trust})
 
     def _learn(self, turns: Sequence[MemCube], found: Mapping[str, Sequence[Add]]) -> list[MemCube]:
         """All of it or nothing, so that what is read again after a crash is learnt once. Of a turn that was deleted
@@ -168,21 +167,24 @@ class Unread(Service):
         made: list[MemCube] = []
         with self._vault.transaction():
             for turn in self._waiting(turn.id for turn in turns):
-                kept = self._knowledge.remember(found[turn.id], turn.namespace)
+                episode = next(iter(self._vault.at(source.id for source in turn.sources)), None)
+                kept = self._knowledge.remember(found[turn.id], turn.namespace, of=episode)
                 self._lifecycle.attach(turn.id, kept, READ)
                 made += kept
         return made
 
 
-def _cube(said: DialogueTurn, namespace: Namespace, header: Header) -> MemCube:
+def _cube(episode: MemCube, now: datetime) -> MemCube:
     id = new_id()
+    header = episode.header.model_copy(update={"created": now, "segment": UNREAD, "kind": "turn", "thread": ""})
     return MemCube(
         id=id,
         form=Form.PLAINTEXT,
-        namespace=namespace,
-        rights=Rights(owner=namespace.user_id),
+        namespace=episode.namespace,
+        rights=episode.rights,
         header=header,
-        payload=Turn(question=said.content, answer="", since=id[:MOMENT]),
+        payload=Turn(question=episode.words, answer="", since=id[:MOMENT]),
+        sources=(Source(id=episode.id, version=episode.version),),
     )
 
 

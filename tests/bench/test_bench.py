@@ -15,16 +15,16 @@ from memos.bench.adapters import DISTINCT, bench_adapters
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose
+from memos.bench.conversations import bench_conversations
 from memos.bench.kv_io import bench_kv_io
-from memos.bench.locomo import bench_locomo
 from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
 from memos.bench.tables import (
     adapters_table,
     choice_table,
+    conversations_table,
     kv_io_table,
     levels_table,
-    locomo_table,
     rows_table,
     scores_table,
     ttft_table,
@@ -197,44 +197,57 @@ DIALOGUE = [
 ]
 
 
-def test_evidence_is_searched_for_by_each_policy(tmp_path: Path) -> None:
+def test_conversations_are_added_read_back_and_searched_through_a_door(tmp_path: Path) -> None:
     file = tmp_path / "talks.json"
     file.write_text(json.dumps(DIALOGUE))
     show = Shown()
-    report = bench_locomo(file, ["memos", "recency"], show) | SURROUNDED
-    ours, latest = report["rows"]
-    assert (report["turns"], ours["questions"]) == (4, 2)
-    assert ours["recall@1"] == 0.75 and ours["recall@5"] == ours["mrr"] == 1  # one of two turns fits one place
-    assert ours["by_category"]["multi-hop"]["recall@1"] == 0.5
-    assert latest["mrr"] == pytest.approx((1 / 3 + 1) / 2)  # Bob's turn is the third from the end, the cat's the last
-    assert ours["ndcg@10"] > latest["ndcg@10"]
-    assert show.seen[-1] == ("recency", 1, 1)
-    assert locomo_table(report).row_count == 2
+    report = bench_conversations("locomo", file, "memory", None, show)
+    assert (report["turns"], report["turns_lost"], report["questions"]) == (4, 0, 2)
+    assert report["recall@10"] == report["recall@budget"] == 1 and report["by_kind"]["multi-hop"]["recall@10"] == 1
+    assert report["turns_per_s"] > 0 < report["add_ms_p50"] and show.seen[-1] == ("locomo", 1, 1)
+    assert conversations_table(report).row_count == 3
+    latest = bench_conversations("locomo", file, "memory", "recency", Shown())
+    assert latest["ndcg@10"] < report["ndcg@10"]
 
 
-def test_memoryos_is_measured_by_its_two_stages(tmp_path: Path) -> None:
-    """Here all lies in its queue, of which every page is given; the nearest come first."""
+def test_a_chat_with_an_assistant_is_read_as_beam_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "chats.json"
+    time = "2024-03-15T12:00:00Z"
+    said = ["Which tea do you like?", "I like all teas."]
+    turns = [
+        {"id": n, "role": role, "content": text, "time": time}
+        for n, (role, text) in enumerate(zip(["user", "assistant"], said, strict=True))
+    ]
+    asked = [{"ability": "information_extraction", "question": "What did you say of tea?", "evidence": [1]}]
+    file.write_text(json.dumps([{"id": "c", "turns": turns, "questions": asked}]))
+    report = bench_conversations("beam", file, "memory", None, Shown())
+    assert (report["turns_lost"], report["recall@10"], report["ndcg@10"]) == (0, 1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", ["http", "mcp"])
+def test_a_door_keeps_and_finds_what_another_does(tmp_path: Path, door: str) -> None:
     file = tmp_path / "talks.json"
     file.write_text(json.dumps(DIALOGUE))
-    [row] = bench_locomo(file, ["memoryos"], Shown())["rows"]
-    assert (row["policy"], row["recall@5"], row["mrr"]) == ("memoryos", 1, 1)
+    report = bench_conversations("locomo", file, door, None, Shown())
+    assert (report["door"], report["turns_lost"], report["recall@10"]) == (door, 0, 1)
 
 
 def test_a_policy_that_is_none_is_refused_before_anything_is_read() -> None:
     with pytest.raises(InputError, match="no policy 'fifo'"):
-        bench_locomo(Path("no-such-file"), ["memos", "fifo"], Shown())
+        bench_conversations("locomo", Path("no-such-file"), "memory", "fifo", Shown())
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(None, "cannot be read"), ("{", "not of LoCoMo's form"), ("[{}]", "not of LoCoMo's form"), ("[]", "no question")],
+    [(None, "cannot be read"), ("{", "not of locomo's form"), ("[{}]", "not of locomo's form"), ("[]", "no question")],
 )
 def test_what_is_no_file_of_dialogues_is_refused(tmp_path: Path, content: str | None, says: str) -> None:
     file = tmp_path / "talks.json"
     if content is not None:
         file.write_text(content)
     with pytest.raises(InputError, match=says):
-        bench_locomo(file, ["memos"], Shown())
+        bench_conversations("locomo", file, "memory", None, Shown())
 
 
 def test_a_search_is_timed_beside_its_embedding_and_held_against_an_exact_one() -> None:

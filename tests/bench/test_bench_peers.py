@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from bench_peers import PEERS, Bench, Peer, PeerError, Running, environment, limited, started, table
 
-from memos.bench.locomo import Conversation, read
+from memos.bench.dialogues import Conversation, read
 from memos.errors import InputError
 
 PETS = {"Ann": "a cat called Miso", "Bob": "a parrot called Rio", "Cid": "a horse called Dan", "Dot": "a crab"}

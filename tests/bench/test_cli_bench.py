@@ -32,7 +32,7 @@ RUNS = {
     "serve": ("--clients 2 --seconds 2", "the door costs"),
     "redaction": ("", "zh"),
 }
-ELSEWHERE = {"locomo", "reader"}  # needs data that is not here; tests/bench/developer/test_reader_set.py
+ELSEWHERE = {"conversations", "reader"}  # needs data that is not here; tests/bench/developer/test_reader_set.py
 
 
 @pytest.mark.slow

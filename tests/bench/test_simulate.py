@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from memos.bench.locomo import Conversation, Question
+from memos.bench.dialogues import Conversation, Question
 from memos.bench.simulate import COSTS, POLICIES, QUESTION, _heat, best, replay, simulate
 from memos.bench.traces import GENERATED, Access, generate, of_dialogues, record, recorded, trace
 from memos.config import SchedulerConfig

@@ -623,4 +623,5 @@ def test_memory_that_runs_out_on_the_way_is_answered_from_text(
             reply = kernel.within(ada).ask(ASKED)
         assert reply.admission.form is Form.PLAINTEXT and reply.text == "Lisbon"
         assert "answering from text: there is no memory left for a KV cache" in caplog.text
-        assert kernel.within(ada).ask(ASKED).admission.form is Form.ACTIVATION  # there is room again
+        # there is room again; asked for, as on a busy machine text may be measured to be sooner
+        assert kernel.within(ada).ask(ASKED, via="activation").admission.form is Form.ACTIVATION

@@ -141,7 +141,10 @@ def test_a_wrong_name_at_a_door_is_refused_with_the_known_ones(tmp_path: Path, m
         told(kernel)
         with pytest.raises(InputError, match="no policy 'fifo'; there are .*memoryos, memos"):
             kernel.search("key", policy="fifo")
-    doors = [["search", "key", "--vault", str(vault)], ["bench", "locomo", "--data", "no-such-file.json"]]
+    doors = [
+        ["search", "key", "--vault", str(vault)],
+        ["bench", "conversations", "--set", "locomo", "--data", "no-such-file.json"],
+    ]
     for door in doors:
         refused = CliRunner().invoke(app, [*door, "--policy", "fifo"])
         assert refused.exit_code == 1 and "no policy 'fifo'; there are " in refused.stderr

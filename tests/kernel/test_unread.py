@@ -12,7 +12,7 @@ import pytest
 
 from memos import Memory, MemOS
 from memos.config import Config, GovernanceConfig, ModelConfig, QuotaConfig, ReaderConfig, RedactionConfig, VaultConfig
-from memos.cube import MemCube, Trust, Turn
+from memos.cube import EPISODE, MemCube, Trust, Turn
 from memos.errors import HostError, QuotaExceeded
 from memos.interface.reading import extraction
 from memos.kernel.unread import READ, READ_TURNS, UNREAD
@@ -74,16 +74,22 @@ def saying(monkeypatch: pytest.MonkeyPatch) -> Saying:
     return say
 
 
+def learnt(memos: MemOS) -> list[MemCube]:
+    """What is in force beside the turns themselves, oldest first."""
+    return sorted((c for c in memos.memories() if c.header.kind != EPISODE), key=lambda cube: cube.id)
+
+
 def rest_on_their_turns(memos: MemOS) -> bool:
-    sources = [(cube, memos.get(cube.header.origin.removeprefix("model:")).payload) for cube in memos.memories()]
+    sources = [(cube, memos.get(cube.header.origin.removeprefix("model:")).payload) for cube in learnt(memos)]
     return all(isinstance(t, Turn) and set(terms(c.text)) & set(terms(t.question)) for c, t in sources)
 
 
 def test_as_many_turns_as_are_read_together_are_read_beside_the_request(tmp_path: Path) -> None:
     with opened(tmp_path, every_turns=4) as memos:
-        assert memos.add(told(TURNS[:3])) == []
+        memos.add(told(TURNS[:3]))
+        assert learnt(memos) == []
         assert memos.vault.jobs.all("queued") == [] and len(raw(memos, UNREAD)) == 3  # too few yet
-        assert memos.add(told(TURNS[3:4])) == []
+        memos.add(told(TURNS[3:4]))
         wait_for(lambda: memos.vault.jobs.all("done", READ_TURNS))
         assert len(memos.vault.jobs.all("done", READ_TURNS)) == 1 and not memos.jobs()
         assert len(raw(memos, READ)) == 4 and not raw(memos, UNREAD) and rest_on_their_turns(memos)
@@ -106,7 +112,7 @@ def test_what_the_model_finds_is_a_memory_if_it_rests_on_its_turn(tmp_path: Path
         saying((1, FOUND), (3, "I cycle to the office."), *nonsense)
         [done] = memos.tick()
         assert done["memories"] == 2
-        found, own = sorted(memos.memories(), key=lambda cube: cube.id)
+        found, own = learnt(memos)
         assert (found.text, own.text) == (FOUND, "Mira: I cycle to the office.")
         assert (found.header.origin, found.header.trust) == (f"model:{before[TURNS[0]]}", Trust.MODEL)
         assert (found.header.speaker, found.header.metadata) == ("Mira", '{"talk": 7}')
@@ -125,11 +131,11 @@ def test_a_deletion_leaves_no_byte_of_the_turn_and_the_turns_other_memories_stay
         saying((1, FOUND), (1, "Cycling to the office is over for Mira."))
         memos.tick()
         assert lies_in(tmp_path, "guess what, adopted")
-        found, other = sorted(memos.memories(), key=lambda cube: cube.id)
-        assert len(memos.delete(found.id)) == 2
+        found, other = learnt(memos)
+        assert found.id in memos.delete(found.id)
         assert not memos.vault.erasing.wait(10)
         assert not lies_in(tmp_path, "scruffy") and not lies_in(tmp_path, "guess what, adopted")
-        assert [c.id for c in memos.memories()] == [other.id] and len(raw(memos, READ)) == 3
+        assert [c.text for c in learnt(memos)] == [other.text] and len(raw(memos, READ)) == 3
 
 
 def test_a_forgotten_user_leaves_no_byte_of_turns_whether_read_or_not(tmp_path: Path, saying: Saying) -> None:
@@ -152,12 +158,12 @@ def test_an_error_is_no_memory_and_loses_no_turn(
         raise HostError("no")
 
     with opened(tmp_path) as memos, monkeypatch.context() as patch:
-        for broken in (fails, lambda *_: [""], lambda *_: ['{"reasoning']):
+        for n, broken in enumerate((fails, lambda *_: [""], lambda *_: ['{"reasoning'])):
             memos.services.unread._failed.clear()
             patch.setattr(Host, "extract", broken)
-            memos.add(told(TURNS[:1]))
+            memos.add(told(TURNS[n : n + 1]))
             [done] = memos.tick()
-            assert "failed" in done and memos.memories() == [] and memos.tick() == []  # not again and again
+            assert "failed" in done and learnt(memos) == [] and memos.tick() == []  # not again and again
         assert len(raw(memos, UNREAD)) == 3
     saying((1, FOUND))
     with opened(tmp_path) as memos:  # another process tries again
@@ -175,7 +181,7 @@ def test_turns_whose_reader_died_are_read_again_and_learnt_once(tmp_path: Path, 
         assert [job.state for job in memos.jobs()] == ["queued"]
         [done] = memos.tick()
         assert done["memories"] == 1 and memos.tick() == []
-        assert [c.text for c in memos.memories()] == [FOUND]
+        assert [c.text for c in learnt(memos)] == [FOUND]
 
 
 def test_a_turn_deleted_while_it_waits_or_is_read_is_not_learnt(
@@ -185,7 +191,7 @@ def test_a_turn_deleted_while_it_waits_or_is_read_is_not_learnt(
 
     with opened(tmp_path) as memos:
         memos.add(told(TURNS[:4]))
-        first, second, *_ = sorted(c.id for c in raw(memos, UNREAD))
+        first, second, *_ = sorted(c.sources[0].id for c in raw(memos, UNREAD))
         memos.plan()
         memos.delete(second)
         assert memos.jobs() == []  # the others are planned anew
@@ -196,7 +202,7 @@ def test_a_turn_deleted_while_it_waits_or_is_read_is_not_learnt(
 
         monkeypatch.setattr(Host, "extract", meanwhile)
         memos.tick()
-        assert memos.memories() == [] and len(raw(memos, READ)) == 2
+        assert learnt(memos) == [] and len(raw(memos, READ)) == 2
 
 
 def test_what_the_model_reads_replaces_nothing_that_was_told(tmp_path: Path, saying: Saying) -> None:
@@ -206,14 +212,14 @@ def test_what_the_model_reads_replaces_nothing_that_was_told(tmp_path: Path, say
         memos.add(told([turn, *TURNS[1:4]]))
         saying((1, "Mira lives in Oslo now."))
         memos.tick()
-        texts = {c.text: c.payload.facts for c in memos.memories()}  # type: ignore[union-attr]
+        texts = {c.text: c.payload.facts for c in learnt(memos)}  # type: ignore[union-attr]
         assert texts == {told_.text: told_.payload.facts, "Mira lives in Oslo now.": ()}  # type: ignore[union-attr]
 
 
 def test_turns_count_against_the_quota_and_identifiers_are_taken_out(tmp_path: Path) -> None:
     hidden = GovernanceConfig(redaction=RedactionConfig(email="before_storing"))
     config = _config().model_copy(
-        update={"vault": VaultConfig(quota=QuotaConfig(cubes_per_user=3)), "governance": hidden}
+        update={"vault": VaultConfig(quota=QuotaConfig(cubes_per_user=5)), "governance": hidden}
     )
     with MemOS(config, vault=tmp_path) as memos:
         memos.add([{"speaker": "mira@lisbon.pt", "content": "that was such fun, mira@lisbon.pt"}])
@@ -225,7 +231,8 @@ def test_turns_count_against_the_quota_and_identifiers_are_taken_out(tmp_path: P
 
 def test_without_the_setting_nothing_is_kept_raw(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
-        assert memos.add(told(TURNS)) == [] and memos.cubes() == []
+        memos.add(told(TURNS))
+        assert learnt(memos) == [] and {c.header.kind for c in memos.cubes()} == {EPISODE}
 
 
 def test_a_file_of_turns_is_read_too_and_conversations_apart(tmp_path: Path, saying: Saying) -> None:
@@ -236,7 +243,7 @@ def test_a_file_of_turns_is_read_too_and_conversations_apart(tmp_path: Path, say
         memos.add(told(TURNS[4:7]))
         memos.add(file)
         wait_for(lambda: memos.vault.jobs.all("done", READ_TURNS))
-        assert [c.text for c in memos.memories()] == [FOUND] and len(raw(memos, UNREAD)) == 3
+        assert [c.text for c in learnt(memos)] == [FOUND] and len(raw(memos, UNREAD)) == 3
         assert memos.tick() == []  # of the other conversation there are too few
 
 

@@ -183,7 +183,7 @@ class MemGovernance:
         """What is made of memories of its owner alone, and says nothing but them, is readable to all who may read
         these."""
         if cube.id not in asked.known:
-            sources = [source.id for source in cube.sources]
+            sources = [source.id for source in cube.rests_on]
             asked.known[cube.id] = self._may_read_all(asked, sources) and (
                 asked.has("read", cube.id, cube.namespace, cube.rights)
                 or (bool(sources) and cube.header.kind != "turn" and self._only(asked, cube.rights, sources))
@@ -209,7 +209,7 @@ class MemGovernance:
 
     def _allowed(self, asked: _Asked, right: Action, cubes: Iterable[MemCube]) -> list[MemCube]:
         given = list(cubes)
-        asked.at(source.id for cube in given for source in cube.sources)
+        asked.at(source.id for cube in given for source in cube.rests_on)
         return [cube for cube in given if self._may(asked, right, cube)]
 
     def visible_ids(self, caller: Caller, cubes: Iterable[MemCube]) -> set[str]:

@@ -195,7 +195,7 @@ def _texts(said: Add | Text, mask: Callable[[str], str]) -> dict[str, Any]:
     """What a statement says, masked."""
     facts = tuple(_mapped(fact, mask, "subject", "object") for fact in said.facts)
     probes = tuple(_mapped(probe, mask, "question", "answer") for probe in said.probes)
-    return {"text": mask(said.text), "facts": facts, "probes": probes}
+    return {"text": mask(said.text), "verbatim": mask(said.verbatim), "facts": facts, "probes": probes}
 
 
 def _masked(header: Header, mask: Callable[[str], str]) -> Header:

@@ -21,7 +21,9 @@ from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
+from memos.interface.reading.episodes import episode
 from memos.interface.reading.phrasebook import NAME, is_all_parsed, parse, parse_question, phrasebook
+from memos.interface.reading.questions import wants
 from memos.interface.reading.requests import arguments, intents
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
@@ -29,8 +31,9 @@ from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.statements import says_change
 from memos.interface.reading.texts import language, require_text, sentences
 from memos.interface.reading.times import times
-from memos.ops import Add, Asked, Correct, Forget, Recall
+from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
+UNSAID = ("system", "developer")  # roles of what a program says, which nobody has said in the conversation
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 USER = "User"  # who "I" is where nobody is named
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
@@ -63,20 +66,29 @@ class MemReader:
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
         format (the extension point `memos.readers`). Raises InputError, EmptyMemory."""
-        return self.read_content(path)[0]
+        return [op for part in read(path) for op in self._part(part, str(path))]
 
     def read_content(
-        self, content: Path | Iterable[dict[str, object]]
-    ) -> tuple[list[Add | Correct], list[DialogueTurn]]:
-        """(what is worth keeping in a file or in turns, the turns of people in which no rule finds anything)."""
+        self, content: Path | Iterable[dict[str, object]], infer: bool = True
+    ) -> tuple[list[Episode | Add], list[Episode]]:
+        """(what is to be kept of a file or of turns; of these, the turns of people in which no rule finds anything).
+        infer: False reads no statements in turns. Raises InputError, EmptyMemory."""
         origin = str(content) if isinstance(content, Path) else "turns"
-        found, unread = list[Add | Correct](), list[DialogueTurn]()
+        found, unread = list[Episode | Add](), list[Episode]()
         for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
-            ops = self._part(part, origin)
-            found += ops
-            if isinstance(part, DialogueTurn) and not (ops or part.silent or _forgets(part)) and part.content.strip():
-                unread.append(part)
+            if not isinstance(part, DialogueTurn):
+                found += self._part(part, origin)
+            elif part.content.strip() and part.role not in UNSAID:
+                statements = tuple(self._spoken(part, origin)) if infer else ()
+                found.append(said := episode(part, origin, statements))
+                if infer and not (statements or part.silent or _forgets(part)):
+                    unread.append(said)
         return found, unread
+
+    def read_turn(self, speaker: str, words: str, said: datetime | None, role: str) -> Episode:
+        """A turn that was kept, read anew."""
+        turn = DialogueTurn(speaker, words, said, silent=role == "assistant", role=role)
+        return episode(turn, "turns", tuple(self._spoken(turn, "turns")))
 
     def attributed(self, text: str, speaker: str) -> Add | Correct:
         """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
@@ -91,21 +103,6 @@ class MemReader:
         """One operation per statement worth keeping in what the user says in a chat. Raises InputError."""
         _require_words(text)
         return self._spoken(DialogueTurn(USER, text), "chat")
-
-    def verbatim(self, turns: Iterable[dict[str, object]]) -> list[Add | Correct]:
-        """One operation per turn, which is kept as it is, and per call of a tool. Raises InputError."""
-        ops: list[Add | Correct] = []
-        for part in _conversation(turns, "turns"):
-            if not isinstance(part, DialogueTurn):
-                ops += self._part(part, "turns")
-            elif not part.content.strip():
-                raise InputError(
-                    f"a turn of {part.speaker} is empty, and each is to be kept as it is (infer=False); leave it out"
-                )
-            else:
-                words = part.content if part.speaker == USER else f"{part.speaker}: {part.content}"
-                ops.append(self.statement(words).model_copy(update={"said": part.time}))
-        return ops
 
     def passage(self, text: str, heading: str, origin: str) -> list[Add | Correct]:
         """One operation per statement of written text, all of which is worth keeping."""
@@ -145,7 +142,8 @@ class MemReader:
     def recall(self, question: str, speaker: str = USER) -> Recall:
         """To answer a question, whatever the rules would think of it."""
         asks = tuple(dict.fromkeys(parse_question(question, speaker)))
-        return Recall(question=question, about=_about(question, speaker, asks), asks=asks)
+        about = _about(question, speaker, asks)
+        return Recall(question=question, about=about, asks=asks, wants=wants(question))
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""
@@ -260,7 +258,8 @@ class MemReader:
             if intents.forgets(sentence, turn.speaker):
                 continue
             if intent is SentenceIntent.REMEMBER or intents.is_worth_keeping(words, turn.speaker):
-                ops.append(_statement(words, place, corrects=intent is SentenceIntent.CORRECT))
+                op = _statement(words, place, corrects=intent is SentenceIntent.CORRECT)
+                ops.append(op.model_copy(update={"verbatim": sentence}))
         return ops
 
     def _written(self, passage: Passage, origin: str) -> list[Add | Correct]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, Fact, Form, MemCube, in_zone
+from memos.cube import ANSWERING, Fact, Form, MemCube, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import stated
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memos.rights import Caller
 
 NO_LIMITS: Limits = (None, None, None)
+MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
 
@@ -50,6 +51,7 @@ class Finding(Service):
         query: str,
         *,
         top_k: int | None = None,
+        budget: int | None = None,
         kinds: Iterable[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -58,17 +60,31 @@ class Finding(Service):
     ) -> list[Hit]:
         """The memories that answer the query best among those that the caller may see, best first.
 
-        kinds: of memories (Header.kind); since, until: when they were said, UTC where no zone is given; where: true of
-        them, as the caller may read them. policy: which one finds, in place of the caller's. Raises InputError.
+        budget: instead of a number of memories, as many as fit into so many tokens, counted by the embedder, with who
+        said each and when. kinds: of memories (Header.kind); since, until: when they were said, UTC where no zone is
+        given; where: true of them, as the caller may read them. policy: which one finds, in place of the caller's.
+        Raises InputError.
         """
         if top_k is not None and top_k < 1:
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
+        if budget is not None and (budget < 1 or top_k is not None):
+            raise InputError(f"budget {budget}: give 1 token or more, and no top_k beside it, which counts memories")
         recall = self._reader.recall(query)
-        op = Search(query=query, top_k=top_k or self._config.scheduler.top_k, about=recall.about, asks=recall.asks)
+        most = MAX_IN_BUDGET if budget else top_k or self._config.scheduler.top_k
+        op = Search(query=query, top_k=most, about=recall.about, asks=recall.asks, wants=recall.wants)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
         hits, narrowed = self.find(caller, op, op.top_k, policy, limits, where)
         self._governance.record([narrowed])
-        return hits
+        return hits if budget is None else self._within(budget, hits, self._access.as_read(caller))
+
+    def _within(self, budget: int, hits: Sequence[Hit], shown: Callable[[MemCube], MemCube]) -> list[Hit]:
+        """The first that fit into a number of tokens; what does not fit is passed over."""
+        taken, count = list[Hit](), self._embedder().tokens
+        for hit in hits:
+            if (tokens := count([shown(hit.cube).text])) <= budget:
+                budget -= tokens
+                taken.append(hit)
+        return taken
 
     def memories(
         self, caller: Caller, *, true_at: datetime | None = None, known_at: datetime | None = None
@@ -126,7 +142,9 @@ class Finding(Service):
         if replay := self._replay(policy):
             return replay.search(query, k, self._access.view(caller), view)
         score = self._schedulers.named(policy).policy.score
-        return self._operator().search(query, k or self._config.scheduler.top_k, view, score, op.about, op.asks)
+        return self._operator().search(
+            query, k or self._config.scheduler.top_k, view, score, op.about, op.asks, op.wants
+        )
 
     def _replay(self, policy: str) -> Replay | None:
         """None for a policy that keeps no tiers."""
@@ -164,7 +182,7 @@ class Finding(Service):
     def roots(self, cube: MemCube) -> list[MemCube]:
         """What a memory was made of, down to what was said; a memory that was said, itself. All that is made of it goes
         with it."""
-        if not cube.sources:
+        if not cube.sources or (isinstance(cube.payload, Text) and cube.payload.verbatim):
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
 

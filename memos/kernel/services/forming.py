@@ -47,6 +47,8 @@ class Forming(Service):
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
         sources = self._sources(caller, op)
+        read_in = {source.id for cube in sources for source in cube.sources}
+        sources = [cube for cube in sources if cube.id not in read_in]  # of a turn and what it says, what it says
         self._require_trust(form, sources)
         beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, caller)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import MemCube, Namespace, Probe, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, PASSAGE, MemCube, Namespace, Probe, State, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import history
-from memos.ops import Add, Correct, Delete, Get, History, Update
+from memos.ops import Add, Correct, Delete, Episode, Get, History, Update
 from memos.rights import Caller
 
 if TYPE_CHECKING:
@@ -45,25 +46,27 @@ class Keeping(Service):
     ) -> list[MemCube]:
         """Remember one statement (str), a file (Path), or the turns of a conversation; durable when it returns.
 
-        What a memory in force says already is not kept twice: it is counted there, and of two times to expire the
-        later one holds. Turns in which the rules find nothing are read by the model later, if `reader.model` is set.
-        tags: see `tag`. ttl, expires: how long, or until when (UTC where no zone is given) it answers, in any form.
-        metadata: JSON that is kept with each memory and not read. infer: False keeps each turn as it is. Raises
-        InputError, NoRoom.
+        Every turn is kept word for word, of whichever side, and beside it the statements that are read in it; a
+        conversation that is given again adds nothing. What a memory in force says already is not kept twice: it is
+        counted there, and of two times to expire the later one holds. Turns in which the rules find nothing are read
+        by the model later, if `reader.model` is set. tags: see `tag`. ttl, expires: how long, or until when (UTC where
+        no zone is given) it answers, in any form. metadata: JSON that is kept with each memory and not read. infer:
+        False reads no statements. Raises InputError, NoRoom.
         """
-        until = _until(ttl, in_zone(expires), self._vault.now())
-        if infer and not isinstance(content, str):
-            ops, left = self._reader.read_content(content)
-        elif isinstance(content, str):
-            ops, left = [self._reader.statement(content).model_copy(update={"probes": tuple(probes)})], []
-        elif isinstance(content, Path):
-            raise InputError(f"{content} is a file, and infer=False keeps the turns of a conversation; leave infer out")
+        until = _until(ttl, in_zone(expires), began := self._vault.now())
+        ops: list[Episode | Add]
+        left: list[Episode] = []
+        if isinstance(content, str):
+            ops = [self._reader.statement(content).model_copy(update={"probes": tuple(probes)})]
         else:
-            ops, left = self._reader.verbatim(content), []
+            ops, left = self._reader.read_content(content, infer)
         given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}
-        memories = unique(self.remember(caller, [op.model_copy(update=given) for op in ops]))
+        memories = unique(self.record(caller, [_given(op, given, caller) for op in ops]))
         if left and self._config.reader.model:
-            self._unread.keep(left, str(content) if isinstance(content, Path) else "turns", caller, **given)
+            masked = (self._vault.guard.as_told(said.turn) for said in left)
+            new = {(c.header.speaker, c.words, c.header.said): c for c in memories if c.header.created >= began}
+            waiting = [new[key] for op in masked if (key := (op.speaker, op.verbatim, op.said)) in new]
+            self._unread.keep(waiting, caller)
             self._unread.begin(caller)
         return memories
 
@@ -79,6 +82,20 @@ class Keeping(Service):
         """Where the caller's own memories, of every state, come from, and where they were told again."""
         self._governance.permit(caller, Get(id="origins"))
         return self._vault.usage.known_origins(caller.namespace)
+
+    def record(self, caller: Caller, ops: Sequence[Episode | Add]) -> list[MemCube]:
+        """Keep turns with what was read in them, and statements that nobody has said; all or nothing."""
+        if not ops:
+            return []
+        self._governance.permit(caller, ops[0])
+        memories = list[MemCube]()
+        with self._vault.transaction():
+            for is_said, some in groupby(ops, key=lambda op: isinstance(op, Episode)):
+                keep = self._knowledge.record if is_said else self._knowledge.remember
+                memories += keep(list(some), caller.namespace)  # type: ignore[arg-type]  # as groupby told them apart
+        self._freshness.release()
+        self._operator().refresh_soon()
+        return memories
 
     def remember(self, caller: Caller, ops: Sequence[Add | Correct], fold: bool = True) -> list[MemCube]:
         """Carry out what the reader has made of statements."""
@@ -106,6 +123,10 @@ class Keeping(Service):
             raise InputError(f"update changes nothing of cube {id}; give a text, metadata, or both")
         cube = self._access.cube(caller, Update(id=id, text=text), id)
         payload, segment, probes = None, None, text_of(cube).probes
+        if cube.header.kind == PASSAGE:
+            raise InputError(f"cube {cube.id} is a part of a longer turn; update that, {cube.sources[0].id}")
+        if text is not None and cube.header.kind == EPISODE:
+            return self._said_otherwise(cube, text, metadata)
         if text is not None:
             statement = self._reader.statement(text, speaker=cube.header.speaker)
             payload = Text(text=statement.text, facts=statement.facts, more=statement.more, probes=probes)
@@ -115,11 +136,59 @@ class Keeping(Service):
             new = self._lifecycle.edit(cube.id, payload, segment, metadata=now)
             if payload:
                 self._knowledge.examine(new)
+                for turn in self._vault.at(source.id for source in cube.sources):
+                    if turn.header.kind == EPISODE and turn.state in ANSWERING:  # it says what was wrong
+                        self._vault.set_state(turn.id, State.MERGED, f"{cube.id}, which was read in it, was corrected")
         return self._freshness.changed(self._vault.get(new.id))
 
     def delete(self, caller: Caller, id: str) -> list[str]:
-        """Remove a cube with every form made from it; returns the ids that are gone."""
-        return self._delete(caller, [self._access.cube(caller, Delete(id=id), id).id])
+        """Remove a cube with every form made from it; returns the ids that are gone.
+
+        Of the turn that it was read in, or is a part of, its words go as well: what else was said there stays, as a
+        turn of its own.
+        """
+        cube = self._access.cube(caller, Delete(id=id), id)
+        turns = [turn for turn in self._vault.at(s.id for s in cube.sources) if turn.header.kind == EPISODE]
+        if not turns or cube.blob:
+            return self._delete(caller, [cube.id])
+        for turn in turns:
+            self._governance.permit(caller, Delete(id=turn.id), turn)
+        with self._vault.transaction():
+            derived = self._vault.derived(*(turn.id for turn in turns))
+            others = [_as_told(c) for c in derived if c.id != cube.id and c.text and not text_of(c).verbatim]
+            gone = self._delete(caller, [turn.id for turn in turns])
+            self._knowledge.remember(others, cube.namespace)  # what a model has read in it, too
+            for turn in turns:
+                words = text_of(cube).verbatim or turn.words  # a model has read the whole of it
+                if rest := turn.words.replace(words, "", 1).strip():
+                    self._knowledge.record([self._read_again(turn, rest)], turn.namespace)
+        self._operator().refresh_soon()
+        return gone
+
+    def _said_otherwise(self, cube: MemCube, words: str, metadata: Mapping[str, Any] | None) -> MemCube:
+        """A turn with other words, and what is read in these."""
+        episode = self._read_again(cube, words)
+        turn = episode.turn.model_copy(update={"kind": EPISODE})
+        with self._vault.transaction():
+            made = [c.id for c in self._vault.derived(cube.id) if not c.blob]
+            self._freshness.changed(self._lifecycle.delete(*made))
+            now = _as_json(_merged(cube.header.metadata, metadata or {}))
+            payload = Text(text=turn.text, verbatim=turn.verbatim)
+            new = self._lifecycle.edit(cube.id, payload, metadata=now)
+            self._knowledge.examine(new)
+            self._knowledge.derive(episode, new)
+        return self._freshness.changed(self._vault.get(new.id))
+
+    def _read_again(self, turn: MemCube, words: str) -> Episode:
+        header = turn.header
+        known = {name: getattr(header, name) for name in ("expires", "tags", "metadata", "thread", "segment", "origin")}
+        known["expires"] = header.expires
+        episode = self._reader.read_turn(header.speaker, words, header.said, header.role)
+        return episode.each(
+            lambda op: op.model_copy(
+                update=known if op.kind in (EPISODE, PASSAGE) else {**known, "thread": op.thread, "segment": op.segment}
+            )
+        )
 
     def delete_all(self, caller: Caller) -> list[str]:
         """Remove the user's own memories, in every state, with every form made from them; returns the ids that are
@@ -153,6 +222,28 @@ class Keeping(Service):
         if not self._governance.may(caller, "manage", cube):
             events = [event | ({"why": ""} if "why" in event else {}) for event in events]
         return events if cube.rights.owner == caller.user_id else [self._vault.guard.shown(event) for event in events]
+
+
+def _as_told(cube: MemCube) -> Add:
+    """What a memory says, to be remembered as one of its own."""
+    header, payload = cube.header, text_of(cube)
+    names = ("speaker", "said", "expires", "origin", "trust", "segment", "kind", "tags", "metadata")
+    known = {name: getattr(header, name) for name in names}
+    return Add(text=payload.text, facts=payload.facts, more=payload.more, **known)
+
+
+def _given(op: Episode | Add, given: Mapping[str, Any], caller: Caller) -> Episode | Add:
+    """With what is known of all; a turn also with its conversation: the session, else the day."""
+    if not isinstance(op, Episode):
+        return op.model_copy(update=given)
+    said = op.turn.said
+    thread = caller.session_id or (f"{said:%Y-%m-%d}" if said else "conversation")
+
+    def placed(part: Add) -> Add:
+        spoken = {"thread": thread, "segment": thread} if part.kind in (EPISODE, PASSAGE) else {}
+        return part.model_copy(update={**given, **spoken})
+
+    return op.each(placed)
 
 
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:

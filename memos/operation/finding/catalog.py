@@ -14,19 +14,36 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from memos.cube import MemCube, Namespace, Rights
+from memos.cube import MemCube, Namespace, Rights, Text
 from memos.operation.finding.columns import Column, Parts, at, beneath, pack, split, unpack
-from memos.operation.policies.policy import asks
+from memos.operation.policies.policy import asks, standing
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-AROUND = 2  # turns before and after one that belong to its context
+AROUND = 2  # rows before and after one whose words count for it
+WINDOW_ROWS, MAX_WINDOW_ROWS = 4, 3  # how often, in the mean, a row opens a window; rows read together
 MAX_GROUP_ROWS, NEAR_ROWS = 512, 32  # of a group that is given whole; else how many on either side
-_COLUMNS = ("version", "asks", "scope", "kind", "speaker", "subject", "said", "thread", "before", "after")
+_COLUMNS = (
+    "version",
+    "asks",
+    "replies",
+    "opens",
+    "standing",
+    "turn",
+    "scope",
+    "kind",
+    "speaker",
+    "subject",
+    "said",
+    "thread",
+    "before",
+    "after",
+)
 _NAMELESS = "\0"  # before the name of a topic group that is not shown
 MAX_CACHED_VIEWS = 256
 
@@ -78,7 +95,8 @@ class Catalog:
         self.scopes, self.kinds, self.speakers, self.subjects = Codes(), Codes(), Codes(), Codes()
         self._row: dict[str, int] = {}
         self._version = Column(np.int64)
-        self._alive, self._asks = Column(bool), Column(bool)
+        self._alive, self._asks, self._replies, self._opens = (Column(bool) for _ in range(4))
+        self._standing, self._turn, self._turns = Column(np.float32), Column(np.int32), Codes()
         self._scope, self._kind, self._speaker, self._subject = (Column(np.int32) for _ in range(4))
         self._said = Column(np.float64)
         self._thread, self._before, self._after = (Column(np.int64) for _ in range(3))
@@ -124,6 +142,21 @@ class Catalog:
         return self._asks.all
 
     @property
+    def replies(self) -> Mask:
+        """[rows]: an assistant said it."""
+        return self._replies.all
+
+    @property
+    def standing(self) -> npt.NDArray[np.float32]:
+        """[rows]: how far it says how replies are wanted from now on."""
+        return self._standing.all
+
+    @property
+    def turn(self) -> npt.NDArray[np.int32]:
+        """[rows]: the turn that it is, is a part of, or was read in; of what nobody has said, one of its own."""
+        return self._turn.all
+
+    @property
     def thread(self) -> Rows:
         """[rows]: its conversation; what belongs to none is a thread of its own."""
         return self._thread.all
@@ -157,12 +190,17 @@ class Catalog:
         self.drop(cube.id)
         row, header, shown = len(self.ids), cube.header, shown or cube
         subject = header.segment if shown.header.segment == header.segment else f"{_NAMELESS}{header.segment}"
-        scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.sources)))
+        said = isinstance(cube.payload, Text) and bool(cube.payload.verbatim)
+        scope = self.scopes.of((cube.namespace, cube.rights, *sorted(source.id for source in cube.rests_on)))
         self.ids.append(cube.id)
         self._row[cube.id] = row
         self._version.append(cube.version)
         self._alive.append(True)
         self._asks.append(asks(shown.text))
+        self._opens.append(crc32(shown.words.encode()) % WINDOW_ROWS == 0)
+        self._replies.append(is_reply := header.role == "assistant")
+        self._standing.append(0.0 if is_reply else standing(shown.words))
+        self._turn.append(self._turns.of(cube.sources[0].id if said and cube.sources else cube.id))
         self._scope.append(scope)
         self._kind.append(self.kinds.of(header.kind))
         self._speaker.append(self.speakers.of(shown.header.speaker.casefold()))
@@ -210,7 +248,15 @@ class Catalog:
 
     def packed(self, rows: Rows, place: Rows) -> Parts:
         """rows: those that live; place: [rows], where each moves to, or -1. What no row uses is left out."""
-        parts = {"version": self._version.all[rows], "asks": self.asks[rows], "said": self.said[rows]}
+        parts = {
+            "version": self._version.all[rows],
+            "asks": self.asks[rows],
+            "replies": self.replies[rows],
+            "said": self.said[rows],
+        }
+        parts |= {"standing": self.standing[rows], "opens": self._opens.all[rows]}
+        turns, parts["turn"] = _used(self.turn[rows])
+        parts |= beneath("turns", pack([self._turns.values[code] for code in turns]))
         parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
         scopes, parts["scope"] = _used(self._scope.all[rows])
         packed_scopes = [json.dumps(_scope_as_json(*self.scopes.values[code])) for code in scopes]
@@ -249,6 +295,7 @@ class Catalog:
         catalog.kinds, catalog.speakers, catalog.subjects = (
             Codes(unpack(at(name, parts))) for name in ("kinds", "speakers", "subjects")
         )
+        catalog._turns = Codes(unpack(at("turns", parts)))
         catalog._alive = Column.of(np.ones(rows, bool))
         for name in _COLUMNS:
             setattr(catalog, f"_{name}", Column.of(parts[name]))
@@ -261,15 +308,51 @@ class Catalog:
         catalog._groups = split(in_order, np.bincount(catalog.subject, minlength=len(catalog.subjects.values)))
         return catalog
 
-    def around(self, row: int) -> tuple[list[int], list[int]]:
-        """The rows before it and after it that belong to its context, nearest first."""
-        return self._walk(row, self.before), self._walk(row, self.after)
+    def window(self, row: int, size: Callable[[int], int], most: int, before: int) -> tuple[list[int], list[int]]:
+        """(the rows said before a window, those of the window), in order: those that are read together with a row.
 
-    def _walk(self, row: int, step: Rows) -> list[int]:
-        found: list[int] = []
-        while len(found) < AROUND and (row := int(step[row])) >= 0:
-            found.append(row)
-        return found
+        A thread is cut before every fourth row or so, by its words, and where a window would have too many rows or more
+        than `most` characters; so what is added or dropped changes no window but those near it. before: characters of
+        the rows before, which belong to the context alone. size: characters of a row.
+        """
+        members = self._members.get(int(self.thread[row]), [row])
+        place = bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
+        start = place
+        while start and not self._opens.all[members[start]]:
+            start -= 1
+        rows = list[int]()
+        for n in range(start, len(members)):
+            full = len(rows) == MAX_WINDOW_ROWS or (rows and sum(map(size, rows)) + size(members[n]) > most)
+            if n > start and (full or self._opens.all[members[n]]):
+                if n > place:
+                    break
+                rows = []
+            rows.append(members[n])
+        context, first = list[int](), members.index(rows[0], start)
+        while len(context) < first and size(members[first - len(context) - 1]) <= before:
+            context.append(members[first - len(context) - 1])
+            before -= size(context[-1]) + 1
+        return context[::-1], rows
+
+    def near(self, row: int, size: Callable[[int], int], before: int) -> list[int]:
+        """The rows that are read otherwise once a row is added or dropped; see `window`."""
+        members = self._members.get(int(self.thread[row]), [row])
+        place = bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
+        start, end = max(0, place - 1), place + 1
+        while start and not self._opens.all[members[start]]:
+            start -= 1
+        while end < len(members) and (before >= 0 or not self._opens.all[members[end]]):
+            before -= size(members[end]) + 1
+            end += 1
+        return members[start:end]
+
+    def other_side(self, row: int) -> int:
+        """The turn that a row's turn answers, or that answers it; -1 where there is none."""
+        step = self.before if self.replies[row] else self.after
+        other = int(step[row])
+        while other >= 0 and self.turn[other] == self.turn[row]:
+            other = int(step[other])
+        return int(self.turn[other]) if other >= 0 and self.replies[other] != self.replies[row] else -1
 
     def allowed(self, view: View) -> Mask:
         """[rows]: those that a search may look at."""

@@ -28,7 +28,7 @@ log = logging.getLogger("memos")
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 BACKGROUND_PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
 EMBED_BATCH = 128  # texts that are embedded before their vectors are stored
-INDEX_LAYOUT = "index/2"  # of what is stored; counts up with whatever changes a row of an index, its terms included
+INDEX_LAYOUT = "index/3"  # of what is stored; counts up with whatever changes a row of an index, its terms included
 # changes, and their share of all rows, from which indexes are stored: on closing, and in the background
 WORTH_STORING, WORTH_STORING_SOON = (1024, 0.05), (MIN_BULK_ROWS, 0.25)
 MAX_GONE_ROWS = 1024  # beside half of all, before rows are numbered anew
@@ -161,9 +161,12 @@ class Follower:
         self._unstored += len(changed) + len(gone)
         try:
             deleted = self._vault.deleted(catalog.living) if news.deletion > self.read else []
-            for id in (*gone, *lapsed, *deleted):
+            cut = [cube.id for cube in changed if cube.is_cut]  # found by their passages from now on
+            for id in (*gone, *lapsed, *deleted, *cut):
                 self.indexes.drop(id)
-            new = [cube for cube in changed if cube.text and catalog.version(cube.id) < cube.version]
+            new = [
+                cube for cube in changed if cube.text and not cube.is_cut and catalog.version(cube.id) < cube.version
+            ]
             self.indexes.add(sorted(new, key=lambda cube: cube.order), shown)
         except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
             self._clear()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from memos.operation.finding.vector_index import Coarse, TokenIndex, VectorIndex
 from memos.operation.policies.policy import Floats, terms
 
 ReadTokens = Callable[[Iterable[str]], Mapping[str, Coarse]]  # ids -> the tokens of each that has any
-MAX_CONTEXT_CHARS = 1000  # of a text and its neighbours that are embedded together
+MAX_WINDOW_CHARS, MAX_BEFORE_CHARS = 500, 250  # of texts that are embedded together, and of those before them
 MIN_BULK_ROWS = 4096  # from which an index of words is built in bulk
 
 
@@ -63,19 +62,19 @@ class Indexes:
         """A row in every index but that of words; it and the rows whose context it changes are to be read."""
         row = self.catalog.add(cube, shown)
         self.vectors.append(np.zeros(self._dim, np.float32))
-        self.texts.append(shown.text)
+        self.texts.append(shown.words)
         self.used.append((cube.usage.last_recalled or cube.header.created).timestamp())
         self.graph.add(row, _facts(cube, shown))
         if shown is not cube:
             self.hidden.add(row, _words(cube), _words(shown))
-        self.unread |= {row, *chain.from_iterable(self.catalog.around(row))}
+        self.unread |= {row, *self._near(row)}
 
     def drop(self, id: str) -> None:
         """An id without a row is passed over; the rows whose context it was in are to be read again."""
         if id not in self.catalog:
             return
         row = self.catalog.row(id)
-        self.unread |= set(chain.from_iterable(self.catalog.around(row)))
+        self.unread |= set(self._near(row)) - {row}
         self.texts[row] = ""
         self.tokens.drop(row)
         self.catalog.drop(id)
@@ -86,22 +85,24 @@ class Indexes:
         self.tokens.drop(row)
 
     def context(self, row: int, masked_by: Callable[[str], Iterable[str]]) -> Context:
-        """A text with as many of its neighbours as there is room for. masked_by: what masks a text, which is part of
-        its version."""
-        before, after = self.catalog.around(row)
-        own = self.texts[row]
-        room, near = MAX_CONTEXT_CHARS - len(own), set[int]()
-        for other in chain.from_iterable(zip_longest(before, after)):  # the nearest first
-            if other is not None and room > len(self.texts[other]):
-                room -= len(self.texts[other]) + 1
-                near.add(other)
-        earlier = [self.texts[r] + " " for r in reversed(before) if r in near]
-        start = sum(map(len, earlier))
-        later = [" " + self.texts[r] for r in after if r in near]
-        ids = sorted(self.catalog.ids[r] for r in near)  # not by row: rows are numbered anew where a vault is opened
+        """A text in the window that it is read in; all texts of a window have the same. masked_by: what masks a text,
+        which is part of its version."""
+        before, rows = self.catalog.window(row, self._size, MAX_WINDOW_CHARS, MAX_BEFORE_CHARS)
+        start, parts = 0, list[str]()
+        for other in (*before, *rows):
+            if other == row:
+                start = sum(map(len, parts)) + len(parts)
+            parts.append(self.texts[other])
+        whole = " ".join(parts)
+        ids = sorted(self.catalog.ids[r] for r in (*before, *rows) if r != row)  # not by row: these are numbered anew
         around = [f"{id}:{self.catalog.version(id)}" for id in ids]
-        whole = "".join([*earlier, own, *later])
-        return Context(whole, (start, start + len(own)), " ".join([*around, *masked_by(whole)]))
+        return Context(whole, (start, start + len(self.texts[row])), " ".join([*around, *masked_by(whole)]))
+
+    def _size(self, row: int) -> int:
+        return len(self.texts[row])
+
+    def _near(self, row: int) -> list[int]:
+        return self.catalog.near(row, self._size, MAX_BEFORE_CHARS)
 
     def _tokens_of(self, rows: Sequence[int]) -> dict[int, Coarse]:
         found = self._read_tokens(self.catalog.ids[row] for row in rows)
@@ -137,7 +138,7 @@ class Indexes:
 
 
 def _words(cube: MemCube) -> list[str]:
-    return [*terms(cube.header.speaker), *terms(cube.text)]
+    return [*terms(cube.header.speaker), *terms(cube.words)]
 
 
 def _facts(cube: MemCube, shown: MemCube) -> Sequence[Fact]:

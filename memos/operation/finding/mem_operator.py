@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
 from memos.operation.policies.baselines import PLAIN_RAG
 from memos.operation.policies.policy import Floats, Score, Scores, Signals, terms
+from memos.ops import Wants
 
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1
 MAX_QUERY_CHARS = 20_000
@@ -35,6 +37,7 @@ MAX_ROWS_RANKED_WHOLE = 2048  # so few allowed rows are all candidates
 MAX_PROPOSED = 100  # else: rows that each index proposes
 MAX_COMPARED = 50  # of the best: those whose tokens are compared with the query's
 MAX_CACHED_VIEWS = 8
+OVERVIEW_FACTOR = 4  # times as many for an overview, which takes of every conversation
 LONG_TERMS = 40  # from which a text counts as long as any
 NEIGHBOUR_WEIGHTS = (0.5, 0.3, 0.3, 0.2)  # of the words of rows before and after: the nearest, the next
 PIECE_ROWS = 64  # scores of which the highest is looked at first
@@ -62,6 +65,8 @@ class _RowFacts:
     question: Floats
     length: Floats
     said: npt.NDArray[np.float64]
+    replies: Floats  # 1 where an assistant said it
+    standing: Floats
 
     @classmethod
     def of_rows(cls, indexes: Indexes, rows: Rows) -> _RowFacts:
@@ -79,6 +84,8 @@ class _RowFacts:
             catalog.asks[rows].astype(np.float32),
             (np.log1p(np.minimum(indexes.words.lengths[rows], LONG_TERMS)) - 2).astype(np.float32),
             catalog.said[rows],
+            catalog.replies[rows].astype(np.float32),
+            catalog.standing[rows],
         )
 
     def among(self, rows: Iterable[int], values: Iterable[float]) -> Floats:
@@ -133,6 +140,7 @@ class _Question:
     speakers: Sequence[int]  # who is named
     about: Sequence[str]
     stating: Rows  # rows that state what it asks for
+    wants: Wants
 
 
 class MemOperator:
@@ -171,10 +179,13 @@ class MemOperator:
         score: Score = PLAIN_RAG.score,
         about: Sequence[str] = (),
         asks: Sequence[Fact] = (),
+        wants: Wants = Wants(),
     ) -> list[FoundMemory]:
-        """The k memories in view that score best, best first; among equals, the older. Raises InputError.
+        """The k memories in view that score best, best first; among equals, the older. Of one turn, with its parts and
+        what was read in it, there is the best alone. Raises InputError.
 
-        about: subjects that the query is about. asks: facts, with blanks, that it asks for.
+        about: subjects that the query is about. asks: facts, with blanks, that it asks for. wants: how it asks; an
+        overview takes the best of each conversation in turn.
         """
         whole = _readable(query)
         with self._lock:
@@ -186,9 +197,10 @@ class MemOperator:
             speakers, rest = self._speakers(query, scope)
             [(vector, tokens)] = self._embedder.read([rest])
             stating = indexes.graph.stating(asks, scope.mask)
-            question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating)
+            question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
             rows, signals = self._signals(question, scope)
-            best = _best(score(signals), rows, max(k, MAX_COMPARED if self._rerank else self._compared))
+            compared_rows = MAX_COMPARED if self._rerank else self._compared
+            best = _best(score(signals), rows, max(k, compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)))
             rows = rows[best]
             answers = np.zeros(len(rows), np.float32)
             if self._rerank:
@@ -196,7 +208,11 @@ class MemOperator:
             compared = indexes.tokens.compare(tokens, rows.tolist()) if self._compared else signals.tokens[best]
             signals = signals.at(best, answers=answers, tokens=compared)
             scores = score(signals)
-            best = _best(scores, rows, k)
+            best = _best(scores, rows, len(rows))
+            best = best[self._first_of_turns(rows[best])]
+            if wants.overview:
+                best = best[self._spread(rows[best], with_replies=not wants.side)]
+            best = best[:k]
             ids = (indexes.catalog.ids[row] for row in rows[best].tolist())
             return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
 
@@ -247,6 +263,29 @@ class MemOperator:
             near = [catalog.row(id) for id in ids if id in catalog]
             return [catalog.ids[row] for row in catalog.in_groups(near, self._scope(view).mask).tolist()]
 
+    def _first_of_turns(self, rows: Rows) -> Rows:
+        """Places of the first row of each turn, in order."""
+        _, first = np.unique(self._follower.indexes.catalog.turn[rows], return_index=True)
+        return np.sort(first)
+
+    def _spread(self, rows: Rows, with_replies: bool) -> Rows:
+        """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
+        each with what was said before or after it on the other side, where that is among them."""
+        catalog = self._follower.indexes.catalog
+        rank = np.zeros(len(rows), np.int64)
+        threads: dict[int, int] = defaultdict(int)
+        for place, thread in enumerate(catalog.thread[rows].tolist()):
+            rank[place], threads[thread] = threads[thread], threads[thread] + 1
+        order = np.lexsort((np.arange(len(rows)), rank)).tolist()
+        if not with_replies:
+            return np.array(order, np.int64)
+        place_of = dict(zip(catalog.turn[rows].tolist(), range(len(rows)), strict=True))
+        taken = dict[int, None]()
+        for place in order:
+            other = place_of.get(catalog.other_side(int(rows[place])), place)
+            taken |= dict.fromkeys((place, other))
+        return np.array(list(taken), np.int64)
+
     def _scope(self, view: View) -> _Scope:
         if self._edition != self._follower.edition:
             self._edition = self._follower.edition
@@ -291,6 +330,7 @@ class MemOperator:
         threads = question.matches.score(scope.thread_lengths, scope.threads, scope.thread_mean, catalog.thread)
         subjects = np.array([catalog.group(name) for name in question.about], np.int32)
         near = facts.vectors @ question.vector
+        wants, none = question.wants, np.zeros(len(facts.rows), np.float32)
         now, speaker = time.time(), question.speakers[0] if len(question.speakers) == 1 else -1
         return facts.rows, Signals(
             near=near,
@@ -302,7 +342,9 @@ class MemOperator:
             subject=(facts.subject == subjects[:, None]).any(0).astype(np.float32),
             states=facts.among(question.stating.tolist(), np.ones(len(question.stating))),
             linked=facts.among(linked, (1 / hops for hops in linked.values())),
-            answers=np.zeros(len(facts.rows), np.float32),
+            answers=none,
+            other=facts.replies if wants.side == "user" else 1 - facts.replies if wants.side else none,
+            standing=facts.standing if wants.request else none,
             question=facts.question,
             length=facts.length,
             age=now - facts.said,
@@ -315,7 +357,9 @@ class MemOperator:
         near = indexes.vectors.nearest(question.vector, MAX_PROPOSED, scope.mask)
         groups = [row for name in question.about for row in catalog.of_group(name, scope.mask)[-MAX_PROPOSED:]]
         named = np.fromiter((*linked, *question.stating.tolist(), *groups), np.int64)
-        rows = np.concatenate([_highest(words, MAX_PROPOSED), near, scope.latest, self._lately(scope), named])
+        standing = np.flatnonzero(scope.mask & (catalog.standing > 0)) if question.wants.request else named[:0]
+        rows = [_highest(words, MAX_PROPOSED), near, scope.latest, self._lately(scope), named, standing[-MAX_PROPOSED:]]
+        rows = np.concatenate(rows)
         for step in (catalog.before, catalog.after):
             reached = rows
             for _ in range(AROUND):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memos.cube import Fact, Form, MemCube, Source, Text, new_id, plain
+from memos.cube import Fact, Form, MemCube, Source, State, Text, new_id, plain
 from memos.errors import InputError
 from memos.operation.life.knowledge import Knowledge, StatementReader, contradicts, facts_out_of_force, stated, text_of
 from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
@@ -87,7 +87,7 @@ class Consolidation:
 
         Raises InputError where there is but one part, or no memory but a turn of a conversation.
         """
-        if cube.sources and not parts:
+        if not parts and any(source.state is State.MERGED for source in self._lifecycle.sources_of([cube])):
             return self._lifecycle.unmerge(cube.id)
         whole = text_of(cube)  # not of a turn, whose parts would be readable to fewer than may write them
         sentences = parts or self._reader.sentences(whole.text)

@@ -7,12 +7,14 @@ relation of the same subject is replaced, and only by what was said later. In do
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from memos.cube import (
     ANSWERING,
+    EPISODE,
     GONE,
     Fact,
     Form,
@@ -20,6 +22,7 @@ from memos.cube import (
     MemCube,
     Namespace,
     Rights,
+    Source,
     State,
     Text,
     Trust,
@@ -34,7 +37,7 @@ from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
 if TYPE_CHECKING:
     from memos.config import LimitsConfig
     from memos.infrastructure.vault.mem_vault import MemVault
-    from memos.ops import Add, Correct
+    from memos.ops import Add, Correct, Episode
 
 _WORD = re.compile(r"\w+")
 _SMALL = frozenset("a an the my our his her their some of".split())
@@ -65,12 +68,14 @@ class Knowledge:
     def __init__(self, vault: MemVault, lifecycle: MemLifecycle, reader: StatementReader, limits: LimitsConfig) -> None:
         self._vault, self._lifecycle, self._reader, self._limits = vault, lifecycle, reader, limits
 
-    def remember(self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True) -> list[MemCube]:
+    def remember(
+        self, ops: Sequence[Add | Correct], caller: Namespace, fold: bool = True, of: MemCube | None = None
+    ) -> list[MemCube]:
         """Keep statements, and archive what they replace; for each the cube that holds it.
 
         The same words of the same speaker, time and thread are one statement, however often it is read. fold: what says
-        again what a memory in force says is counted there instead (MemCube.usage.repeats). All or nothing. Raises
-        NoRoom.
+        again what a memory in force says is counted there instead (MemCube.usage.repeats). of: the turn that they were
+        read in. All or nothing. Raises NoRoom.
         """
         if not ops:
             return []
@@ -82,15 +87,88 @@ class Knowledge:
             there, ids = len(same), list[str]()
             for op in ops:
                 content = _content(op.text, op)
-                known[content] = self._remember(op, caller, same, known.get(content), fold).id
+                known[content] = self._remember(op, caller, same, known.get(content), fold, of).id
                 ids.append(known[content])
             if len(same) > there:
                 self.require_room(caller)
             now = {cube.id: cube for cube in self._vault.at(set(ids))}
             return [now[id] for id in ids]
 
+    # -- what was said ---------------------------------------------------------------------------------------
+
+    def record(self, episodes: Sequence[Episode], caller: Namespace) -> list[MemCube]:
+        """Keep turns of one conversation as they were said, with what is derived of each; the cubes of what is new, or
+        of what was there already, of each turn its statements first. All or nothing. Raises NoRoom."""
+        episodes = [episode.each(self._vault.guard.as_told) for episode in episodes]
+        with self._vault.transaction():
+            known = self._known_turns([episode.turn for episode in episodes], caller)
+            kept = list[MemCube]()
+            for episode, there in zip(episodes, known, strict=True):
+                kept += [there] if there else self._record(episode, caller)
+            if not all(known):
+                self.require_room(caller)
+            now = {cube.id: cube for cube in self._vault.at({cube.id for cube in kept})}
+            return [now[id] for id in dict.fromkeys(cube.id for cube in kept)]
+
+    def _record(self, episode: Episode, caller: Namespace) -> list[MemCube]:
+        turn, now = episode.turn, self._vault.now()
+        if turn.kind != EPISODE:  # it is a statement
+            [cube] = self.remember([turn], caller)
+            if cube.header.created < now:  # that is known: the turn answers through what is
+                said = plaintext(turn.model_copy(update={"kind": EPISODE}), caller, now)
+                said = self._lifecycle.create(said.model_copy(update={"sources": (_pinned(cube),)}))
+                self._vault.set_state(said.id, State.MERGED, f"says what {cube.id} says")
+            return [cube]
+        cube = self._lifecycle.create(plaintext(turn, caller, now))
+        self.examine(cube)
+        return [*self.derive(episode, cube), cube]
+
+    def derive(self, episode: Episode, cube: MemCube) -> list[MemCube]:
+        """Keep what is found of a turn beside it; the statements."""
+        for part in episode.passages:
+            passage = plaintext(part, cube.namespace, self._vault.now())
+            self.examine(self._lifecycle.create(passage.model_copy(update={"sources": (_pinned(cube),)})))
+        return self.remember(episode.statements, cube.namespace, of=cube)
+
+    def _known_turns(self, turns: Sequence[Add], caller: Namespace) -> list[MemCube | None]:
+        """For each turn the cube that it was kept as before, where the conversation, or its beginning, is given again.
+
+        A turn that has a time is known by that; the second of the same words at one time by the second. Turns without
+        are known where all of a call are, one after the other, or where it begins with two or more that are: the same
+        words may be said again.
+        """
+        if len(turns) == 1 and turns[0].kind != EPISODE and not turns[0].said:
+            return [None]  # it counts as told again
+        there: dict[tuple[object, ...], list[MemCube]] = defaultdict(list)
+        for cube in self._vault.statements.saying((turn.text for turn in turns), caller.user_id):
+            if cube.namespace == caller and text_of(cube).verbatim and _is_known(cube):
+                there[_content(cube.text, cube.header)].append(cube)
+        found, last = list[MemCube | None](), ""
+        for turn in turns:
+            of_turn = there[_content(turn.text, turn)]
+            same = next((c for c in of_turn if turn.said or c.id > last), None)
+            if same is not None:
+                of_turn.remove(same)
+                last = same.id
+            found.append(same)
+        if not all(turn.said for turn in turns) and not all(found):
+            begun = next(n for n, cube in enumerate(found) if cube is None)
+            found = [
+                cube if turn.said or (begun > 1 and n < begun) else None
+                for n, (turn, cube) in enumerate(zip(turns, found, strict=True))
+            ]
+        return found
+
+    # -- what is known ---------------------------------------------------------------------------------------
+
     def _remember(
-        self, op: Add | Correct, caller: Namespace, same: list[MemCube], known: str | None, fold: bool
+        self,
+        op: Add | Correct,
+        caller: Namespace,
+        same: list[MemCube],
+        known: str | None,
+        fold: bool,
+        of: MemCube | None = None,
     ) -> MemCube:
         """The cube that holds a statement; a new one is added to `same`. known: the id of one with the same content."""
         twin = None
@@ -102,7 +180,8 @@ class Knowledge:
                 self._vault.usage.repeat(cube.id, in_zone(op.said), op.origin)
         if cube is not None:
             return cube if cube.state in LOCKED else self._completed(cube, op)
-        cube = self._lifecycle.create(plaintext(op, caller, self._vault.now()))
+        cube = plaintext(op, caller, self._vault.now())
+        cube = self._lifecycle.create(cube.model_copy(update={"sources": (_pinned(of),)}) if of else cube)
         same.append(cube)
         if not self.examine(cube):  # what is in quarantine replaces nothing
             self._supersede(cube)
@@ -248,14 +327,19 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
             origin=op.origin,
             trust=op.trust or Trust.USER,
             speaker=op.speaker,
+            role=op.role,
             thread=op.thread,
             segment=op.segment,
             kind=op.kind,
             tags=op.tags,
             metadata=op.metadata,
         ),
-        payload=Text(text=op.text, facts=op.facts, more=op.more, probes=op.probes),
+        payload=Text(text=op.text, verbatim=op.verbatim, facts=op.facts, more=op.more, probes=op.probes),
     )
+
+
+def _pinned(cube: MemCube) -> Source:
+    return Source(id=cube.id, version=cube.version)
 
 
 def _content(text: str, statement: Add | Header) -> tuple[object, ...]:

@@ -393,9 +393,9 @@ class MemLifecycle:
             raise BadTransition(f"cube {cube.id} is merged and lives on in {', '.join(names)}; undo that with `split`")
 
     def _lives_on(self, cube: MemCube) -> list[str]:
-        """The memories in use that are made of it."""
-        derived = self._vault.derived(cube.id)
-        return [made.id for made in derived if isinstance(made.payload, Text) and made.state not in GONE]
+        """The memories in use that are made of it and answer in its place; what was read in a turn does not."""
+        derived = (c for c in self._vault.derived(cube.id) if isinstance(c.payload, Text) and c.state not in GONE)
+        return [made.id for made in derived if any(source.id == cube.id for source in made.rests_on)]
 
     def _take_in(self, cubes: Iterable[MemCube]) -> None:
         """Those of them that live on in other memories answer through these."""

@@ -35,6 +35,8 @@ class MemosPolicy:
             + r.states * signals.states
             + r.linked * signals.linked
             + r.answers * signals.answers
+            + r.standing * signals.standing
+            - r.other * signals.other
             - r.question * signals.question
             + r.length * signals.length
             + self._config.about_bonus * signals.subject

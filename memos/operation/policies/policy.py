@@ -53,6 +53,10 @@ class Signals:
     answers: Floats  # what a cross-encoder says, from 0 to 1; 0 without one, and for what it did not see
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
+    other: Floats  # 1 where the other side said it than the query asks for
+    standing: (
+        Floats  # where the query asks for work: 1 for an instruction that holds from now on, less for a preference
+    )
     age: npt.NDArray[np.float64]  # seconds since it was said
     idle: npt.NDArray[np.float64]  # seconds since it was used last, or kept where it never was
 
@@ -211,6 +215,18 @@ STOP = frozenset(
     their theirs them themselves then there these they this those through to too under until up ve very was we were
     what when where which while who whom whose why will with would you your yours yourself yourselves""".split()
 )
+PREFERENCE = 0.3  # as a share of an instruction
+_INSTRUCTS = re.compile(
+    r"(?:^|[.!?]\s+)(?:please |also,? )?(?:always|never|from now on|going forward|in future|every time i"
+    r"|when(?:ever)? i ask)\b|\bwhen(?:ever)? i ask (?:about|for)\b|\bfrom now on\b|以后|从现在起|每次我|总是|永远不要",
+    re.IGNORECASE,
+)
+_PREFERS = re.compile(
+    r"\b(?:i|we)(?:['’]d| would)?(?: really| generally| usually| much| always)? (?:prefer|rather|favou?r|love|hate"
+    r"|dislike|avoid|chose|choose|don['’]t like|like to)\b|\b(?:i|we)['’]ve (?:chosen|decided)|\bmy preference"
+    r"|我(?:更)?(?:喜欢|偏好|讨厌|不喜欢)",
+    re.IGNORECASE,
+)
 _END = 300  # characters of a text that are looked at for that
 _stemmer, _lock = Stemmer.Stemmer("english"), threading.Lock()
 
@@ -234,6 +250,11 @@ def terms(text: str, query: bool = False) -> list[str]:
 def asks(text: str) -> bool:
     """True if a text ends with a question."""
     return _ASIDE.sub("", text.rstrip()[-_END:]).rstrip().endswith(("?", "？"))
+
+
+def standing(text: str) -> float:
+    """How far a text says how replies are wanted from now on: 1 for an instruction, less for a preference, else 0."""
+    return 1.0 if _INSTRUCTS.search(text) else PREFERENCE if _PREFERS.search(text) else 0.0
 
 
 @lru_cache(maxsize=1 << 17)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import small_world
 
-from memos.cube import Fact
+from memos.cube import EPISODE, Fact
 from memos.errors import EmptyMemory, InputError
 from memos.infrastructure.host.encoders.tagger import RequestTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
 from memos.interface.reading.requests.intents import SentenceIntent, intent
-from memos.ops import Add, Asked, Correct, Forget
+from memos.ops import Add, Asked, Correct, Episode, Forget
 
 reader = MemReader()
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -187,7 +187,9 @@ def test_the_models_own_words_are_never_memories() -> None:
     ],
 )
 def test_what_is_to_be_forgotten_is_not_learnt_from_being_named(content: str) -> None:
-    assert reader.read_content([{"role": "user", "content": content}]) == ([], [])
+    [kept], unread = reader.read_content([{"role": "user", "content": content}])
+    assert isinstance(kept, Episode) and kept.turn.verbatim == content  # as it was said, and nothing of it as a fact
+    assert (kept.turn.kind, kept.turn.facts, kept.statements, unread) == (EPISODE, (), (), [])
 
 
 def test_a_turn_keeps_its_time_and_a_time_without_a_zone_is_utc() -> None:

@@ -37,22 +37,49 @@ def seen(catalog: Catalog, view: View) -> list[str]:
     return [catalog.ids[row] for row in catalog.allowed(view).nonzero()[0]]
 
 
-def around(catalog: Catalog, id: str) -> tuple[list[str], list[str]]:
-    before, after = catalog.around(catalog.row(id))
-    return [catalog.ids[r] for r in before], [catalog.ids[r] for r in after]
+def around(catalog: Catalog, id: str) -> tuple[str, str]:
+    """The turns just before and after it, "" where there is none."""
+    row = catalog.row(id)
+    before, after = (int(step[row]) for step in (catalog.before, catalog.after))
+    return catalog.ids[before] if before >= 0 else "", catalog.ids[after] if after >= 0 else ""
+
+
+def read_together(catalog: Catalog, id: str, before: int = 0) -> tuple[str, str]:
+    """(the ids of the context, those of the window), of rows of ten characters."""
+    context, rows = catalog.window(catalog.row(id), lambda _: 10, most=500, before=before)
+    return "".join(catalog.ids[r] for r in context), "".join(catalog.ids[r] for r in rows)
 
 
 def test_neighbours_are_those_said_before_and_after_whatever_the_order_of_adding() -> None:
     catalog = catalog_of(turn("c", 3), turn("a", 1), turn("e", 5), turn("b", 2), turn("d", 4))
-    assert around(catalog, "c") == (["b", "a"], ["d", "e"])
+    assert (around(catalog, "c"), around(catalog, "b")) == (("b", "d"), ("a", "c"))
     catalog.drop("b")
-    assert around(catalog, "c") == (["a"], ["d", "e"])
-    assert around(catalog, "a") == ([], ["c", "d"])
+    assert (around(catalog, "c"), around(catalog, "a")) == (("a", "d"), ("", "c"))
+
+
+def test_turns_are_read_together_in_windows_that_do_not_move() -> None:
+    names = "abcdefghijklmnop"
+    catalog = catalog_of(*(turn(name, n, text=f"{name} {n}") for n, name in enumerate(names)))
+    windows = {read_together(catalog, name)[1] for name in names}
+    assert "".join(sorted(windows)) == names and {len(rows) for rows in windows} <= {1, 2, 3}
+    assert all(name in read_together(catalog, name)[1] for name in names)
+    dropped = sorted(windows)[2]
+    for name in dropped:
+        catalog.drop(name)
+    left = {read_together(catalog, name)[1] for name in names if name not in dropped}
+    assert len(windows & left) >= 3  # far from it nothing moved
+
+
+def test_a_window_is_read_behind_what_was_said_before_it() -> None:
+    catalog = catalog_of(*(turn(name, n, text=f"{name} {n}") for n, name in enumerate("abcdefgh")))
+    context, rows = read_together(catalog, "h", before=22)
+    assert context == "abcdefgh"[: -len(rows)][-2:]  # two of ten characters, and the space between them
 
 
 def test_threads_of_other_users_and_memories_without_one_stand_apart() -> None:
     catalog = catalog_of(turn("a", 1), turn("b", 2, user="bob"), turn("c", 3, thread=""), turn("d", 4, thread=""))
-    assert [around(catalog, id) for id in "abcd"] == [([], [])] * 4
+    assert [around(catalog, id) for id in "abcd"] == [("", "")] * 4
+    assert [read_together(catalog, id) for id in "abcd"] == [("", id) for id in "abcd"]
     assert len(set(catalog.thread.tolist())) == 4
 
 
@@ -78,7 +105,7 @@ def test_a_new_version_takes_the_place_of_the_old() -> None:
     catalog = catalog_of(turn("a", 1), turn("b", 2))
     catalog.add(turn("a", 1, text="new").model_copy(update={"version": 2}))
     assert (seen(catalog, of("ann")), catalog.version("a"), catalog.gone) == (["b", "a"], 2, 1)
-    assert around(catalog, "b") == (["a"], [])
+    assert around(catalog, "b") == ("a", "")
 
 
 def test_speakers_are_found_by_name_in_a_text() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -66,18 +67,23 @@ class Embedder:
 
         spans: of each text, the characters [begin, end) of the part that is meant, the rest being what was said around
         it. The vector is then the middle between that of the whole and that of the part, read within the whole; the
-        tokens are those of the part.
+        tokens are those of the part. A text that is given with several spans is read once.
         """
         parts = list(spans) if spans is not None else [(0, len(text)) for text in texts]
+        wanted: dict[str, list[int]] = defaultdict(list)
+        for i, text in enumerate(texts):
+            wanted[text].append(i)
         found: dict[int, Reading] = {}
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # like lengths together: little padding
+        order = sorted(wanted, key=len)  # like lengths together: little padding
         for start in range(0, len(order), _BATCH):
-            rows = order[start : start + _BATCH]
-            batch = [texts[i] for i in rows], [parts[i] for i in rows]
-            found |= zip(rows, on_encoder_thread(partial(self._forward, *batch)), strict=True)
+            batch = order[start : start + _BATCH]
+            rows = [i for text in batch for i in wanted[text]]
+            forward = partial(self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in rows])
+            found |= zip(rows, on_encoder_thread(forward), strict=True)
         return [found[i] for i in range(len(texts))]
 
-    def _forward(self, texts: list[str], spans: list[tuple[int, int]]) -> list[Reading]:
+    def _forward(self, texts: list[str], counts: list[int], spans: list[tuple[int, int]]) -> list[Reading]:
+        """A reading for each span; of each text there are as many as `counts` says, one after the other."""
         import torch  # here and not above: see the top of the file
 
         tokenizer, model = self._model()
@@ -89,21 +95,23 @@ class Embedder:
             return_tensors="pt",
             return_offsets_mapping=True,
         ).to(self._device)
-        starts, ends = batch.pop("offset_mapping").unbind(-1)  # [texts, tokens] each; both 0 for special tokens
-        begin, end = torch.tensor(spans, device=self._device).unsqueeze(-1).unbind(1)  # [texts, 1] each
+        text_of = torch.arange(len(texts)).repeat_interleave(torch.tensor(counts))  # [spans]
+        starts, ends = batch.pop("offset_mapping")[text_of].unbind(-1)  # [spans, tokens] each; 0 for special tokens
+        begin, end = torch.tensor(spans, device=self._device).unsqueeze(-1).unbind(1)  # [spans, 1] each
         with torch.inference_mode():
             hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
         inside = (starts >= begin) & (ends <= end) & (ends > starts)
-        within_context = (end - begin).squeeze(-1) < torch.tensor([len(text) for text in texts], device=self._device)
-        vectors = _mean(hidden, batch["attention_mask"])
+        lengths = torch.tensor([len(text) for text in texts], device=self._device)[text_of]
+        within_context = (end - begin).squeeze(-1) < lengths
+        vectors, hidden = _mean(hidden, batch["attention_mask"])[text_of], hidden[text_of]
         middle = torch.nn.functional.normalize(vectors + _mean(hidden, inside), dim=-1)
         vectors[within_context] = middle[within_context]
         largest = hidden.abs().amax(-1, keepdim=True).clamp(min=1e-9)
         coarse = (hidden * (127 / largest)).round().to(torch.int8)
         readings = [(v.cpu().numpy(), c[i].cpu().numpy()) for v, c, i in zip(vectors, coarse, inside, strict=True)]
         for n in (within_context & (ends.amax(1) < end.squeeze(-1))).nonzero().flatten().tolist():
-            part = texts[n][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
-            [readings[n]] = self._forward([part], [(0, len(part))])
+            part = texts[text_of[n]][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
+            [readings[n]] = self._forward([part], [1], [(0, len(part))])
         return readings
 
     def _read_max_tokens(self) -> int:

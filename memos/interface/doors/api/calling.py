@@ -218,6 +218,7 @@ def item(cube: MemCube) -> Item:
     return {
         "id": cube.id,
         "memory": getattr(cube.payload, "said", cube.text),
+        "message": getattr(cube.payload, "verbatim", ""),
         "form": str(cube.form),
         "state": str(cube.state),
         "version": cube.version,
@@ -227,6 +228,7 @@ def item(cube: MemCube) -> Item:
         "kind": header.kind,
         "topic": header.segment,
         "speaker": header.speaker,
+        "role": header.role,
         "tags": list(header.tags),
         "metadata": json.loads(header.metadata) if header.metadata else {},
         "origin": header.origin,

@@ -143,6 +143,7 @@ class MemoryCalls(TableCalls):
         filters: Filters | None = None,
         top_k: int | None = None,
         limit: int | None = None,
+        budget: int | None = None,
         kinds: list[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -155,13 +156,14 @@ class MemoryCalls(TableCalls):
 
         filters: {"user_id": ..., "agent_id": ..., "run_id": ...}, and names of a memory's metadata or fields, each with
         the value that it has, "*" for any, or {operator: value} (eq, ne, gt, gte, lt, lte, in, nin, contains,
-        icontains); AND, OR and NOT take lists of filters. limit: another name of top_k. since, until: when it was said.
-        threshold: the least score.
+        icontains); AND, OR and NOT take lists of filters. limit: another name of top_k. budget: in place of a number of
+        memories, as many as fit into so many tokens. since, until: when it was said. threshold: the least score.
         """
         who, wanted = conditions.read(filters, who)
         hits = self.within(**who).search(
             query,
             top_k=_either(top_k, limit, f"top_k {top_k}", f"limit {limit}", "how many are found"),
+            budget=budget,
             kinds=kinds,
             since=since,
             until=until,

@@ -36,10 +36,12 @@ class Costed(TypedDict):
 
 
 class Item(TypedDict):
-    """A memory. bytes: of KV or of an adapter. sources: ids of what it was made of."""
+    """A memory. message: what was said, word for word, where that was in a conversation. bytes: of KV or of an
+    adapter. sources: ids of what it was made of."""
 
     id: str
     memory: str
+    message: str
     form: str
     state: str
     version: int
@@ -49,6 +51,7 @@ class Item(TypedDict):
     kind: str
     topic: str
     speaker: str
+    role: str
     tags: list[str]
     metadata: dict[str, Json]
     origin: str

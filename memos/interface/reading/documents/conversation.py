@@ -24,7 +24,7 @@ def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[DialogueTurn
     for where, entry in entries:
         if not isinstance(entry, dict):
             raise InputError(f"{where}: a turn is a JSON object, not {type(entry).__name__}; {HOW}")
-        time = _time(entry.get("time"), where)
+        time = _time(_first(entry, "time", "timestamp", "created_at"), where)
         if trace.is_step(entry):
             yield trace.step(entry, time, where)
             continue
@@ -40,14 +40,19 @@ def conversation(entries: Iterable[tuple[str, object]]) -> Iterator[DialogueTurn
 
 
 def _turn(entry: dict[str, object], time: datetime | None, where: str) -> DialogueTurn:
-    content, role, name = _content(entry, where), entry.get("role", ""), entry.get("speaker", "")
+    content, role, name = _content(entry, where), entry.get("role", ""), _first(entry, "speaker", "name") or ""
     for part in (role, name):
         if isinstance(part, str):
             require_text(part, where)
     if not (isinstance(role, str) and isinstance(name, str)) or not (role or name):
         raise InputError(f'{where}: a turn needs a "role" or a "speaker" as text; {HOW}')
-    speaker = name or ("User" if role.lower() == "user" else role)
-    return DialogueTurn(speaker, content, time, role.lower() in _SILENT)
+    speaker = name or role.capitalize()
+    return DialogueTurn(speaker, content, time, role.lower() in _SILENT, role.lower() or "user")
+
+
+def _first(entry: dict[str, object], *names: str) -> object:
+    """The value of the first of these names that an entry has: programs differ in them."""
+    return next((entry[name] for name in names if entry.get(name) is not None), None)
 
 
 def _content(entry: dict[str, object], where: str) -> str:

@@ -17,12 +17,13 @@ from memos.extensions import Registry
 
 @dataclass(frozen=True)
 class DialogueTurn:
-    """What one person said at one time; `silent` turns are the model's own."""
+    """What one person said at one time; no statement is read in a `silent` turn, the model's own."""
 
     speaker: str
     content: str
     time: datetime | None = None
     silent: bool = False
+    role: str = "user"
 
 
 @dataclass(frozen=True)

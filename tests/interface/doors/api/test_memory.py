@@ -30,7 +30,7 @@ def ids(reply: dict) -> list[str]:
 
 def test_what_is_added_is_found_by_its_user_alone(memory: Memory, ada: str, bob: str) -> None:
     added = memory.add([{"role": "user", "content": "I live in Oslo. I love tea."}], user_id=ada)
-    assert [told["event"] for told in added["results"]] == ["ADD", "ADD"]
+    assert [told["event"] for told in added["results"]] == ["ADD"] * 3  # the turn, and what it says
     assert memory.search("where do I live", user_id=ada, limit=1)["results"][0]["memory"] == "User: I live in Oslo."
     assert memory.search("where do I live", user_id=bob)["results"] == []
     again = memory.add([{"role": "user", "content": "I love tea."}], user_id=ada)
@@ -127,15 +127,14 @@ def test_what_a_call_does_not_take_is_said_in_the_words_of_memos(
 
 def test_every_message_is_kept_as_it_is_or_none(memory: Memory, ada: str) -> None:
     text, parts = {"role": "user", "content": "Plain."}, [{"type": "text", "text": "In a part."}]
-    for empty in ({"role": "user", "content": " "}, {"role": "assistant", "content": ""}):
-        with pytest.raises(InputError, match="is empty, and each is to be kept as it is"):
-            memory.add([text, empty], user_id=ada, infer=False)
-    with pytest.raises(InputError, match="notes.md is a file"):
-        memory.kernel.within(ada).add(Path("notes.md"), infer=False)
-    assert memory.get_all(user_id=ada)["results"] == []
-    kept = memory.add([text, {"role": "assistant", "content": parts}], user_id=ada, infer=False, tags=["raw"])
-    assert [told["memory"] for told in kept["results"]] == ["Plain.", "assistant: In a part."]
-    assert [told["tags"] for told in kept["results"]] == [["raw"], ["raw"]]
+    empty = {"role": "assistant", "content": " "}  # nothing was said
+    kept = memory.add([text, empty, {"role": "assistant", "content": parts}], user_id=ada, infer=False, tags=["raw"])
+    assert [told["memory"] for told in kept["results"]] == ["User: Plain.", "Assistant: In a part."]
+    assert [(told["message"], told["role"]) for told in kept["results"]] == [
+        ("Plain.", "user"),
+        ("In a part.", "assistant"),
+    ]
+    assert [(told["tags"], told["kind"]) for told in kept["results"]] == [(["raw"], "episode")] * 2
 
 
 def test_a_conversation_that_memos_keeps_sees_what_was_told_outside_it(memory: Memory, ada: str) -> None:
@@ -186,10 +185,11 @@ def test_a_key_acts_for_its_holder_and_no_other(memory: Memory, ada: str, bob: s
 
 
 def test_a_memory_is_traced_to_its_sources_and_to_what_is_made_of_it(memory: Memory, ada: str) -> None:
-    kept = ids(memory.add([{"speaker": "Mira", "content": "I live in Lisbon. I work as a nurse."}], user_id=ada))
+    *kept, turn = ids(memory.add([{"speaker": "Mira", "content": "I live in Lisbon. I work as a nurse."}], user_id=ada))
+    assert {*ids({"results": memory.provenance(turn, user_id=ada)["derived"]})} == {*kept}
     [kv] = memory.promote(kept, user_id=ada)["results"]
     assert kv["form"] == "activation" and kv["sources"] == kept and kv["bytes"] > 0
-    assert ids({"results": memory.provenance(kv["id"], user_id=ada)["sources"]}) == kept
+    assert {*ids({"results": memory.provenance(kv["id"], user_id=ada)["sources"]})} == {turn, *kept}
     assert ids({"results": memory.provenance(kept[0], user_id=ada)["derived"]}) == [kv["id"]]
     assert memory.overview(user_id=ada)["tiers"] == {kv["id"]: "disk"}
 
@@ -333,7 +333,8 @@ def test_a_call_of_a_tool_is_remembered_with_its_task(memory: Memory, ada: str) 
         {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "1", "content": "3 mm"},
     ]
-    [kept] = memory.add(talk, user_id=ada)["results"]
+    turn, kept = memory.add(talk, user_id=ada)["results"]
+    assert turn["message"] == "Will it rain?"
     assert kept["memory"] == "Task: Will it rain? weather(city=Oslo) was called; it returned 3 mm."
     assert (kept["kind"], kept["trust"]) == ("tool-trace", "tool")
     with pytest.raises(InputError, match="turn 1: a result without its call"):

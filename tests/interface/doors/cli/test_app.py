@@ -31,7 +31,7 @@ TALK = [{"speaker": "Mira", "content": "I live in Lisbon."}, {"speaker": "Mira",
 ASKED = {"question": "Where does Mira live?", "answer": "Lisbon"}
 FILES = {
     "talk.jsonl": TALK,
-    "chatter.jsonl": [{"speaker": "Mira", "content": "Good morning!"}],
+    "chatter.jsonl": [{"role": "system", "content": "Be brief."}],
     "empty.jsonl": [],
     "questions.jsonl": [ASKED, {"question": "What is Mira's job?", "answer": "nurse"}],
     "chinese.jsonl": [{"question": "Mira住在哪里？", "answer": "Lisbon"}],
@@ -291,7 +291,10 @@ BAD_STEPS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "no steps": ([], ["the config has no experiment.steps; add steps such as"]),
     "no such file": ([{"ingest": "zorb.jsonl"}], ["zorb.jsonl: no such file; give the path of a .csv"]),
     "an empty file": ([{"ingest": "empty.jsonl"}], ["empty.jsonl is empty: there is nothing to remember; give"]),
-    "only small talk": ([{"ingest": "chatter.jsonl"}], ["chatter.jsonl holds no statement worth keeping; give a file"]),
+    "only what a program says": (
+        [{"ingest": "chatter.jsonl"}],
+        ["chatter.jsonl holds no statement worth keeping; give a file"],
+    ),
     "nothing to promote": (
         [KV],
         ["nothing to promote to activation: nothing is remembered; put an ingest step before"],

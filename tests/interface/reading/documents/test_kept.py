@@ -52,7 +52,7 @@ def test_a_document_is_kept_whole_or_not_at_all(kernel: MemOS, tmp_path: Path, a
 def test_the_command_takes_statements_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("letter.pdf").write_bytes(pdf("Mira lives in Lisbon."))
-    Path("talk.jsonl").write_text('{"role": "user", "content": "Hello!"}')
+    Path("talk.jsonl").write_text('{"role": "system", "content": "Be brief."}')
     done = CliRunner().invoke(app, ["add", "Tom lives in Oslo.", "letter.pdf", "talk.jsonl", "--vault", "v"])
     assert done.exit_code == 0, done.output
     told = done.output.splitlines()

@@ -1,0 +1,192 @@
+"""`memos bench conversations`: adds dialogues by the public call, reads them back, and searches for answers.
+
+Each conversation is a user of its own; each session a `run_id`; an exchange is a call of `add`, as a program that talks
+with somebody makes them. The configuration is the default, the same for all. Nothing here knows the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from memos.bench.dialogues import Conversation, figures, means, read
+from memos.bench.serve import Client, served
+from memos.errors import InputError, MemosError
+from memos.interface.doors.api.memory import Memory
+from memos.interface.doors.progress import Show
+from memos.operation.policies.policy import POLICIES
+from memos.ops import Add
+
+BUDGET = 1_600  # tokens of memories in front of a question
+TOP_K = 10
+MAX_LISTED = 1_000_000
+_OTHER_SIDE = ("Assistant",)  # of an exchange: it does not begin one
+
+Call = Callable[..., dict[str, Any]]  # (name of a call of the Memory API, its arguments) -> its reply
+Door = Callable[[Path, str], AbstractContextManager[Call]]  # (vault, user)
+
+
+def bench_conversations(kind: str, data: Path, door: str, policy: str | None, show: Show) -> dict[str, Any]:
+    """turns_lost: messages that cannot be read back word for word with their speaker and time. recall@10: share of a
+    question's evidence among the first ten memories; recall@budget: among as many as fit into BUDGET tokens.
+    turns_per_s: from the first call of `add` until all can be found. Raises InputError."""
+    if policy is not None:
+        POLICIES.get(policy)  # a wrong name is told before anything is read
+    conversations = read(data, kind)
+    seconds, lost, adds_ms, searches_ms, memories = 0.0, 0, list[float](), list[float](), 0
+    rows: dict[str, list[dict[str, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        vault = Path(folder) / "vault"
+        calls = [stack.enter_context(DOORS[door](vault, c.name)) for c in conversations]
+        for n, (conversation, call) in enumerate(zip(conversations, calls, strict=True)):
+            began = time.perf_counter()
+            adds_ms += _add(conversation, call)
+            call("search", query="ready", top_k=1)  # waits until everything can be found
+            seconds += time.perf_counter() - began
+            named, missing = _read_back(conversation, call)
+            lost, memories = lost + missing, memories + len(named)
+            for question in conversation.questions:
+                evidence, found = set(question.evidence), dict[str, list[set[str]]]()
+                for name, how in (("top", {"top_k": TOP_K}), ("budget", {"budget": BUDGET})):
+                    asked = time.perf_counter()
+                    hits = call("search", query=question.text, policy=policy, **how)["results"]
+                    if name == "top":
+                        searches_ms.append((time.perf_counter() - asked) * 1e3)
+                    found[name] = [evidence & _turns_of(hit, named) for hit in hits]
+                ranks = figures([bool(turns) for turns in found["top"]], len(evidence))
+                rows[question.category].append(
+                    {
+                        "recall@10": len(set().union(*found["top"])) / len(evidence),
+                        "recall@budget": len(set().union(*found["budget"])) / len(evidence),
+                        "ndcg@10": ranks["ndcg@10"],
+                    }
+                )
+            show(kind, n + 1, len(conversations))
+    turns = sum(len(c.turns) for c in conversations)
+    every = [row for of_kind in rows.values() for row in of_kind]
+    return {
+        "set": kind,
+        "door": door,
+        "data": data.name,
+        "turns": turns,
+        "memories": memories,
+        "turns_lost": lost,
+        "questions": len(every),
+        **means(every),
+        "by_kind": {name: {"questions": len(of), **means(of)} for name, of in sorted(rows.items())},
+        "turns_per_s": turns / seconds,
+        "add_ms_p50": median(adds_ms),
+        "search_ms_p50": median(searches_ms),
+    }
+
+
+def _message(turn: Add) -> dict[str, Any]:
+    """A turn as a program would give it: with a role where it is of a chat with an assistant, else with a name."""
+    role = turn.speaker.lower()
+    who = {"role": role} if role in ("user", "assistant") else {"role": "user", "name": turn.speaker}
+    return {**who, "content": turn.text, "time": turn.said.isoformat() if turn.said else None}
+
+
+def _add(conversation: Conversation, call: Call) -> list[float]:
+    """Milliseconds of each exchange: two turns of people, or a user's turns with what was answered."""
+    took = []
+    for session, turns in groupby(conversation.turns.values(), key=lambda turn: turn.thread):
+        for exchange in _exchanges(list(turns)):
+            began = time.perf_counter()
+            call("add", messages=[_message(turn) for turn in exchange], run_id=session)
+            took.append((time.perf_counter() - began) * 1e3)
+    return took
+
+
+def _exchanges(turns: Sequence[Add]) -> Iterator[Sequence[Add]]:
+    start = 0
+    for end in range(1, len(turns) + 1):
+        if end == len(turns) or (end - start >= 2 and turns[end].speaker not in _OTHER_SIDE):
+            yield turns[start:end]
+            start = end
+
+
+def _read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str]], int]:
+    """(for each id of what was said, the names of the turns that it is; how many turns are not there as they were)."""
+    named: dict[str, set[str]] = defaultdict(set)
+    missing = 0
+    for session, turns in groupby(conversation.turns.items(), key=lambda item: item[1].thread):
+        kept: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for state in (None, "archived", "merged"):  # replaced by what was said later, or said before
+            for one in call("get_all", run_id=session, state=state, limit=MAX_LISTED)["results"]:
+                kept[one["message"], one["speaker"], one["said_at"] or ""].append(one["id"])
+        for name, turn in turns:
+            ids = kept[turn.text, turn.speaker, turn.said.isoformat() if turn.said else ""]
+            if ids:
+                named[ids.pop(0)].add(name)
+            else:
+                missing += 1
+    return named, missing
+
+
+def _turns_of(hit: dict[str, Any], named: dict[str, set[str]]) -> set[str]:
+    """The turns that a memory is, or was read in."""
+    return set().union(*(named.get(id, set()) for id in (hit["id"], *hit["sources"])))
+
+
+# -- the doors -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _memory(vault: Path, user: str) -> Iterator[Call]:
+    with Memory(vault=vault) as memory:
+        yield lambda name, **given: dict(getattr(memory, name)(user_id=user, **given))
+
+
+def _key(vault: Path, user: str) -> str:
+    with Memory(vault=vault) as memory:
+        return memory.kernel.services.governing.add_key(f"user:{user}")[0]
+
+
+@contextmanager
+def _http(vault: Path, user: str) -> Iterator[Call]:
+    key = _key(vault, user)
+    with served(vault) as (_, url), closing(Client(url, key)) as client:
+
+        def call(name: str, **given: Any) -> dict[str, Any]:
+            status, reply = client.call(name, **{key: value for key, value in given.items() if value is not None})
+            if status != 200:
+                raise MemosError(f"{name} over HTTP was answered with {status}: {reply}")
+            return dict(reply)
+
+        yield call
+
+
+@contextmanager
+def _mcp(vault: Path, user: str) -> Iterator[Call]:
+    try:
+        import mcp
+        from anyio.from_thread import start_blocking_portal
+    except ImportError as error:
+        raise InputError(f"--door mcp needs {error.name}; pip install 'memos-kernel[mcp]'") from None
+    environment = {**os.environ, "MEMOS_KEY": _key(vault, user)}
+    command = ["-m", "memos", "mcp", "--vault", str(vault)]
+    transport = mcp.stdio_client(mcp.StdioServerParameters(command=sys.executable, args=command, env=environment))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(mcp.Client(transport)) as client:
+
+        def call(name: str, **given: Any) -> dict[str, Any]:
+            arguments = {key: value for key, value in given.items() if value is not None}
+            done = portal.call(partial(client.call_tool, name, arguments))
+            if done.is_error:
+                raise MemosError(f"the tool {name} was answered with {done.content}")
+            return dict(done.structured_content or {})
+
+        yield call
+
+
+DOORS: dict[str, Door] = {"memory": _memory, "http": _http, "mcp": _mcp}
