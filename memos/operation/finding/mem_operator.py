@@ -358,8 +358,8 @@ class MemOperator:
         groups = [row for name in question.about for row in catalog.of_group(name, scope.mask)[-MAX_PROPOSED:]]
         named = np.fromiter((*linked, *question.stating.tolist(), *groups), np.int64)
         standing = np.flatnonzero(scope.mask & (catalog.standing > 0)) if question.wants.request else named[:0]
-        rows = [_highest(words, MAX_PROPOSED), near, scope.latest, self._lately(scope), named, standing[-MAX_PROPOSED:]]
-        rows = np.concatenate(rows)
+        others = self._lately(scope), named, standing[-MAX_PROPOSED:]
+        rows = np.concatenate([_highest(words, MAX_PROPOSED), near, scope.latest, *others])
         for step in (catalog.before, catalog.after):
             reached = rows
             for _ in range(AROUND):
