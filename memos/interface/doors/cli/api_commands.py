@@ -107,6 +107,7 @@ def _json_object(text: str) -> dict[str, Json]:
 
 _TAKEN: dict[str, Json] = {
     "answer": typer.Option(help="explain this answer; without: the one that is given"),
+    "budget": typer.Option(help="in place of --top-k: as many memories as fit into so many tokens"),
     "diffs": typer.Option("--diff", help="how each version differs from the one before"),
     "explain": typer.Option("--explain", help="what each score is made of"),
     "feedback.answer": typer.Option(help="its right answer: what each memory does for it is measured"),
