@@ -1,7 +1,7 @@
 """Turns of a conversation as they are kept: word for word, long ones cut into passages; knows no statements.
 
 A passage is a part of a turn between two empty lines, line ends or sentences, so that what is found can be read by
-itself. Put together again, the passages say what the turn says.
+itself. The white space between passages is the turn's alone, which is kept whole.
 """
 
 from __future__ import annotations
