@@ -385,3 +385,14 @@ def test_what_the_question_asks_for_comes_before_what_others_say_of_themselves(t
         [first, *_] = memos.search("What is my allergy?")
         assert first.cube.text == "User: I am now allergic to rye." and first.why["states"] == 1
         assert "rye" in memos.ask("What is my allergy?", via="plaintext").text
+
+
+def test_a_statement_that_is_deleted_takes_its_words_out_of_the_turn(memos: MemOS, ada: str) -> None:
+    calls = memos.within(ada)
+    oslo, sister, _ = calls.add([turn("I live in Oslo. My sister is Eva.", 1)])
+    assert oslo.text == "Tom: I live in Oslo." and sister.sources == oslo.sources
+    calls.delete(oslo.id)
+    left = calls.memories()
+    assert not any("Oslo" in c.text or "Oslo" in c.words for c in left)
+    assert {"My sister is Eva."} == {c.payload.verbatim for c in left if isinstance(c.payload, Text)}
+    assert calls.search("Who is my sister?")[0].cube.id in {c.id for c in left}
