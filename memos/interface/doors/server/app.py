@@ -26,7 +26,6 @@ from memos.interface.doors.server.edge.edge import Edge
 from memos.interface.doors.server.edge.lanes import Lanes
 from memos.interface.doors.server.edge.telemetry import Telemetry
 from memos.interface.doors.server.heap import given_back
-from memos.interface.doors.server.openai.routes import openai_router
 from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 from memos.kernel.calls import api_names
 
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 Runs = Callable[[], AbstractAsyncContextManager[None]]  # what is entered as long as the app lives
-# what packages serve beside memos, as Starlette's routes: without a key, unless it lies under /v1/
+# what packages serve beside memos, as Starlette's routes: without a key, unless it lies under /v1/, where a request
+# has its caller in scope["seat"]. app.state.calls makes calls for it as those of the Memory API are made.
 ROUTES: Registry[Callable[[], list[BaseRoute]]] = Registry("memos.routes", "set of routes")
 
 
@@ -64,8 +64,9 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         # nor spans and logs of its own, where it has them: they tell what was asked; see telemetry.py
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    app.state.calls = calls
     failures.install(app)
-    routers = memory_router(calls), openai_router(kernel, calls), health_router(kernel, lanes, telemetry)
+    routers = memory_router(calls), health_router(kernel, lanes, telemetry)
     for routes in (*(router.routes for router in routers), mcp_routes, provided_routes()):
         app.router.routes += routes  # an included router looks for its route twice, 0.5 ms for each request
     callers = Callers(memory, loopback, lanes.calls)

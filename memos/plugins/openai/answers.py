@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from memos.errors import MemosError
 from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.openai.wire import AssistantMessage, Memories, TokenUsage
+from memos.plugins.openai.wire import AssistantMessage, Memories, TokenUsage
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import Reply

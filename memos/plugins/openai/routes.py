@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from memos.config import DecodeConfig
 from memos.errors import InputError, NotFound
 from memos.interface.doors.server.edge import failures
 from memos.interface.doors.server.edge.callers import Seat
-from memos.interface.doors.server.openai.answers import AnswerFormat, AnswerPiece, EventStream, whole
-from memos.interface.doors.server.openai.wire import (
+from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
+from memos.plugins.openai.answers import AnswerFormat, AnswerPiece, EventStream, whole
+from memos.plugins.openai.wire import (
     ChatCompletion,
     ChatRequest,
     CompletionRequest,
@@ -30,33 +32,31 @@ from memos.interface.doors.server.openai.wire import (
     TextCompletion,
     TokenUsage,
 )
-from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 
 if TYPE_CHECKING:
-    from memos.kernel.mem_os import MemOS, Reply
+    from memos.kernel.mem_os import Reply
 
 
-def openai_router(kernel: MemOS, calls: CallRunner) -> APIRouter:
+def routes() -> list[BaseRoute]:
+    """For `memos serve`: chat and text completions, embeddings and models, under /v1."""
     router = APIRouter(
         prefix="/v1", tags=["OpenAI"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
     )
-    api = OpenAIEndpoints(kernel, calls)
+    api = OpenAIEndpoints()
     streams = "or a stream of chunks"
     router.post("/chat/completions", response_model=ChatCompletion, response_description=streams)(api.chat_completions)
     router.post("/completions", response_model=TextCompletion, response_description=streams)(api.completions)
     router.post("/embeddings", response_model=Embeddings)(api.embeddings)
     router.get("/models", response_model=Models)(api.models)
     router.get("/models/{model:path}", response_model=Model)(api.model)
-    return router
+    return router.routes
 
 
 class OpenAIEndpoints:
     """A method for each route."""
 
-    def __init__(self, kernel: MemOS, calls: CallRunner) -> None:
-        self._kernel, self._calls = kernel, calls
+    def __init__(self) -> None:
         self._started = int(time.time())
-        self._answering, self._embedding = (_name(part.path) for part in (kernel.config.model, kernel.config.embedder))
 
     async def chat_completions(self, request: Request, asked: ChatRequest) -> Response:
         """Do what the last message asks for: remember, correct, forget, or answer from what is remembered."""
@@ -68,12 +68,11 @@ class OpenAIEndpoints:
 
     async def embeddings(self, request: Request, asked: EmbeddingRequest) -> Response:
         """A vector of length 1 for each text, as memories are found by."""
-        embed = partial(_embed, request.scope["seat"], self._kernel, asked.texts)
-        vectors, tokens = await self._calls.make("embed", embed)
-        width = vectors.shape[1]
+        vectors, tokens = await _calls(request).make("embed", partial(_embed, _seat(request), asked.texts))
+        (_, embedding), width = _models(request), vectors.shape[1]
         if asked.dimensions not in (None, width):
             raise InputError(
-                f"dimensions {asked.dimensions} is not what {self._embedding} makes; leave it out for its {width}"
+                f"dimensions {asked.dimensions} is not what {embedding} makes; leave it out for its {width}"
             )
         in_base64 = asked.encoding_format == "base64"
         data = [
@@ -81,30 +80,46 @@ class OpenAIEndpoints:
             for n, v in enumerate(vectors.astype("<f4"))
         ]
         usage = TokenUsage(prompt_tokens=tokens, total_tokens=tokens)
-        return as_json(Embeddings(data=data, model=self._embedding, usage=usage))
+        return as_json(Embeddings(data=data, model=embedding, usage=usage))
 
     async def models(self, request: Request) -> Response:
         """The model that answers, and the one that embeds."""
-        await self._calls.make("models", request.scope["seat"].calls.require)
-        names = (self._answering, self._embedding)
-        return as_json(Models(data=[Model(id=name, created=self._started) for name in names]))
+        await _calls(request).make("models", _seat(request).calls.require)
+        return as_json(Models(data=[Model(id=name, created=self._started) for name in _models(request)]))
 
     async def model(self, request: Request, model: str) -> Response:
-        await self._calls.make("models", request.scope["seat"].calls.require)
-        if model not in (self._answering, self._embedding):
-            raise NotFound(f"there is no model {model!r:.80} here; there are {self._answering} and {self._embedding}")
+        await _calls(request).make("models", _seat(request).calls.require)
+        if model not in (names := _models(request)):
+            raise NotFound(f"there is no model {model!r:.80} here; there are {' and '.join(names)}")
         return as_json(Model(id=model, created=self._started))
 
     async def _answer(self, request: Request, asked: ChatRequest | CompletionRequest, *, chat: bool) -> Response:
-        decode = asked.decode(self._kernel.config.decode)
-        answer = partial(_answers, request.scope["seat"], asked, decode)
-        pieces = self._calls.stream("chat", answer, len(asked.messages_asked))
-        shape = AnswerFormat(self._answering, decode.max_new_tokens, chat)
+        seat, (answering, _) = _seat(request), _models(request)
+        decode = asked.decode(seat.memory.kernel.config.decode)
+        answer = partial(_answers, seat, asked, decode)
+        pieces = _calls(request).stream("chat", answer, len(asked.messages_asked))
+        shape = AnswerFormat(answering, decode.max_new_tokens, chat)
         if not asked.stream:
             return as_json(shape.whole(await whole(pieces)))
         first = await anext(pieces)  # what fails before the first piece is reported by its status
         with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
         return EventStream(pieces, shape.events(first, pieces, with_usage))
+
+
+def _seat(request: Request) -> Seat:
+    seat: Seat = request.scope["seat"]
+    return seat
+
+
+def _calls(request: Request) -> CallRunner:
+    calls: CallRunner = request.app.state.calls
+    return calls
+
+
+def _models(request: Request) -> tuple[str, str]:
+    """The names of the model that answers, and of the one that embeds."""
+    config = _seat(request).memory.kernel.config
+    return _name(config.model.path), _name(config.embedder.path)
 
 
 def _name(path: str) -> str:
@@ -148,6 +163,7 @@ def _answer(
     return reply
 
 
-def _embed(seat: Seat, kernel: MemOS, texts: list[str]) -> tuple[np.ndarray, int]:
+def _embed(seat: Seat, texts: list[str]) -> tuple[np.ndarray, int]:
     seat.calls.require()
-    return kernel.parts.embedder().embed(texts), kernel.parts.embedder().tokens(texts)
+    embedder = seat.memory.kernel.parts.embedder()
+    return embedder.embed(texts), embedder.tokens(texts)
