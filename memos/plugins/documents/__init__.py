@@ -1,1 +1,1 @@
-"""Readers of PDF and HTML files."""
+"""Readers of PDF, HTML and Markdown files, and of tables."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.reading.documents.parts import Passage, TableRow
-from memos.interface.reading.documents.table import row
+from memos.plugins.documents.table import row
 
 if TYPE_CHECKING:
     from bs4 import Tag

@@ -1,7 +1,7 @@
 """Imports folders of Markdown, such as Obsidian's: a passage for each paragraph and bullet, under its heading.
 
 Followed: CommonMark's headings, lists and fences, and GitHub's tables, as
-`memos.interface.reading.documents.markdown` reads them; Obsidian's links, embeds, comments and block names (1.x); front
+`memos.plugins.documents.markdown` reads them; Obsidian's links, embeds, comments and block names (1.x); front
 matter with `date` or `created`, and `tags`.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from memos.config import parse_yaml
 from memos.errors import ConfigError
-from memos.interface.reading.documents.markdown import markdown
 from memos.interface.reading.documents.parts import TableRow
+from memos.plugins.documents.markdown import markdown
 from memos.plugins.imports.entry import Read, Unmapped, entry, left_over
 from memos.plugins.imports.formats import Importer
 from memos.plugins.imports.records import listed, mapping

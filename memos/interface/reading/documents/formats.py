@@ -1,4 +1,4 @@
-"""The readers of formats that need no library: text, Markdown, tables, and conversations as JSON."""
+"""The readers of plain text and of conversations as JSON; all other formats are plug-ins."""
 
 from __future__ import annotations
 
@@ -8,32 +8,26 @@ from pathlib import Path
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.reading.documents.conversation import HOW, conversation
-from memos.interface.reading.documents.markdown import markdown
 from memos.interface.reading.documents.parts import DialogueTurn, DocumentReader, Part, Passage
-from memos.interface.reading.documents.table import delimited
 
 _SPOKEN_LINE = re.compile(r"([A-ZÀ-Þ][\w-]+(?: [A-ZÀ-Þ][\w-]+)?): +(\S.*)")
 
 
 def _json_lines(path: Path) -> list[Part]:
-    lines = [(n, line) for n, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
+    lines = [(n, line) for n, line in enumerate(text_of(path).split("\n"), start=1) if line.strip()]
     return list(conversation((f"{path}, line {n}", _json(line, path, n)) for n, line in lines))
 
 
 def _json_list(path: Path) -> list[Part]:
-    entries = _json(_text(path), path, 1)
+    entries = _json(text_of(path), path, 1)
     if not isinstance(entries, list):
         raise InputError(f"{path}, line 1: a .json conversation is a list of turns; {HOW}")
     return list(conversation((f"{path}, entry {n}", entry) for n, entry in enumerate(entries, start=1)))
 
 
-def _markdown(path: Path) -> list[Part]:
-    return list(markdown(_text(path), path.stem))
-
-
 def _plain(path: Path) -> list[Part]:
     """A transcript if every line is "Name: words"; otherwise paragraphs, with a blank line between them."""
-    text = _text(path)
+    text = text_of(path)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     spoken = [match for line in lines if (match := _SPOKEN_LINE.fullmatch(line))]
     if len(spoken) == len(lines):
@@ -41,18 +35,13 @@ def _plain(path: Path) -> list[Part]:
     return [Passage(" ".join(part.split()), path.stem) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
-def _table(path: Path) -> list[Part]:
-    return [*delimited(_text(path), str(path), tabs=path.suffix.lower() == ".tsv")]
-
-
 JSON_LINES = DocumentReader(_json_lines)
 JSON_LIST = DocumentReader(_json_list)
-MARKDOWN = DocumentReader(_markdown)
 PLAIN_TEXT = DocumentReader(_plain)
-TABLE = DocumentReader(_table)
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a file of text holds. Raises InputError, EmptyMemory."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")

@@ -7,7 +7,8 @@ import io
 from collections.abc import Sequence
 
 from memos.errors import EmptyMemory, InputError
-from memos.interface.reading.documents.parts import TableRow, ended, one_line
+from memos.interface.reading.documents.formats import text_of
+from memos.interface.reading.documents.parts import DocumentReader, TableRow, ended, one_line
 
 _LONGEST_SUBJECT = 100
 
@@ -47,3 +48,6 @@ def row(header: Sequence[str], cells: Sequence[str]) -> TableRow:
     named = [(name, " ".join(cell.split())) for name, cell in zip(names, cells, strict=False) if cell.strip()]
     content = "; ".join(f"{name} = {cell}" for name, cell in named)
     return TableRow(ended(content), one_line(named[0][1], _LONGEST_SUBJECT))
+
+
+TABLE = DocumentReader(lambda path: [*delimited(text_of(path), str(path), tabs=path.suffix.lower() == ".tsv")])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memos.interface.reading.documents import table
-from memos.interface.reading.documents.parts import Passage, TableRow
+from memos.interface.reading.documents.formats import text_of
+from memos.interface.reading.documents.parts import DocumentReader, Passage, TableRow
+from memos.plugins.documents import table
 
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 # bounded, as a row of brackets would take the square of its length
@@ -74,3 +75,6 @@ def _without_comments(text: str) -> str:
 def _bare(text: str) -> str:
     """Without links and emphasis."""
     return _MARKUP.sub("", _LINK.sub(r"\1", text)).strip()
+
+
+MARKDOWN = DocumentReader(lambda path: [*markdown(text_of(path), path.stem)])
