@@ -8,7 +8,7 @@ packages; must not know what a part does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -68,12 +68,13 @@ class Registry(Generic[T]):
             raise PluginError(f"the {self.kind} {name!r} cannot be used: {problem}")
         return entry
 
-    def usable(self) -> Iterator[tuple[str, T]]:
-        """Every part that loads, with its name; the others are told by `extensions`."""
+    def usable(self, left_out: Callable[[str], object] = lambda _: None) -> Iterator[tuple[str, T]]:
+        """Every part that loads, with its name. left_out: told why each of the others does not."""
         for name in self.names():
             try:
                 part = self.get(name)
-            except PluginError:
+            except PluginError as error:
+                left_out(str(error))
                 continue
             yield name, part
 

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from memos.errors import InputError, MemosError, PluginError
+from memos.errors import InputError, MemosError
 from memos.extensions import Registry
 from memos.interface.doors.cli.api_commands import add_api_commands
 from memos.interface.doors.cli.config import config as config_group
@@ -48,13 +48,8 @@ class Commands(TyperGroup):
     @cached_property
     def left_out(self) -> list[str]:
         """Adds what packages bring; why each that fails to load is left out."""
-        failed = []
-        for name in PARTS.names():
-            try:
-                part = PARTS.get(name)
-            except PluginError as error:
-                failed.append(str(error))
-                continue
+        failed = list[str]()
+        for name, part in PARTS.usable(failed.append):
             if isinstance(part, typer.Typer):
                 self._mount(get_group(part))
             else:
