@@ -22,14 +22,21 @@ from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
 from memos.interface.reading.episodes import episode
-from memos.interface.reading.phrasebook import NAME, is_all_parsed, parse, parse_question, phrasebook
-from memos.interface.reading.questions import wants
+from memos.interface.reading.phrasebook import (
+    NAME,
+    is_all_parsed,
+    language,
+    parse,
+    parse_question,
+    phrasebook,
+    require_text,
+    sentences,
+)
 from memos.interface.reading.requests import arguments, intents
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.statements import says_change
-from memos.interface.reading.texts import language, require_text, sentences
 from memos.interface.reading.times import times
 from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
@@ -143,7 +150,7 @@ class MemReader:
         """To answer a question, whatever the rules would think of it."""
         asks = tuple(dict.fromkeys(parse_question(question, speaker)))
         about = _about(question, speaker, asks)
-        return Recall(question=question, about=about, asks=asks, wants=wants(question))
+        return Recall(question=question, about=about, asks=asks, wants=intents.wants(question))
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""

@@ -12,7 +12,7 @@ from memos.cube import in_zone
 from memos.errors import InputError
 from memos.interface.reading.documents.parts import DialogueTurn, ToolCall
 from memos.interface.reading.documents.trace import Trace
-from memos.interface.reading.texts import require_text
+from memos.interface.reading.phrasebook import require_text
 
 _SILENT = frozenset({"assistant", "system", "tool", "developer", "function"})  # roles whose words are no memories
 HOW = 'write one {"role": "user", "content": "..."} or {"speaker": "Mira", "content": "..."} an entry'

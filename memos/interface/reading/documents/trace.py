@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from memos.errors import InputError
 from memos.interface.reading.documents.parts import ToolCall, ended, one_line
-from memos.interface.reading.texts import require_text
+from memos.interface.reading.phrasebook import require_text
 
 _LONGEST_TASK, _LONGEST_CALL, _LONGEST_RESULT = 300, 1_000, 2_000  # characters that are kept of each
 _HOW = 'write {"call": {"name": "...", "arguments": {...}}, "result": ...} or the same with "error"'

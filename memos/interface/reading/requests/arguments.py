@@ -239,7 +239,7 @@ def _discourse(turns: Sequence[Mapping[str, object]], before: str, pointed: Iter
             found[span.label].append(own)
     of_form = bool(wordings.FORMS.search(before[-NEAR:]))
     things, partners, named = (tuple(found[label]) for label in ("what", "with", "ref"))
-    return _Discourse(references.known(turns), things, partners, named, of_form)
+    return _Discourse(references.known(turns) if turns else Known(), things, partners, named, of_form)
 
 
 def _uncapitalised(words: str) -> str:
@@ -372,7 +372,8 @@ def _resolved(begin: int, end: int, request: _RequestPart) -> str:
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
         done = ref.end
     out = re.sub(r"[.。!！]+$", "", (out + text[done:end]).strip(" \t,，;；"))
-    return out if done > begin else references.resolved(out, request.discourse.known)
+    known = request.discourse.known
+    return out if done > begin or not known.people else references.resolved(out, known)
 
 
 def _named(word: str, before: str, discourse: _Discourse) -> str:
@@ -416,14 +417,14 @@ def _who(text: str) -> str:
 def _about(request: _RequestPart, people: Sequence[TaggedSpan], what: str) -> str:
     """Whom a part is about; "user": who speaks."""
     text, slot = request.text, request.what
+    if people and people[0].label == "me":
+        return "user"
     put_in = next((name for name in references.names_in(what) if name not in text), "")  # for a pointer
     if not people:
         if slot is None or wordings.POINTS.fullmatch(_cut(text, slot)):  # words from before the message
             return _who(what)
         return put_in
     mark = people[0]
-    if mark.label == "me":
-        return "user"
     words = re.sub(r"['’]s?$", "", _cut(text, mark))
     if wordings.PERSON.fullmatch(words) or wordings.POINTS.fullmatch(words):
         return _named(words, text[: mark.begin], request.discourse) or put_in

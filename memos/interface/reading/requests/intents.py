@@ -1,6 +1,6 @@
-"""Recognises what a sentence is for (remember, ask, correct, forget, talk) in English and Chinese, by rules.
+"""Recognises what a sentence is for (remember, ask, correct, forget, talk) and what a question wants, by rules.
 
-Knows language; knows no operations, no stores and no tensors.
+Knows English and Chinese; knows no stores and no tensors.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, parse, parse_question
+from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, language, parse, parse_question, sentences
 from memos.interface.reading.statements.statements import read
-from memos.interface.reading.texts import language, sentences
+from memos.ops import Wants
 
 
 class SentenceIntent(Enum):
@@ -154,3 +154,34 @@ def names(text: str) -> list[str]:
         if words and words[-1] not in _NO_NAMES:
             found.append(" ".join(words))
     return list(dict.fromkeys(found))
+
+
+# -- what a question wants beside its matter: whose words, standing instructions, how things went -----------
+
+_OVERVIEW = re.compile(
+    r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the )?order\b|order in which|over time"
+    r"|how (?:\w+ ){1,8}(?:developed|evolved|progressed|changed))|总结|概括|回顾|先后|顺序",
+    re.IGNORECASE,
+)
+_BOTH_SIDES = re.compile(r"\b(?:summar|overview|recap)|总结|概括|回顾", re.IGNORECASE)
+_REPLIED = re.compile(  # "what did you recommend to me?"
+    r"\b(?:you(?:['’]ve| have| had)?|did you|have you) (?:\w+ )?(?:recommend|suggest|advise|tell|told|say|said|mention"
+    r"|explain|propose|give|gave|list|answer|show)\w*|你(?:推荐|建议|说|告诉|提到)",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(
+    r"\b(?:how (?:can|do|should|would|could|might) (?:i|we)\b|(?:can|could|would) you\b|help me|suggest|recommend"
+    r"|what (?:are|should|would|steps|tools)|show me|i(?:['’]m| am) (?:planning|looking|thinking|working|about|trying)"
+    r"|explain|walk me through|which|when i(?:['’]m| am))|怎么|如何|帮我|请",
+    re.IGNORECASE,
+)
+
+_BETWEEN_US = re.compile(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
+
+
+def wants(question: str) -> Wants:
+    """An overview is of both sides where it sums up, and else of what the user brought up."""
+    if _OVERVIEW.search(question):
+        return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user")
+    is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))
+    return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request)

@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import yaml
 
-from memos.interface.reading.texts import language, sentences
+from memos.interface.reading.phrasebook import language, sentences
 
 _NAME = re.compile(
     r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"

@@ -21,13 +21,13 @@ from memos.interface.reading.phrasebook import (
     FormMatch,
     as_object,
     is_all_parsed,
+    language_of,
     matches,
     parse,
     phrasebook,
 )
 from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import EnglishForm, Mode, english_readings
-from memos.interface.reading.texts import language_of
 
 Manner = Mode | Literal["instead"]  # in which a clause is said; "instead" is "now" of what has several values, too
 _KIN = "Somekin"  # stands in a clause for "my brother"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
-from memos.interface.reading.texts import languages
+from memos.interface.reading.phrasebook import languages
 from memos.interface.reading.times import times_en
 from memos.interface.reading.times.days import iso, moved, shifted
 
