@@ -1,8 +1,8 @@
 """Train the reader of requests: `python scripts/train_reader.py --out FOLDER`, about an hour on two cores.
 
 Reads scripts/reader/*.txt, marked messages as scripts/reader/README.md describes them; the sets that the reader is
-measured by are not among them. Writes what `memos.infrastructure.host.encoders.tagger.RequestTagger` loads: a change of
-low rank of the default encoder's layers, an embedding for each Chinese character of the messages that the encoder
+measured by are not among them. Writes what `memos.infrastructure.host.encoders.embedder.RequestTagger` loads: a change
+of low rank of the default encoder's layers, an embedding for each Chinese character of the messages that the encoder
 lacks, and the heads.
 With --validate N each N-th message is held back and judged after each epoch. A run that was cut off goes on where the
 last epoch ended.
@@ -26,7 +26,7 @@ from tokenizers import BertWordPieceTokenizer
 from torch import nn
 from torch.nn import functional
 
-from memos.infrastructure.host.encoders.tagger import (
+from memos.infrastructure.host.encoders.embedder import (
     CONTEXT_CHARACTERS,
     HEADS,
     LabelledSpan,

@@ -15,7 +15,7 @@ import torch
 
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
-from memos.infrastructure.host.kv.codecs import storing_codecs
+from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 from memos.infrastructure.host.model.measure import drop_from_page_cache
 from memos.interface.doors.progress import Show

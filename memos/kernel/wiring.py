@@ -11,9 +11,8 @@ from memos.config import Config
 from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.host.encoders.tagger import RequestTagger
-from memos.infrastructure.host.engines import engines
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.engines import engines, loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.access import Access, Freshness, Identity, Schedulers

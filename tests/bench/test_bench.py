@@ -34,7 +34,7 @@ from memos.bench.updates import bench_updates, conversation
 from memos.config import Config, ModelConfig
 from memos.errors import InputError
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.codecs import storing_codecs
+from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.training.teach import least_share
 from memos.interface.reading.mem_reader import MemReader
 from tests.doubles import BRIEF, BriefReader

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from memos.config import load_config, parse_yaml
 from memos.errors import ConfigError, InputError, VaultError
-from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.encoders.embedder import RequestTagger
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.imports import json_stream

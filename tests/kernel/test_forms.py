@@ -39,7 +39,7 @@ from memos.errors import (
     NotFound,
 )
 from memos.infrastructure.host.host import Request
-from memos.infrastructure.host.kv.codecs import RAW
+from memos.infrastructure.host.kv.files import RAW
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Via

@@ -9,7 +9,7 @@ import pytest
 import train_reader
 from train_reader import Message, messages, parse, varied
 
-from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.encoders.embedder import RequestTagger
 
 LINE = (
     "en | several | 2026-02-03 | user: I wrote a draft. ## assistant: Saved. | Hi, "

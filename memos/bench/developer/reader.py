@@ -23,7 +23,7 @@ import yaml
 from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
-from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.encoders.embedder import RequestTagger
 from memos.interface.doors.progress import Show
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn

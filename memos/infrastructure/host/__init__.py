@@ -9,6 +9,7 @@
     kv          ->  forward.py                  KV caches in memory and in files
     encoders    ->  (none)                      small models beside the large one: vectors, ranks, tags
 
-fingerprint.py, forward.py and loading.py lie beneath all of them. Within a function, training/worker.py and engines.py
-import the host when it is needed; adapters/export.py names it in types alone.
+fingerprint.py and forward.py lie beneath all of them, and encoders load under the lock of engines.py. Within a
+function, engines.py and training/self_study.py import the host when it is needed; adapters/export.py names it in types
+alone.
 """

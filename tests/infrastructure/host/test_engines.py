@@ -11,7 +11,7 @@ from memos.config import parse_config
 from memos.errors import InputError
 from memos.infrastructure.host.encoders.embedder import Embedder, embedders
 from memos.infrastructure.host.engines import engines, transformers
-from memos.infrastructure.host.kv.codecs import codecs, storing_codecs
+from memos.infrastructure.host.kv.files import codecs, storing_codecs
 
 
 def test_what_ships_is_found_by_its_name() -> None:

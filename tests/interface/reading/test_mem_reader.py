@@ -13,7 +13,7 @@ import small_world
 
 from memos.cube import EPISODE, Fact
 from memos.errors import EmptyMemory, InputError
-from memos.infrastructure.host.encoders.tagger import RequestTagger
+from memos.infrastructure.host.encoders.embedder import RequestTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
 from memos.interface.reading.requests.intents import SentenceIntent, intent

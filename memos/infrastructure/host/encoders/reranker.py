@@ -13,7 +13,7 @@ import numpy as np
 
 from memos.errors import ModelNotFound
 from memos.infrastructure.host.encoders.embedder import on_encoder_thread
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.engines import loading
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.errors import HostError, ModelNotFound
-from memos.infrastructure.host.loading import loading
+from memos.infrastructure.host.engines import loading
 
 if TYPE_CHECKING:
     import torch

@@ -1,17 +1,21 @@
 """Saves and loads KV caches as safetensors files, layer-major, with their origin and checksums in the header.
 
 Knows files; knows no models. A file that does not fit this host, or is not as it was written, is refused: what its
-header says, before anything is read; a layer, before it is used.
+header says, before anything is read; a layer, before it is used. Tensors are stored by the codec of activation.codec:
+keys are scaled per channel over blocks of tokens, values per token over their channels, since outliers lie that
+way (KIVI, 2402.02750). What a codec loses is measured where it is used, never assumed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import FileIO
 from pathlib import Path
+from typing import Literal
 
 import torch
 import xxhash
@@ -19,9 +23,106 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from memos.errors import CorruptBlob, FingerprintMismatch, InputError, PluginError, VaultError
+from memos.extensions import Registry
 from memos.infrastructure.host.fingerprint import require_same_host
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, room_for
-from memos.infrastructure.host.kv.codecs import Codec, Parts, codecs
+
+Kind = Literal["k", "v"]  # keys or values
+Parts = dict[str, torch.Tensor]  # a tensor as stored; "" is the main part, ".scale" and the like stand beside it
+_BLOCK_TOKENS = 64  # that share the scales of the keys' channels
+_FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Parts to store of keys or values, [1, heads, tokens, head_dim], and the tensor again, as near as they allow.
+
+    trained: few rows, which training makes to stand for many; they are stored as they are.
+    """
+
+    pack: Callable[[Kind, torch.Tensor], Parts]
+    unpack: Callable[[Kind, Parts, torch.dtype], torch.Tensor]
+    trained: bool = False
+
+
+codecs: Registry[Codec] = Registry("memos.codecs", "codec")  # by the names of activation.codec
+
+
+def storing_codecs() -> tuple[str, ...]:
+    """Names of the codecs that store KV as it was computed, which are all that load but the trained ones."""
+    return tuple(name for name, codec in codecs.usable() if not codec.trained)
+
+
+def _pack_raw(kind: Kind, tensor: torch.Tensor) -> Parts:
+    return {"": tensor}
+
+
+def _unpack_raw(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+    return parts[""]
+
+
+def _pack_bf16(kind: Kind, tensor: torch.Tensor) -> Parts:
+    return {"": tensor.to(torch.bfloat16)}
+
+
+def _unpack_bf16(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+    return parts[""].to(dtype)
+
+
+def _pack_fp8(kind: Kind, tensor: torch.Tensor) -> Parts:
+    scale = _extremes(kind, tensor.float().abs(), torch.amax).clamp_min(1e-12) / _FP8_MAX
+    return {"": (tensor.float() / _spread(scale, kind, tensor)).to(torch.float8_e4m3fn), ".scale": scale}
+
+
+def _unpack_fp8(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+    return (parts[""].float() * _spread(parts[".scale"], kind, parts[""])).to(dtype)
+
+
+def _pack_integers(levels: int, kind: Kind, tensor: torch.Tensor) -> Parts:
+    low, high = _extremes(kind, tensor.float(), torch.amin), _extremes(kind, tensor.float(), torch.amax)
+    step = (high - low).clamp_min(1e-12) / levels
+    codes = ((tensor.float() - _spread(low, kind, tensor)) / _spread(step, kind, tensor)).round().clamp(0, levels)
+    return {"": codes.to(torch.uint8), ".low": low, ".step": step}
+
+
+def _unpack_integers(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+    codes = parts[""]
+    return (codes.float() * _spread(parts[".step"], kind, codes) + _spread(parts[".low"], kind, codes)).to(dtype)
+
+
+def _pack_int4(kind: Kind, tensor: torch.Tensor) -> Parts:
+    parts = _pack_integers(15, kind, tensor)
+    codes = parts[""]
+    # two to a byte: head_dim is even wherever keys rotate
+    return parts | {"": codes[..., 0::2] | (codes[..., 1::2] << 4)}
+
+
+def _unpack_int4(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+    codes = torch.stack([parts[""] & 15, parts[""] >> 4], -1).flatten(-2)
+    return _unpack_integers(kind, parts | {"": codes}, dtype)
+
+
+def _extremes(kind: Kind, tensor: torch.Tensor, extreme: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """The least or largest values: [1, heads, blocks, head_dim] for keys, [1, heads, tokens, 1] for values."""
+    if kind == "v":
+        return extreme(tensor, -1, keepdim=True)
+    return torch.cat([extreme(block, -2, keepdim=True) for block in tensor.split(_BLOCK_TOKENS, -2)], -2)
+
+
+def _spread(scales: torch.Tensor, kind: Kind, like: torch.Tensor) -> torch.Tensor:
+    """Scales as they apply to each element of `like`."""
+    if kind == "v":
+        return scales
+    return scales.repeat_interleave(_BLOCK_TOKENS, -2)[..., : like.shape[-2], :]
+
+
+RAW = Codec(_pack_raw, _unpack_raw)
+BF16 = Codec(_pack_bf16, _unpack_bf16)
+FP8 = Codec(_pack_fp8, _unpack_fp8)
+INT8 = Codec(partial(_pack_integers, 255), _unpack_integers)
+INT4 = Codec(_pack_int4, _unpack_int4)
+TRAINED = Codec(_pack_raw, _unpack_raw, trained=True)
+
 
 _DTYPES = {
     "F32": torch.float32,

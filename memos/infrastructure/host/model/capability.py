@@ -14,8 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from memos.errors import Unsupported
 from memos.infrastructure.host.kv.cache import Activation, encode
-from memos.infrastructure.host.kv.compose import compose, mask_of, renewal_inputs, starts
-from memos.infrastructure.host.kv.rope import Motion, find_motion
+from memos.infrastructure.host.kv.compose import Motion, compose, find_motion, mask_of, renewal_inputs, starts
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 
 _HEAD, _PIECE, _PIECES, _QUERY, _MOVE = 6, 13, 3, 8, 29  # tokens of the texts that are tried

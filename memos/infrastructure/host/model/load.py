@@ -1,15 +1,21 @@
-"""Loads the local model and its tokenizer; knows transformers, no memories."""
+"""Loads the local model and its tokenizer; knows transformers, no memories.
+
+`model.path: shape:NAME` loads random weights in the shape of a known model, with the small model's tokenizer: enough to
+measure time and bytes, useless for answers.
+"""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
@@ -21,7 +27,6 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
 from memos.infrastructure.host.model.attention import fold_shared_heads
-from memos.infrastructure.host.model.shapes import PREFIX, random_model
 
 SMALL_MODEL = "memos-small"
 
@@ -101,3 +106,43 @@ def pick_device(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise HostError("model.device is cuda, but torch sees no CUDA device; set model.device to auto or cpu")
     return torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+PREFIX = "shape:"
+
+
+def _shape(kind: str, layers: int, width: int, inner: int, heads: int, kv_heads: int, vocab: int) -> dict[str, Any]:
+    return {
+        "model_type": kind,
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "max_position_embeddings": 32_768,
+    }
+
+
+# sizes as published in each model's config.json
+SHAPES: dict[str, dict[str, Any]] = {
+    # ours, for two cores: 126 million parameters in layers as wide as those of a 1B model, so that matrices and
+    # attention share the work as they do in models that people run
+    "cpu-126m": _shape("llama", 5, 1536, 4096, 12, 4, 2048),
+    "tiny": _shape("llama", 2, 64, 128, 4, 4, 2048),  # for what does not depend on what a model says
+    "qwen2.5-0.5b": _shape("qwen2", 24, 896, 4864, 14, 2, 151_936) | {"tie_word_embeddings": True},
+    "qwen2.5-7b": _shape("qwen2", 28, 3584, 18_944, 28, 4, 152_064),
+    "qwen3-8b": _shape("qwen3", 36, 4096, 12_288, 32, 8, 151_936) | {"head_dim": 128},
+    "llama-3-8b": _shape("llama", 32, 4096, 14_336, 32, 8, 128_256),
+    "qwen3-32b": _shape("qwen3", 64, 5120, 25_600, 64, 8, 151_936) | {"head_dim": 128},
+}
+
+
+def random_model(name: str, device: torch.device, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+    """A model of that shape, made on its device. Raises ModelNotFound, naming the shapes there are."""
+    if name not in SHAPES:
+        raise ModelNotFound(f"there is no shape {name!r}; there are {', '.join(SHAPES)}")
+    config = AutoConfig.for_model(**SHAPES[name])
+    with torch.device(device), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)

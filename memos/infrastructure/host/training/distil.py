@@ -1,10 +1,15 @@
-"""Trains a LoRA adapter on memories by context distillation; knows training, no cubes.
+"""Trains a LoRA adapter, or rows of KV, on memories by context distillation; knows training, no cubes.
 
 The teacher is the base model with the memory in its context; the student is the base model with a fresh
 adapter and no memory. Prompts that the memory has nothing to do with, closed-book and over other contexts,
 are held to the base model in the same loss, so that the adapter adds and does not break (Kujanpaeae et al.,
 2412.14964; Eyuboglu et al., 2506.06266).
 What is to be kept is kept beside other adapters too, whatever they have drifted.
+
+Trained KV is the middle way between KV and an adapter (Cartridges, 2506.06266): some rows of the real cache, trained
+until the model answers over them as it answers over the text. Rows keep the places that their tokens had, and what
+follows is numbered as in the full prompt; so they serve like any other KV, in any batch, which peft's CARTRIDGE, a
+model of its own whose text begins right after its rows, does not.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +26,12 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
 from memos.infrastructure.host.adapters.serving import Stack
-from memos.infrastructure.host.forward import Forwards
+from memos.infrastructure.host.forward import Forward, Forwards
+from memos.infrastructure.host.kv.cache import Activation, Layer, cache_of
 from memos.infrastructure.host.training.subspace import aim
 
 Under = Callable[[Sequence[Stack]], AbstractContextManager[None]]  # makes the forwards within it those of the rows
@@ -306,3 +313,64 @@ def _answer_logits(model: Forwards, rows: Sequence[Example]) -> torch.Tensor:
     which = [(n, len(row.prompt) - 1 - earliest + k) for n, row in enumerate(rows) for k in range(len(row.answer))]
     row_of, place = torch.tensor(which, device=device).T
     return logits[row_of, place]
+
+
+def kept_rows(tokens: int, head: int, share: float) -> list[int]:
+    """Of a cache of so many tokens: all of its head, and an even `share` of the others, the last among them."""
+    own = tokens - head
+    count = max(1, math.ceil(share * own))
+    return [*range(head), *(head + own * (n + 1) // count - 1 for n in range(count))]
+
+
+class Cartridge(torch.nn.Module):
+    """A model whose every forward comes after a KV cache; with `train`, its rows after the head are parameters.
+
+    The model is not changed, and is no part of this module's parameters.
+    """
+
+    def __init__(self, model: PreTrainedModel, past: Activation, head: int = 0, train: bool = False) -> None:
+        super().__init__()
+        self._model, self._past, self._head = (model,), past, head
+        self.rows = torch.nn.ParameterList(
+            torch.nn.Parameter(tensor[..., head:, :].detach().float().clone(), requires_grad=train)
+            for layer in past.layers
+            for tensor in layer
+        )
+
+    def _layers(self) -> list[Layer]:
+        fixed = [(k[..., : self._head, :], v[..., : self._head, :]) for k, v in self._past.layers]
+        return [
+            (
+                torch.cat([k, self.rows[2 * n].to(k.dtype)], -2),
+                torch.cat([v, self.rows[2 * n + 1].to(v.dtype)], -2),
+            )
+            for n, (k, v) in enumerate(fixed)
+        ]
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, **more: object
+    ) -> Forward:
+        """input_ids, attention_mask, position_ids: [rows, tokens] of what comes after the cache."""
+        batch = len(input_ids)
+        layers = [(k.expand(batch, -1, -1, -1), v.expand(batch, -1, -1, -1)) for k, v in self._layers()]
+        there = attention_mask.new_ones(batch, self._past.rows)
+        forward: Forward = self._model[0](
+            input_ids=input_ids,
+            attention_mask=torch.cat([there, attention_mask], 1),
+            position_ids=position_ids + len(self._past.ids),
+            past_key_values=cache_of(layers),
+            **more | {"use_cache": True},
+        )
+        return forward
+
+    @torch.no_grad()
+    def activation(self) -> Activation:
+        """The rows as they are now."""
+        return replace(self._past, layers=tuple(self._layers()))
+
+
+def thinned(whole: Activation, rows: Sequence[int]) -> Activation:
+    """Just these rows of a cache, standing for all of its tokens."""
+    index = torch.tensor(rows, device=whole.layers[0][0].device)
+    layers = tuple((k.index_select(-2, index), v.index_select(-2, index)) for k, v in whole.layers)
+    return replace(whole, layers=layers, trained=len(rows))

@@ -23,8 +23,17 @@ from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters, Stack
 from memos.infrastructure.host.forward import CausalLM, Forwards
 from memos.infrastructure.host.kv.cache import Activation
-from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
-from memos.infrastructure.host.training.distil import Example, Progress, Training, answer_row, drift, teacher_rows
+from memos.infrastructure.host.training.distil import (
+    Cartridge,
+    Example,
+    Progress,
+    Training,
+    answer_row,
+    drift,
+    kept_rows,
+    teacher_rows,
+    thinned,
+)
 
 if TYPE_CHECKING:
     from peft import PeftModel

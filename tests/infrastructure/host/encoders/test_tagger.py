@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from memos.errors import HostError
-from memos.infrastructure.host.encoders.tagger import (
+from memos.infrastructure.host.encoders.embedder import (
     CONTEXT_CHARACTERS,
     RequestTagger,
     _likeliest,

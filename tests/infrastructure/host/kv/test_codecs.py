@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from memos.errors import CorruptBlob
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.codecs import Kind, codecs, storing_codecs
+from memos.infrastructure.host.kv.files import Kind, codecs, storing_codecs
 
 # codec: (bits a number without scales, largest error as a share of the range its scale covers)
 LOSS: dict[str, tuple[int, float]] = {

@@ -18,8 +18,7 @@ from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, join, room_for
-from memos.infrastructure.host.kv.tiers import KVTiers
+from memos.infrastructure.host.kv.cache import Activation, Arriving, KVTiers, Layer, join, room_for
 from memos.infrastructure.host.model.measure import drop_from_page_cache, in_page_cache
 
 CPU = torch.device("cpu")

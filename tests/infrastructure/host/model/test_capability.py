@@ -12,8 +12,7 @@ from transformers import PreTrainedModel
 
 from memos.bench.architectures import ARCHITECTURES, tiny
 from memos.infrastructure.host.kv.cache import Activation, encode
-from memos.infrastructure.host.kv.compose import compose, extend, renewal_inputs, starts
-from memos.infrastructure.host.kv.rope import Motion
+from memos.infrastructure.host.kv.compose import Motion, compose, extend, renewal_inputs, starts
 from memos.infrastructure.host.model.attention import fold_shared_heads
 from memos.infrastructure.host.model.capability import Capability, examine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos.bench.developer.reader import Outcome, cases, figures
-from memos.infrastructure.host.encoders.tagger import LabelledSpan, RequestTagger, TaggedRequest
+from memos.infrastructure.host.encoders.embedder import LabelledSpan, RequestTagger, TaggedRequest
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import versions
 from memos.interface.reading.times import times

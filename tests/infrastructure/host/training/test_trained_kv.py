@@ -14,7 +14,7 @@ from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
-from memos.infrastructure.host.kv.trained import Cartridge, kept_rows, thinned
+from memos.infrastructure.host.training.distil import Cartridge, kept_rows, thinned
 from memos.infrastructure.host.training.teach import Task, judge_kv, teach_kv
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom works as a nurse.")
