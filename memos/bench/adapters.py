@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.bench.baselines import random_adapters
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.progress import Show
@@ -41,12 +42,12 @@ def bench_adapters(host: Host, known: Sequence[int], repeats: int, seed: int, sh
             took: dict[int, list[float]] = {n: [] for n in batches}
             for _ in range(repeats + 1):
                 for n, batch in batches.items():  # in turn, so that all meet the same machine
-                    took[n].append(_seconds(partial(host.answer_all, batch, _DECODE)))
+                    took[n].append(_seconds(partial(answer_all, host, batch, _DECODE)))
             new: dict[int, list[float]] = {n: [] for n in DISTINCT}
             for turn in range(repeats):
                 for n in DISTINCT:
                     mix = [folders[(turn + 1 + k % n) % count] for k in range(BATCH)]
-                    new[n].append(_seconds(partial(host.answer_all, _requests(mix), _DECODE)))
+                    new[n].append(_seconds(partial(answer_all, host, _requests(mix), _DECODE)))
             ms, new_ms = ({n: statistics.median(s[-repeats:]) * 1e3 for n, s in t.items()} for t in (took, new))
             rows += [
                 {"known": count, "distinct_in_batch": n, "ms": ms[n], "new_mix_ms": new_ms[n], "base_ms": ms[0]}

@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM
-from memos.infrastructure.host.kv.cache import OUT_OF_MEMORY, Activation, encode, raise_no_room
+from memos.infrastructure.host.kv.cache import Activation, encode, room_for
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
@@ -171,40 +171,12 @@ class Host:
         assert isinstance(head.weight, torch.Tensor)  # [vocabulary, width]
         return Grammars(self.tokenizer, head.weight.shape[0], self.decoder.ends)
 
-    def answer_all(self, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[ModelAnswer]:
-        """Answers of a batch in its order, each as if asked alone, whatever adapters the requests name."""
-        out: dict[int, ModelAnswer] = {}
-        began = time.perf_counter()
-        with self._machine():
-            rows = {n: self._row(request, decode) for n, request in enumerate(requests)}
-            for batch in self._batches(rows, [r.adapters for r in requests], decode):
-                model = self.model_under([requests[n].adapters for n in batch])
-                done = self.decoder.complete(model, [rows[n] for n in batch], decode, began)
-                out |= zip(batch, done, strict=True)
-        return [out[n] for n in range(len(requests))]
-
-    def _batches(
-        self, rows: dict[int, DecodeRow], adapters: Sequence[Stack], decode: DecodeConfig
-    ) -> Iterable[list[int]]:
-        """Rows that can share a forward without changing one another's answers."""
-        # beams come and go as rows of their own; experts see tokens, not rows
-        apart = decode.beams > 1 or self._has_experts
-        out: dict[object, list[int]] = {}
-        for n, row in rows.items():
-            key: object = adapters[n] if apart else None
-            if row.renewed or self._limit:  # a mask of its own; frequencies by the longest row
-                key = ("alone", n)
-            elif row.past and not self.capability.batches:  # no padding between a cache and its question
-                key = ("tokens", len(row.ids), key)
-            out.setdefault(key, []).append(n)
-        return out.values()
-
     def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, ModelAnswer]:
         """Yields the answer piece by piece; returns it whole, with what it cost."""
         began = time.perf_counter()
         with self._machine():
             released = self.released if request.released is None else request.released
-            row = self._row(request, decode, alone=True)
+            row = self.row(request, decode, alone=True)
             pieces = self.decoder.stream(self.model_under([request.adapters]), [row], decode, began)
             while True:
                 try:
@@ -221,18 +193,14 @@ class Host:
     @contextmanager
     def _machine(self) -> Iterator[None]:
         """The model, to itself where requests would disturb each other. Raises NoRoom for what runs out of memory."""
-        try:
-            with self._exclusive:
-                yield
-        except OUT_OF_MEMORY as error:
-            raise_no_room("this request", error)
-            raise
+        with room_for("this request"), self._exclusive:
+            yield
 
     def model_under(self, stacks: Sequence[Stack]) -> CausalLM:
         """The model to answer rows with: the base, or the twin under the adapters of each row."""
         return self._adapters().model(stacks) if any(stacks) else self.model
 
-    def _row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> DecodeRow:
+    def row(self, request: Request, decode: DecodeConfig, alone: bool = False) -> DecodeRow:
         """What is left to feed once the KV is there. Raises FingerprintMismatch, Unsupported, ContextOverflow,
         InputError.
 
@@ -255,7 +223,7 @@ class Host:
         """[tail tokens, vocabulary] in fp32 on the CPU: what the model predicts at each token after the memories."""
         tail = len(self.prompts.build(request.memories, request.messages).tail)
         with self._exclusive:
-            inputs, _ = prefill_inputs(self.model, [self._row(request, _ONE_TOKEN)], 0)
+            inputs, _ = prefill_inputs(self.model, [self.row(request, _ONE_TOKEN)], 0)
             model = self.model_under([request.adapters])
             return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
 
@@ -266,7 +234,7 @@ class Host:
         return max(self._likelihood(request, self.spelled(lead + answer)) for lead in ("", " "))
 
     def _likelihood(self, request: Request, answer: tuple[int, ...]) -> float:
-        row = self._row(request, _ONE_TOKEN)
+        row = self.row(request, _ONE_TOKEN)
         self.decoder.require_room(row.past_length + len(row.ids) + len(answer), _ONE_TOKEN)
         spent(1, len(row.ids) + len(answer))
         with self._machine():

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import save_file
+from peft import LoraConfig
 
 from memos.errors import InputError, Unsupported
-from memos.infrastructure.host.adapters.lora import WEIGHTS, Card, read_card, write_adapter
+from memos.infrastructure.host.adapters.lora import Card, read_card, write_adapter
 from memos.infrastructure.host.adapters.serving import Adapter, joined, read_adapter
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def export_adapter(host: Host, folders: Sequence[Path], out: Path) -> Path:
         )
     tensors = _padded(whole, rank)
     folder = out / f"memos-{_digest(tensors)[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
-    write_adapter(folder, sorted(whole.layers), rank, _card(host.fingerprint, folders))
+    # the tensors carry their scaling
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(whole.layers), task_type="CAUSAL_LM")
+    write_adapter(folder, config, tensors, _card(host.fingerprint, folders), {})
     return folder
 
 

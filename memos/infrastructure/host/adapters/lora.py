@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -108,28 +108,24 @@ def _no_target(module: PreTrainedModel, config: DistilConfig, why: str) -> Unsup
 
 def save_adapter(student: PeftModel, folder: Path, card: Card) -> None:
     """A folder that plain peft loads: adapter_config.json, adapter_model.safetensors; and our card.json."""
-    student.save_pretrained(str(folder), safe_serialization=True)
-    if "fingerprint" in card:  # with the tensors too: a card is easily lost
-        weights = folder / WEIGHTS
-        save_file(load_file(weights), weights, {"format": "pt", _MADE_BY: json.dumps(card["fingerprint"])})
-    (folder / "README.md").unlink(missing_ok=True)  # peft's empty model card; ours is card.json
-    config = folder / "adapter_config.json"
-    settings = json.loads(config.read_text("utf-8"))
+    # with the tensors too: a card is easily lost
+    made_by = {_MADE_BY: json.dumps(card["fingerprint"])} if "fingerprint" in card else {}
+    config = copy.copy(student.peft_config["default"])
+    assert isinstance(config, LoraConfig)
+    write_adapter(folder, config, get_peft_model_state_dict(student), card, made_by)
+
+
+def write_adapter(
+    folder: Path, config: LoraConfig, tensors: dict[str, torch.Tensor], card: Card | None, made_by: dict[str, str]
+) -> None:
+    """An adapter's files, with the card if there is one; `made_by` goes into the metadata of the tensors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / WEIGHTS, {"format": "pt", **made_by})
     # a path of this machine says nothing elsewhere; the card has the fingerprint
-    _write_config(folder, settings | {"base_model_name_or_path": None})
-    write_card(folder, card)
-
-
-def _write_config(folder: Path, settings: dict[str, object]) -> None:
-    (folder / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), "utf-8")
-
-
-def write_adapter(folder: Path, layers: list[str], rank: int, card: Card | None) -> None:
-    """The config, and the card if there is one, of an adapter of just these layers, whose tensors carry their
-    scaling."""
-    settings = LoraConfig(r=rank, lora_alpha=rank, target_modules=layers, task_type="CAUSAL_LM", inference_mode=True)
-    plain = json.loads(json.dumps(settings.to_dict(), default=lambda value: sorted(value)))
-    _write_config(folder, plain | {"base_model_name_or_path": None, "target_modules": layers})
+    config.base_model_name_or_path, config.inference_mode = None, True
+    if isinstance(config.target_modules, set):
+        config.target_modules = sorted(config.target_modules)
+    config.save_pretrained(str(folder))
     if card is not None:
         write_card(folder, card)
 

@@ -23,28 +23,21 @@ from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLa
 from memos.errors import NoRoom, Unsupported
 from memos.infrastructure.host.forward import CausalLM
 
-# on a CPU torch raises a plain RuntimeError where memory runs out, as it does for much else
-OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 
-
-def raise_no_room(what: str, error: Exception) -> None:
-    """Raises NoRoom if an error of OUT_OF_MEMORY says that a device, or the machine, has no memory left."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "allocate memory" in str(error):
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Raises NoRoom where what is done within it finds that a device, or the machine, has no memory left."""
+    try:
+        yield
+    # on a CPU torch raises a plain RuntimeError where memory runs out, as it does for much else
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and "allocate memory" not in str(error):
+            raise
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise NoRoom(
             f"there is no memory left for {what} ({reason}); "
             f"set scheduler.device_kv_bytes or host_kv_bytes lower, or ask via plaintext"
         ) from error
-
-
-@contextmanager
-def room_for(what: str) -> Iterator[None]:
-    """Raises NoRoom where what is done within it runs out of memory."""
-    try:
-        yield
-    except OUT_OF_MEMORY as error:
-        raise_no_room(what, error)
-        raise
 
 
 Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values

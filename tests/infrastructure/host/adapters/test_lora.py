@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
@@ -193,7 +194,7 @@ def test_the_model_that_was_given_stays_as_it_was(host: Host, made: Made) -> Non
     """After encoding, distilling, a gate, and answers with an adapter and without."""
     kv = host.encode(tuple(FACTS))
     judge(host, (made.folder,), made.lessons, KEEP)
-    host.answer_all([Request(asked("Who?"), adapters=(made.folder,)), Request(asked("Who?"), tuple(FACTS), (kv,))])
+    answer_all(host, [Request(asked("Who?"), adapters=(made.folder,)), Request(asked("Who?"), tuple(FACTS), (kv,))])
     assert Snapshot.of(host.model) == made.before
     assert torch.equal(host.logits(Request(asked("Where does Mira live?"))), made.logits)
 
@@ -228,7 +229,7 @@ def test_an_adapter_speaks_for_the_requests_that_name_it_alone(host: Host, made:
     ]
     without = [host.answer(Request(r.messages, r.memories), config).ids for r in requests]
     alone = [host.answer(r, config).ids for r in requests]
-    assert [c.ids for c in host.answer_all(requests, config)] == alone
+    assert [c.ids for c in answer_all(host, requests, config)] == alone
     assert [ids for ids, r in zip(alone, requests, strict=True) if not r.adapters] == [
         ids for ids, r in zip(without, requests, strict=True) if not r.adapters
     ]

@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from memos.bench.architectures import tiny
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig
 from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora, serving
@@ -93,7 +94,7 @@ def test_experts_see_one_adapter_at_a_time(small: Host, tmp_path: Path) -> None:
     folders = [random_adapter(host, tmp_path / f"a{n}", n, target_modules=["q_proj", "v_proj"]) for n in range(2)]
     requests = asked([*folders, None, folders[0]])
     alone = [host.answer(r, BRIEF).ids for r in requests]
-    assert [c.ids for c in host.answer_all(requests, BRIEF)] == alone
+    assert [c.ids for c in answer_all(host, requests, BRIEF)] == alone
 
 
 def asked(folders: list[Path | None]) -> list[Request]:
@@ -119,7 +120,7 @@ def served(small: Host, tmp_path_factory: pytest.TempPathFactory) -> list[Reques
 def test_a_batch_answers_each_request_as_alone(small: Host, served: list[Request], temperature: float) -> None:
     config = DecodeConfig(max_new_tokens=6, temperature=temperature)
     alone = [small.answer(r, config).ids for r in served]
-    assert [c.ids for c in small.answer_all(served, config)] == alone
+    assert [c.ids for c in answer_all(small, served, config)] == alone
 
 
 @pytest.mark.slow

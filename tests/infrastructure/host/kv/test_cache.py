@@ -25,6 +25,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, ModelConfig
 from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
@@ -167,7 +168,7 @@ def test_a_hundred_uses_change_nothing(host: Host) -> None:
     brief = DecodeConfig(max_new_tokens=3)
     for _ in range(20):  # 5 uses each
         host.answer(request, brief)
-        host.answer_all([request, Request(ASKED), request], brief)
+        answer_all(host, [request, Request(ASKED), request], brief)
         host.logits(request)
         host.answer(replace(request, memories=(*MEMORIES, "Tom: I ski.")), brief)
     assert request.pasts[0].digest() == before

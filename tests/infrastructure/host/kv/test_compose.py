@@ -11,6 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from memos.bench.architectures import tiny
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
@@ -84,7 +85,7 @@ def test_a_batch_answers_as_one_by_one(host: Host, level: str, temperature: floa
         composed(host, level, ("Nadia lives in Oslo.",)),
         composed(host, "L1"),
     ]
-    together = [done.ids for done in host.answer_all(many, config)]
+    together = [done.ids for done in answer_all(host, many, config)]
     assert together == [host.answer(request, config).ids for request in many]
 
 
@@ -223,7 +224,7 @@ def test_caches_before_questions_of_different_lengths_answer_as_alone(host: Host
     past = (other.encode(LINES),)
     many = [Request(ASKED, LINES, past), Request(longer, LINES, past), Request(longer, LINES)]
     config = DecodeConfig(max_new_tokens=6)
-    assert [d.ids for d in other.answer_all(many, config)] == [other.answer(r, config).ids for r in many]
+    assert [d.ids for d in answer_all(other, many, config)] == [other.answer(r, config).ids for r in many]
 
 
 def test_a_long_text_does_not_change_how_caches_are_moved(host: Host) -> None:

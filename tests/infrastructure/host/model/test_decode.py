@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, PreTrainedConfig
 
 from memos.bench.architectures import tiny
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.adapters import lora
@@ -101,17 +102,17 @@ def test_a_batch_gives_the_same_answers_as_one_by_one(host: Host, config: Decode
     requests = mixed(host)
     alone = [host.answer(r, config) for r in requests]
     for order in (requests, requests[::-1], requests[:2], requests[1:2]):
-        together = host.answer_all(order, config)
+        together = answer_all(host, order, config)
         expected = [alone[requests.index(r)] for r in order]
         assert [(c.ids, c.text) for c in together] == [(c.ids, c.text) for c in expected]
         assert [(c.prompt_tokens, c.past_tokens) for c in together] == [
             (c.prompt_tokens, c.past_tokens) for c in expected
         ]
-    assert host.answer_all([]) == []
+    assert answer_all(host, []) == []
 
 
 def test_padding_changes_no_logit(host: Host) -> None:
-    rows = [host._row(r, DecodeConfig(max_new_tokens=1)) for r in mixed(host)]
+    rows = [host.row(r, DecodeConfig(max_new_tokens=1)) for r in mixed(host)]
     with torch.inference_mode():
         together = host.model(**prefill_inputs(host.model, rows, 0)[0]).logits[:, -1]
         alone = [host.model(**prefill_inputs(host.model, [row], 0)[0]).logits[0, -1] for row in rows]
@@ -136,7 +137,7 @@ def test_only_the_last_position_reaches_the_head(host: Host) -> None:
     """A prompt of a thousand tokens must not cost a thousand rows of the vocabulary."""
     requests, seen = mixed(host), list[tuple[int, ...]]()
     hook = host.model.lm_head.register_forward_hook(lambda module, given, out: seen.append(tuple(out.shape[:2])))
-    host.answer_all(requests, DecodeConfig(max_new_tokens=4))
+    answer_all(host, requests, DecodeConfig(max_new_tokens=4))
     hook.remove()
     assert set(seen) == {(len(requests), 1)}
 
@@ -215,7 +216,7 @@ def test_a_plain_prompt_ends_where_the_model_begins_to_ask_itself(small: Host, r
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_no_more_tokens_than_allowed(host: Host, most: int) -> None:
-    for answer in host.answer_all(mixed(host), DecodeConfig(max_new_tokens=most)):
+    for answer in answer_all(host, mixed(host), DecodeConfig(max_new_tokens=most)):
         assert len(answer.ids) <= most
 
 
@@ -237,7 +238,7 @@ def test_a_prompt_over_the_context_is_refused_with_the_numbers(small: Host, with
     with pytest.raises(ContextOverflow, match=said):
         small.answer(request, DecodeConfig(max_new_tokens=room + 1))
     with pytest.raises(ContextOverflow, match=said):  # one that does not fit is said before any is answered
-        small.answer_all([Request(ASKED), request], DecodeConfig(max_new_tokens=room + 1))
+        answer_all(small, [Request(ASKED), request], DecodeConfig(max_new_tokens=room + 1))
 
 
 # piece by piece
@@ -327,7 +328,7 @@ def test_beams_go_on_from_rows_computed_anew(host: Host, level: str) -> None:
     config = DecodeConfig(max_new_tokens=12, beams=3)
     request = over(host, level, QUESTIONS[0])
     before = [past.digest() for past in request.pasts]
-    assert host._row(request, config).renewed
+    assert host.row(request, config).renewed
     expected = by_transformers(host.decoder, host.model, full_prompt(host, request), config)
     assert host.answer(request, config).ids == expected
     assert [past.digest() for past in request.pasts] == before
@@ -338,7 +339,7 @@ def test_beams_over_a_composed_cache_answer_as_transformers_over_it(host: Host) 
     """At L1 the full prompt is no reference: the cache itself differs from it."""
     config = DecodeConfig(max_new_tokens=12, beams=3)
     request = over(host, "L1", QUESTIONS[0])
-    held = host._row(request, config).past
+    held = host.row(request, config).past
     assert held
     cache = held.fork()
     cache.batch_repeat_interleave(config.beams)
@@ -404,7 +405,7 @@ def test_a_batch_of_beams_gives_the_same_answers_as_one_by_one(host: Host) -> No
     requests, config = [*mixed(host), over(host, "L0", QUESTIONS[1])], DecodeConfig(max_new_tokens=12, beams=3)
     alone = [host.answer(request, config).ids for request in requests]
     for order in (requests, requests[::-1], requests[:2]):
-        assert [c.ids for c in host.answer_all(order, config)] == [alone[requests.index(r)] for r in order]
+        assert [c.ids for c in answer_all(host, order, config)] == [alone[requests.index(r)] for r in order]
 
 
 @pytest.mark.parametrize("stop", [("e",), (" a", "or"), ("zorb",)])
@@ -431,7 +432,7 @@ def test_a_searched_answer_comes_in_one_piece_with_its_costs(reciting: Callable[
 @pytest.mark.parametrize("most", [1, 3])
 def test_beams_keep_to_the_allowance_and_the_context(host: Host, most: int) -> None:
     config = DecodeConfig(max_new_tokens=most, beams=4)
-    for answer in host.answer_all(mixed(host), config):
+    for answer in answer_all(host, mixed(host), config):
         assert len(answer.ids) <= most
     context = host.decoder.context
     assert context

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
@@ -79,7 +80,7 @@ def test_few_rows_share_a_batch_with_many_and_with_none(host: Host) -> None:
         asked("Where does Eva live?", some(host), memories=(*MEMORIES, "Eva lives in Rome.")),
     ]
     alone = [host.answer(r, FEW).ids for r in requests]
-    assert [c.ids for c in host.answer_all(requests, FEW)] == alone
+    assert [c.ids for c in answer_all(host, requests, FEW)] == alone
 
 
 def test_training_brings_answers_near_those_over_the_text(host: Host, tmp_path: Path) -> None:
