@@ -83,12 +83,9 @@ def _function(command: ApiCommand) -> Callable[..., Output]:
     first = inspect.Parameter("kernel", inspect.Parameter.POSITIONAL_ONLY)
     as_user = inspect.Parameter("user", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=User)
     run.__signature__ = inspect.Signature([first, *parameters, as_user])  # type: ignore[attr-defined]
-    run.__name__, run.__doc__ = command.name, _first_sentence(method)
+    first_sentence = " ".join((method.__doc__ or "").split()).partition(". ")[0].rstrip(".")
+    run.__name__, run.__doc__ = command.name, f"{first_sentence}."
     return run
-
-
-def _first_sentence(method: Callable[..., Json]) -> str:
-    return " ".join((method.__doc__ or "").split()).partition(". ")[0].rstrip(".") + "."
 
 
 # -- what commands take, by the argument's name in the API ------------------------------------------------------------

@@ -49,7 +49,10 @@ def groups(section: type[BaseModel] = Config, path: str = "") -> Iterator[Settin
     }
     own = {name: field for name, field in section.model_fields.items() if name not in inner}
     about = inspect.cleandoc(section.__doc__) if section.__doc__ and section is not Config else ""
-    keys = tuple(_key(f"{path}{name}", field) for name, field in own.items())
+    keys = tuple(
+        Setting(f"{path}{name}", type_of(field.annotation), _default(field), field.description or "")
+        for name, field in own.items()
+    )
     yield SettingGroup(path.rstrip("."), about if "docs.pydantic" not in about else "", keys)
     for name, beneath in inner.items():
         if name != EXPERIMENT:
@@ -68,10 +71,6 @@ def schema() -> dict[str, object]:
 def schema_text() -> str:
     """The schema as a file has it."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-def _key(path: str, field: FieldInfo) -> Setting:
-    return Setting(path, type_of(field.annotation), _default(field), field.description or "")
 
 
 def type_of(annotation: object) -> str:
