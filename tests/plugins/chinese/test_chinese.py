@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.interface.reading import texts
+from memos.interface.reading import phrasebook
 from memos.interface.reading.statements.statements import read
 
 
@@ -71,6 +71,6 @@ def test_a_list_is_several_facts() -> None:
 
 
 def test_without_the_plug_in_a_sentence_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "zh" in texts.LANGUAGES.names()
-    monkeypatch.setattr(texts, "_installed", dict)
+    assert "zh" in phrasebook.LANGUAGES.names()
+    monkeypatch.setattr(phrasebook, "_installed", dict)
     assert not read("我住在北京海淀。", "User").facts

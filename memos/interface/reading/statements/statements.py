@@ -1,6 +1,6 @@
 """Reads the facts that a sentence states, and how each holds: from now on, no longer, in the past, or as a wish.
 
-Knows English; a plug-in may know another language (texts.Language). Reads clause by clause: cues like "no longer",
+Knows English; a plug-in may know another language (phrasebook.Language). Reads clause by clause: cues like "no longer",
 "also" and "used to" (cues.py) are taken out and remembered, and what is left is read by the forms of the phrasebook and
 of readings.yaml. A sentence of doubt or of somebody else's words states nothing. What is not read is never guessed.
 """
