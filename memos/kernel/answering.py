@@ -379,7 +379,8 @@ class Answering(Service):
         """How exact KV is for this question: (largest |logit difference| to the full prompt, top-1 agreement)."""
         admission = self.admit(caller, self._reader.recall(question), "activation")
         messages = [{"role": "user", "content": question}]
-        return self._host().parity(self._serving().request(admission, messages, "activation", self._tokens)[1])
+        near = self._host().nearness(self._serving().request(admission, messages, "activation", self._tokens)[1])
+        return near.max_abs_logit_diff, near.top1_agreement
 
     # sessions
 

@@ -347,11 +347,6 @@ class Host:
             same_first=bool(same[-1]),
         )
 
-    def parity(self, request: Request) -> tuple[float, float]:
-        """(largest |logit difference|, top-1 agreement) of the request over its KV against the full prompt."""
-        near = self.nearness(request)
-        return near.max_abs_logit_diff, near.top1_agreement
-
     # -- parametric ----------------------------------------------------------------------------------------
 
     def cold(self, stack: Stack) -> CausalLM:

@@ -57,15 +57,11 @@ def _pack_raw(kind: Kind, tensor: torch.Tensor) -> Parts:
     return {"": tensor}
 
 
-def _unpack_raw(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
-    return parts[""]
-
-
 def _pack_bf16(kind: Kind, tensor: torch.Tensor) -> Parts:
     return {"": tensor.to(torch.bfloat16)}
 
 
-def _unpack_bf16(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
+def _unpack_float(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
     return parts[""].to(dtype)
 
 
@@ -116,12 +112,12 @@ def _spread(scales: torch.Tensor, kind: Kind, like: torch.Tensor) -> torch.Tenso
     return scales.repeat_interleave(_BLOCK_TOKENS, -2)[..., : like.shape[-2], :]
 
 
-RAW = Codec(_pack_raw, _unpack_raw)
-BF16 = Codec(_pack_bf16, _unpack_bf16)
+RAW = Codec(_pack_raw, _unpack_float)
+BF16 = Codec(_pack_bf16, _unpack_float)
 FP8 = Codec(_pack_fp8, _unpack_fp8)
 INT8 = Codec(partial(_pack_integers, 255), _unpack_integers)
 INT4 = Codec(_pack_int4, _unpack_int4)
-TRAINED = Codec(_pack_raw, _unpack_raw, trained=True)
+TRAINED = Codec(_pack_raw, _unpack_float, trained=True)
 
 
 _DTYPES = {

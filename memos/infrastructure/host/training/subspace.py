@@ -54,7 +54,8 @@ def _leading(lessons: torch.Tensor, keep: torch.Tensor, fresh: torch.Tensor) -> 
 
 def _bases(layers: Layers, read: Read, seed: int) -> dict[str, torch.Tensor | None]:
     """Of each layer that is wide, directions that its inputs span: [in, _WIDE_INPUTS]; None where all are looked at."""
-    sampled: dict[str, list[torch.Tensor]] = {name: [] for name, m in layers.items() if _width(m) > _WIDE_INPUTS}
+    wide = [name for name, layer in layers.items() if layer.lora_A["default"].weight.shape[1] > _WIDE_INPUTS]
+    sampled: dict[str, list[torch.Tensor]] = {name: [] for name in wide}
     if sampled:
         rng = random.Random(seed)
 
@@ -106,8 +107,3 @@ def _watched(layers: Layers, see: Callable[[str, torch.Tensor], None]) -> Iterat
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _width(layer: Any) -> int:
-    """Inputs of an adapted layer."""
-    return int(layer.lora_A["default"].weight.shape[1])

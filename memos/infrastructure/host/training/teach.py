@@ -351,11 +351,11 @@ def as_answered(
     answers wrong."""
     answers = host.greedy([host.ids_of(k.question, (*before, *k.memories)) for k in keep])
     pairs = zip(keep, answers, strict=True)
-    return [(k, ids) for k, ids in pairs if not k.answer or _probe(k).holds(host.text_of(ids))]
-
-
-def _probe(contrast: Contrast) -> Probe:
-    return Probe(question=contrast.question, answer=contrast.answer)
+    return [
+        (k, ids)
+        for k, ids in pairs
+        if not k.answer or Probe(question=k.question, answer=k.answer).holds(host.text_of(ids))
+    ]
 
 
 def share(outcomes: Sequence[bool]) -> float:

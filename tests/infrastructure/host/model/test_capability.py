@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 from memos.bench.architectures import ARCHITECTURES, tiny
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, extend, renewal_inputs, starts
-from memos.infrastructure.host.model.attention import fold_shared_heads
 from memos.infrastructure.host.model.capability import Capability, examine
+from memos.infrastructure.host.model.load import fold_shared_heads
 
 LEARNED = "no rotation by the model's own frequencies"
 NOT_KV = "not as keys and values of every token"
