@@ -92,7 +92,8 @@ class Schedulers:
         """policy: one that is given, in place of config.policy. Raises InputError for one that nothing provides."""
         self._config, self._given = config, policy
         self._default = OWN_POLICY if policy else config.policy
-        self._by_policy = lru_cache(maxsize=None)(self._made)
+        # by the name of a policy; raises InputError for one that nothing provides
+        self.named: Callable[[str], MemScheduler] = lru_cache(maxsize=None)(self._made)
         self.main = self.named(self._default)
         for name in config.policies.values():
             self.named(name)
@@ -102,10 +103,6 @@ class Schedulers:
     def policy_of(self, caller: Caller) -> str:
         """The name of the policy in the caller's namespace."""
         return self._config.policies.get(caller.user_id, self._default)
-
-    def named(self, policy: str) -> MemScheduler:
-        """Raises InputError for a policy that nothing provides."""
-        return self._by_policy(policy)
 
     def of(self, caller: Caller) -> MemScheduler:
         return self.named(self.policy_of(caller))

@@ -82,7 +82,7 @@ class _Request:
 
 
 class Answering(Service):
-    """chat, ask, undo, explain, credit, parity; turns and rewind of sessions."""
+    """chat, ask, explain, credit, parity; turns and rewind of sessions."""
 
     def __init__(
         self,
@@ -333,10 +333,6 @@ class Answering(Service):
             )
         gone = [id for root in self._finding.roots(meant[0]) for id in self._keeping.delete(caller, root.id)]
         return Reply(f"Forgotten: {show(meant[0]).text}", forgotten=tuple(gone))
-
-    def undo(self, caller: Caller, pipeline: str) -> list[str]:
-        """Take back what a message has done (`Reply.pipeline`), but for what it has deleted. Raises NotFound."""
-        return self._pipelines.undo(caller, pipeline)
 
     # why it was answered so
 

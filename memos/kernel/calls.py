@@ -192,7 +192,7 @@ class Calls(Bound):
     tiers = public(Finding.tiers, ops.Search, READS, api="")
     chat = public(Answering.chat, ops.Recall, CHANGES)
     ask = public(Answering.ask, ops.Recall, ADDS, api="")
-    undo = public(Answering.undo, ops.Recall, CHANGES)
+    undo = public(Pipelines.undo, ops.Recall, CHANGES)
     explain = public(Answering.explain, ops.Recall, READS)
     credit = public(Answering.credit, ops.Rate, ADDS, api="feedback")
     parity = public(Answering.parity, ops.Recall, READS, api="")

@@ -189,19 +189,20 @@ class Pipelines(Service):
                 self._vault.pipelines.put(id, caller.user_id, log.undo)
         return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
 
-    def undo(self, caller: Caller, id: str) -> list[str]:
-        """Take back what a pipeline has done, the last first; what was done. Raises NotFound, Denied."""
+    def undo(self, caller: Caller, pipeline: str) -> list[str]:
+        """Take back what a message has done (`Reply.pipeline`), but for what it has deleted, the last first; what was
+        done. Raises NotFound, Denied."""
         vault, done = self._vault, list[str]()
-        while call := self._taken(id, caller):
+        while call := self._taken(pipeline, caller):
             try:
                 done += self._reverse(caller, [call])
             except Exception:
                 with vault.transaction():
-                    vault.pipelines.give_back(id, caller.user_id, call)  # and what is left can be tried again
+                    vault.pipelines.give_back(pipeline, caller.user_id, call)  # and what is left can be tried again
                 raise
         if not done:
             raise NotFound(
-                f"there is no pipeline {id!r} of yours to undo: it was undone, or it is long ago; look at "
+                f"there is no pipeline {pipeline!r} of yours to undo: it was undone, or it is long ago; look at "
                 f"`memos history ID` of its memories and roll them back"
             )
         return done
