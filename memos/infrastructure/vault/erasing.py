@@ -16,7 +16,7 @@ from memos.errors import VaultError
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import BlobStore
     from memos.infrastructure.vault.blobs.index_store import IndexStore
-    from memos.infrastructure.vault.store.store import Store
+    from memos.infrastructure.vault.store.transactions import Store
     from memos.infrastructure.vault.tables.vector_table import VectorTable
 
 log = logging.getLogger("memos")

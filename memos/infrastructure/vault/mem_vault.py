@@ -38,8 +38,7 @@ from memos.infrastructure.vault.care.stats import VaultStats
 from memos.infrastructure.vault.erasing import OWED, PATIENCE_S, Erasing
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
-from memos.infrastructure.vault.store.store import IN, LATEST
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, LATEST, moment
 from memos.infrastructure.vault.stores import OpenStore, Place, store_of
 from memos.infrastructure.vault.tables.ageing_table import AgeingTable, SupersededTable
 from memos.infrastructure.vault.tables.cube_table import (

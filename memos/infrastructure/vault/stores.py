@@ -23,7 +23,7 @@ from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import Shelf
     from memos.infrastructure.vault.care.residue import Unsealer
-    from memos.infrastructure.vault.store.store import Store
+    from memos.infrastructure.vault.store.transactions import Store
 
 _PLAIN_FORMAT = PlainFormat()
 Show = Callable[[str, int, int], None]  # (what, done, of how many)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from memos.cube import MemCube, Namespace, Text, Turn
 from memos.errors import CorruptBlob
 from memos.infrastructure.vault.care.residue import Searched, search
-from memos.infrastructure.vault.store.store import IN, Rows, Store
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, Rows, Store, moment
 from memos.infrastructure.vault.tables.cube_table import checksum, kept, parsed
 
 if TYPE_CHECKING:

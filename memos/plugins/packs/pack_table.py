@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from memos.errors import NotFound
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, ExtensionTables
-from memos.infrastructure.vault.store.store import IN, Store
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, Store, moment
 from memos.plugins.packs.mip import Origin, RegistryEntry
 
 TABLES = (

@@ -281,9 +281,9 @@ class PostgresDatabase(Transactions):
             if not lasting:
                 self._writer.execute("SET LOCAL synchronous_commit = off")
             yield
-            if self._times.stamped:
+            if self._stamped:
                 stamp = "UPDATE clock SET at = %s RETURNING pg_current_xact_id()::text"
-                [self._number] = self._writer.execute(stamp, (self._times.stamped.isoformat(),)).fetchone()
+                [self._number] = self._writer.execute(stamp, (self._stamped.isoformat(),)).fetchone()
 
     def _nested(self) -> AbstractContextManager[None]:
         return self._block()

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import made, remove
-from memos.infrastructure.vault.store.store import Store
+from memos.infrastructure.vault.store.transactions import Store
 
 _PIECE = 1 << 20  # bytes
 

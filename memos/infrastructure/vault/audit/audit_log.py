@@ -26,7 +26,7 @@ from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.audit.records import COLUMNS, AuditRow, DecisionLog, all_rows, digest_of, row_of
 from memos.infrastructure.vault.audit.signing import KEY, Signer, is_signed, statement
 from memos.infrastructure.vault.store import on_disk
-from memos.infrastructure.vault.store.store import Rows, Store
+from memos.infrastructure.vault.store.transactions import Rows, Store
 
 log = logging.getLogger("memos")
 FORMAT = "memos audit 1"

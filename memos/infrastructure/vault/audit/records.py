@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.store.store import IN, Rows, Store
+from memos.infrastructure.vault.store.transactions import IN, Rows, Store
 
 UNSEEN = "may not see it"  # in why: to whoever was refused, there is no such target
 _PAGE = 10_000  # rows read at once

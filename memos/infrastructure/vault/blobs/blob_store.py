@@ -19,7 +19,7 @@ from memos.cube import Blob, new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import DIGEST, SUFFIX, FileFormat, Files, digest, remove
 from memos.infrastructure.vault.store.on_disk import fsync
-from memos.infrastructure.vault.store.store import Rows, Store
+from memos.infrastructure.vault.store.transactions import Rows, Store
 
 
 class Shelf(Protocol):

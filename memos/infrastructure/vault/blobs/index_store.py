@@ -24,7 +24,7 @@ import xxhash
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
-from memos.infrastructure.vault.store.store import Rows, Store
+from memos.infrastructure.vault.store.transactions import Rows, Store
 
 if TYPE_CHECKING:
     from memos.infrastructure.vault.blobs.blob_store import Shelf

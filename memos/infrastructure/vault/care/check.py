@@ -33,7 +33,7 @@ from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import file_sums, wal_file
 from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
-from memos.infrastructure.vault.store.store import IN, Row, Rows
+from memos.infrastructure.vault.store.transactions import IN, Row, Rows
 from memos.infrastructure.vault.stores import Place, Sealing, Show, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
 

@@ -23,7 +23,7 @@ from memos.infrastructure.vault.store.schema import (
     require_known,
     schema,
 )
-from memos.infrastructure.vault.store.store import Row
+from memos.infrastructure.vault.store.transactions import Row
 
 _BATCH = 4096  # rows
 WAY_OUT = "bring back a backup with `memos vault restore`"

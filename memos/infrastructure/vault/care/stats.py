@@ -12,7 +12,7 @@ from memos.config import QuotaConfig
 from memos.cube import Form, State
 from memos.errors import QuotaExceeded
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
-from memos.infrastructure.vault.store.store import IN, Store
+from memos.infrastructure.vault.store.transactions import IN, Store
 from memos.infrastructure.vault.tables.cube_table import STATE
 
 _FOLDERS = ("blobs", "index", "work", "tmp")

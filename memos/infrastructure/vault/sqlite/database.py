@@ -25,8 +25,7 @@ from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver, open
 from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import reading
-from memos.infrastructure.vault.store.store import Row
-from memos.infrastructure.vault.store.transactions import Transactions, lock_of
+from memos.infrastructure.vault.store.transactions import Row, Transactions, lock_of
 
 log = logging.getLogger("memos")
 _READERS = 8  # connections that are kept for reading
@@ -59,7 +58,7 @@ class Database(Transactions):
             raise VaultError(
                 f"{file} cannot be written ({error.strerror}); set vault.path to another folder"
             ) from error
-        self._times.heard(at)
+        self.heard(at)
 
     def close(self) -> None:
         with self._lock.among_threads(-1):
@@ -84,8 +83,8 @@ class Database(Transactions):
             self._require_sound()
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
                 yield
-                if self._times.stamped:
-                    self.write("UPDATE clock SET at = ?", self._times.stamped.isoformat())
+                if self._stamped:
+                    self.write("UPDATE clock SET at = ?", self._stamped.isoformat())
             number = self._sync.wrote()
         if lasting:
             try:

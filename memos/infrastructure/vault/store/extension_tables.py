@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.store.schema import in_one_line
-from memos.infrastructure.vault.store.store import Rows, Store
+from memos.infrastructure.vault.store.transactions import Rows, Store
 
 
 @dataclass(frozen=True)

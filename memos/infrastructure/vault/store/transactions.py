@@ -1,6 +1,7 @@
-"""Gives threads and processes their turn to write, in order, and tells a time that never goes back.
+"""What a vault asks of the database that holds its rows; turns to write, and a time that never goes back.
 
-Must not know what is written.
+There is one dialect of SQL, SQLite's: a file runs it as it is, and a server that several machines share translates it.
+Threads and processes get their turn to write in order. Must not know what the rows are for.
 
 Between processes of one machine, two files are locked in turn, `<file>-next` while one waits for `<file>-turn`, so that
 one who has just written queues behind those who wait. The system gives up the locks of a process that dies.
@@ -13,21 +14,24 @@ import logging
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from memos.errors import VaultError
 
-if TYPE_CHECKING:
-    from memos.infrastructure.vault.store.store import Row
-
 WAIT_S = 10.0  # for another process's write
+IN = "IN (SELECT value FROM json_each(?))"  # any number of values in one parameter
+LATEST = "(SELECT CASE WHEN at > ? THEN at ELSE ? END FROM clock)"  # of `now`, given twice, and what is written down
+Row = tuple[Any, ...]  # as a statement names its columns
 
 
 class WriterLock:
@@ -37,8 +41,7 @@ class WriterLock:
         """name: of what is written. others: keeps other processes out, which it waits for so many seconds."""
         self._name, self._others = name, others
         self._mutex = threading.Lock()
-        self._queue: deque[threading.Lock] = deque()  # of threads; the first is let in by the one before it
-        self._taken = False
+        self._queue: deque[threading.Lock] = deque()  # of threads: whose turn it is, and then those who wait
         self._owner = 0
 
     @property
@@ -66,42 +69,21 @@ class WriterLock:
         if self.mine:
             yield
             return
-        self._enter(wait_s)
-        try:
-            yield
-        finally:
-            self._leave()
-
-    def _enter(self, wait_s: float) -> None:
-        with self._mutex:
-            if not self._taken:
-                self._taken = True
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._queue.append(turn)
-        try:
-            came = turn.acquire(timeout=wait_s)
-        except BaseException:  # Ctrl-C: those behind must not wait for one who is gone
-            self._give_up(turn)
-            raise
-        if not came:
-            self._give_up(turn)
-            raise too_long(self._name, "another thread of this process")
-
-    def _give_up(self, turn: threading.Lock) -> None:
-        with self._mutex:
-            if turn in self._queue:
-                self._queue.remove(turn)
-                return
-        self._leave()  # its turn came just now
-
-    def _leave(self) -> None:
+        turn = threading.Lock()
         with self._mutex:
             if self._queue:
-                self._queue.popleft().release()
-            else:
-                self._taken = False
+                turn.acquire()  # until the one before gives it up
+            self._queue.append(turn)
+        try:
+            if not turn.acquire(timeout=wait_s):
+                raise too_long(self._name, "another thread of this process")
+            yield
+        finally:  # also on Ctrl-C: those behind must not wait for one who is gone
+            with self._mutex:
+                first = self._queue[0] is turn
+                self._queue.remove(turn)
+                if first and self._queue:
+                    self._queue[0].release()
 
 
 def lock_of(file: Path) -> WriterLock:
@@ -197,76 +179,105 @@ _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WARN_S = 1.0  # by how much a clock must go back for a warning; less is its being set by a time server
 
 
-class Times:
-    """The times of one open store. What is written is read once a transaction; else this process goes by what it knows
-    and by the machine's clock."""
+class Rows(Protocol):
+    """What can be asked, and not written to."""
 
-    def __init__(self) -> None:
-        self.stamped: datetime | None = None  # the latest time that this transaction has stamped
-        self._written: datetime | None = None  # what this transaction found written down
-        self._known = _NEVER  # the latest time that is known to be written down
-        self._warned, self._latest = False, clock()  # of the clock; the latest time that was told
-        self._lock = threading.Lock()
+    def rows(self, sql: str, *values: object) -> list[Row]: ...
 
-    def begin(self) -> None:
-        """A transaction begins."""
-        self.stamped = self._written = None
 
-    def now(self, store: Transactions) -> datetime:
-        if not store.in_transaction:
-            return self._told(self._known)
-        if self._written is None:
-            [(at,)] = store.rows("SELECT at FROM clock")
-            self._written = moment(at) if at else _NEVER
-        return self._told(self.stamped or self._written)
+class Store(Rows, Protocol):
+    """Thread safe: one writes at a time, of all threads, processes and machines, and others read without waiting.
 
-    def stamp(self, store: Transactions) -> str:
-        """Within a transaction, which writes it down at its end."""
-        self.stamped = self._known = self.now(store)
-        return self.stamped.isoformat()
+    What a transaction wrote is read in its own thread at once; elsewhere after it. A transaction that has returned is
+    lasting. All raise VaultError where the database is damaged, gone or in the way.
+    """
+
+    reading: str  # what stands between "INSERT OR REPLACE INTO readings" and what is in the row, to be followed by ")"
+
+    @property
+    def in_transaction(self) -> bool:
+        """In this thread."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile."""
+
+    def transaction(self, lasting: bool = True) -> AbstractContextManager[None]:
+        """Several writes land together or not at all; a nested one that raises undoes only its own part.
+
+        lasting: False for what nobody is told of: it is lasting with the next lasting transaction.
+        """
+
+    def indivisible(self) -> AbstractContextManager[None]:
+        """Within a transaction: writes of which none may be missing; what fails in here takes the whole along."""
+
+    def alone(self, leaving: bool = False) -> AbstractContextManager[bool]:
+        """False if somebody on another machine has it open; nobody there can open or leave it within the block.
+
+        leaving: it is given up with the block.
+        """
+
+    def write(self, sql: str, *values: object) -> int:
+        """Within a transaction; the number of rows written."""
+
+    def write_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Within a transaction."""
+
+    def define(self, statement: str) -> None:
+        """Within a transaction: make a table or an index, as a statement of SQLite's says."""
+
+    def floats(self, vector: npt.NDArray[np.float32]) -> object:
+        """A vector as a value to write; it is read as its little-endian bytes."""
+
+    def now(self) -> datetime:
+        """The time: never before one that was told here; within a transaction, after all that was written anywhere."""
 
     def heard(self, at: str) -> None:
-        """A time that was read where it is written down: all that is told from here on is after it."""
-        if at:
-            self._known = max(self._known, moment(at))
-            self._written = self._written or self._known
+        """A time that was read from `clock`: none before it is told here any more."""
 
-    def _told(self, after: datetime) -> datetime:
-        said = clock()
-        with self._lock:
-            if after is not _NEVER:
-                after += timedelta(microseconds=1)
-            self._latest = max(self._latest, said, after)
-            if (self._latest - said).total_seconds() > _WARN_S and not self._warned:
-                self._warned = True
-                log.warning(
-                    "the clock says %s, and it was %s before: time goes on from there, and nothing ages until the "
-                    "clock is past it; set the clock of this machine",
-                    *(said.isoformat(), self._latest.isoformat()),
-                )
-            return self._latest
+    def stamp(self) -> str:
+        """Within a transaction: the time as it is kept, after all that was kept before it."""
+
+    def sizes(self) -> dict[str, int]:
+        """How many bytes it takes, by place; first that of texts."""
+
+    def journals(self) -> dict[str, int]:
+        """How many bytes its logs take, by place; of a server, they are its own."""
+
+    def shrink(self) -> None:
+        """Give back the memory of what was read or written before, and is read again when it is needed."""
+
+    def vacuum(self) -> bool:
+        """Leave nothing of a deleted text where rows lie; False while somebody is in the way."""
+
+    def clear_logs(self) -> bool:
+        """Leave nothing in the logs that are its own; False while somebody is in the way."""
+
+    def compact(self) -> None:
+        """Give the space of what was deleted back to the disk."""
+
+    def close(self) -> None: ...
 
 
-class Transactions(ABC):
-    """What every store has in common: nested transactions that land together or not at all, and the time in them."""
+class Transactions(Store):
+    """What every store has in common: nested transactions that land together or not at all, and the time in them.
+
+    What is written down of the time is read once a transaction; else this process goes by what it knows and by the
+    machine's clock.
+    """
 
     def __init__(self, name: str, lock: WriterLock, damaged: tuple[type[Exception], ...]) -> None:
         """name: of what is written. damaged: the errors of the database."""
         self.name, self._lock, self._damaged = name, lock, damaged
-        self._times = Times()
         self._torn = False  # a part of this transaction has failed and was not undone
-
-    @property
-    @abstractmethod
-    def in_transaction(self) -> bool:
-        """In this thread."""
-
-    @abstractmethod
-    def rows(self, sql: str, *values: object) -> list[Row]: ...
+        self._stamped: datetime | None = None  # the latest time that this transaction has stamped
+        self._written: datetime | None = None  # what this transaction found written down
+        self._known = _NEVER  # the latest time that is known to be written down
+        self._warned, self._latest = False, clock()  # of the clock; the latest time that was told
+        self._telling = threading.Lock()
 
     @abstractmethod
     def _outermost(self, lasting: bool) -> AbstractContextManager[None]:
-        """A transaction in turn with others, at whose end `_times.stamped` is written down."""
+        """A transaction in turn with others, at whose end `_stamped` is written down."""
 
     @abstractmethod
     def _nested(self) -> AbstractContextManager[None]:
@@ -290,7 +301,7 @@ class Transactions(ABC):
         try:
             with self._nested() if nested else self._outermost(lasting):
                 if not nested:
-                    self._times.begin()
+                    self._stamped = self._written = None
                     self._torn = torn = False
                 yield
                 if self._torn and not torn:
@@ -316,14 +327,36 @@ class Transactions(ABC):
             raise
 
     def now(self) -> datetime:
-        return self._times.now(self)
+        if not self.in_transaction:
+            return self._told(self._known)
+        if self._written is None:
+            [(at,)] = self.rows("SELECT at FROM clock")
+            self._written = moment(at) if at else _NEVER
+        return self._told(self._stamped or self._written)
 
     def heard(self, at: str) -> None:
-        self._times.heard(at)
+        if at:
+            self._known = max(self._known, moment(at))
+            self._written = self._written or self._known
 
     def stamp(self) -> str:
-        """Within a transaction: the time as it is kept, after all that was kept before it."""
-        return self._times.stamp(self)
+        self._stamped = self._known = self.now()
+        return self._stamped.isoformat()
+
+    def _told(self, after: datetime) -> datetime:
+        said = clock()
+        with self._telling:
+            if after is not _NEVER:
+                after += timedelta(microseconds=1)
+            self._latest = max(self._latest, said, after)
+            if (self._latest - said).total_seconds() > _WARN_S and not self._warned:
+                self._warned = True
+                log.warning(
+                    "the clock says %s, and it was %s before: time goes on from there, and nothing ages until the "
+                    "clock is past it; set the clock of this machine",
+                    *(said.isoformat(), self._latest.isoformat()),
+                )
+            return self._latest
 
 
 def clock() -> datetime:
@@ -345,3 +378,10 @@ def odd_row(value: object) -> VaultError:
         f"vault.db holds {value!r:.80} where memos writes nothing of the kind: it was damaged, or changed by another "
         f"program; bring back a copy of the vault folder"
     )
+
+
+class Table:
+    """Rows of one kind."""
+
+    def __init__(self, db: Store) -> None:
+        self._db = db

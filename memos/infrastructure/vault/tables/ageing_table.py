@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from memos.cube import Form, MemCube, State
-from memos.infrastructure.vault.store.store import IN, Table
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, Table, moment
 from memos.infrastructure.vault.tables.cube_table import kept, parsed
 
 RETAIN = "retain:"  # before the name of a class of retention, in a tag

@@ -18,8 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memos.cube import Fact, Form, MemCube, Namespace, Source, State, Text, Usage, plain
 from memos.errors import Conflict
-from memos.infrastructure.vault.store.store import IN, Table
-from memos.infrastructure.vault.store.transactions import moment, odd_row
+from memos.infrastructure.vault.store.transactions import IN, Table, moment, odd_row
 
 _LENGTH = struct.Struct("<Q").pack
 # of `head`, in order

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from memos.cube import Namespace
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.store import LATEST, Store
+from memos.infrastructure.vault.store.transactions import LATEST, Store
 from memos.infrastructure.vault.tables.cube_table import kept
 from memos.rights import Grant, Group, Relation, Subject, holds_for
 

@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from memos.cube import new_id
 from memos.errors import NotFound
-from memos.infrastructure.vault.store.store import IN, Store, Table
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, Store, Table, moment
 from memos.ops import Call
 
 Ending = Literal["done", "undone", "interrupted"]

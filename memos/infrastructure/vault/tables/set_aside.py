@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, State
 from memos.errors import Held, InputError, NotFound
-from memos.infrastructure.vault.store.store import IN, Store, Table
-from memos.infrastructure.vault.store.transactions import moment
+from memos.infrastructure.vault.store.transactions import IN, Store, Table, moment
 
 
 class Suspect(NamedTuple):

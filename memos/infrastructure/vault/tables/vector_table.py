@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import InputError
-from memos.infrastructure.vault.store.store import IN, Table
+from memos.infrastructure.vault.store.transactions import IN, Table
 from memos.infrastructure.vault.tables.cube_table import checksum
 
 Vectors = npt.NDArray[np.float32]

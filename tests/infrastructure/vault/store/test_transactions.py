@@ -76,7 +76,7 @@ def test_threads_are_let_in_as_they_came(tmp_path: Path) -> None:
         for n in range(8):
             threads.append(threading.Thread(target=take, args=(n,)))
             threads[-1].start()
-            while len(lock._queue) <= n:
+            while len(lock._queue) <= n + 1:
                 time.sleep(0.001)
     for thread in threads:
         thread.join()
