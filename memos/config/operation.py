@@ -116,6 +116,9 @@ class LimitsConfig(LimitConfig):
 
     users: dict[str, LimitConfig] = Field({}, description="by user_id, in place of the limits above")
 
+    def of(self, user_id: str) -> LimitConfig:
+        return self.users.get(user_id, self)
+
 
 class MemoryOSConfig(Section):
     """The policy memoryos: constants of MemoryOS (2506.06326) where no other source is given."""

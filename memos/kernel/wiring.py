@@ -107,8 +107,7 @@ class Parts:
         kv = {user: float(size) for user, (_, size) in stats.usage_by_user(Form.ACTIVATION).items()}
         adapters = {user: float(count) for user, (count, _) in stats.usage_by_user(Form.PARAMETRIC).items()}
         stored = {Form.ACTIVATION: kv, Form.PARAMETRIC: adapters}
-        limits = self.config.limits
-        return budgets(self.config.scheduler, caller.user_id, stored, limits.users.get(caller.user_id, limits))
+        return budgets(self.config.scheduler, caller.user_id, stored, self.config.limits.of(caller.user_id))
 
     # what is loaded when it is first asked for
 

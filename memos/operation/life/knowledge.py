@@ -254,7 +254,7 @@ class Knowledge:
         return any(c.order > twin.order for c in about)
 
     def require_room(self, caller: Namespace) -> None:
-        most = self._limits.users.get(caller.user_id, self._limits).memories
+        most = self._limits.of(caller.user_id).memories
         if most is not None and (count := self._vault.stats.count(caller.user_id, ANSWERING)) > most:
             raise NoRoom(
                 f"{caller.user_id} may have {most} memories (limits.memories), and this would make it {count}; nothing "
