@@ -239,7 +239,7 @@ def _discourse(turns: Sequence[Mapping[str, object]], before: str, pointed: Iter
             found[span.label].append(own)
     of_form = bool(wordings.FORMS.search(before[-NEAR:]))
     things, partners, named = (tuple(found[label]) for label in ("what", "with", "ref"))
-    return _Discourse(references.known(turns) if turns else Known(), things, partners, named, of_form)
+    return _Discourse(references.known(turns), things, partners, named, of_form)
 
 
 def _uncapitalised(words: str) -> str:
@@ -372,8 +372,7 @@ def _resolved(begin: int, end: int, request: _RequestPart) -> str:
         out += text[done : ref.begin] + (f"{name}'s" if owns and not name.endswith(("'s", "’s")) else name)
         done = ref.end
     out = re.sub(r"[.。!！]+$", "", (out + text[done:end]).strip(" \t,，;；"))
-    known = request.discourse.known
-    return out if done > begin or not known.people else references.resolved(out, known)
+    return out if done > begin else references.resolved(out, request.discourse.known)
 
 
 def _named(word: str, before: str, discourse: _Discourse) -> str:

@@ -291,6 +291,8 @@ def person_of(pronoun: str, about: Known) -> list[str]:
 
 def resolved(text: str, about: Known) -> str:
     """The text with names for "she" and "his", as far as the conversation tells whom they mean."""
+    if not about.people:
+        return text
     if language(text) == "zh":
         return _zh_resolved(text, about)
     own = names_in(text)
@@ -315,9 +317,9 @@ def resolved(text: str, about: Known) -> str:
 def _zh_resolved(text: str, about: Known) -> str:
     def named(match: re.Match[str]) -> str:
         before = [name for name in _zh_names(text) if text.find(name) < match.start()]
-        who = about.people
-        if before or not who:
+        if before:
             return match[0]
+        who = about.people
         return who[-1] if len(who) == 1 or not about.statements else _topic(about)
 
     return re.sub(r"[她他](?!们)", named, text)
