@@ -248,13 +248,8 @@ class Catalog:
 
     def packed(self, rows: Rows, place: Rows) -> Parts:
         """rows: those that live; place: [rows], where each moves to, or -1. What no row uses is left out."""
-        parts = {
-            "version": self._version.all[rows],
-            "asks": self.asks[rows],
-            "replies": self.replies[rows],
-            "said": self.said[rows],
-        }
-        parts |= {"standing": self.standing[rows], "opens": self._opens.all[rows]}
+        as_they_are = ("version", "asks", "replies", "opens", "standing", "said")
+        parts = {name: getattr(self, f"_{name}").all[rows] for name in as_they_are}
         turns, parts["turn"] = _used(self.turn[rows])
         parts |= beneath("turns", pack([self._turns.values[code] for code in turns]))
         parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
@@ -315,11 +310,8 @@ class Catalog:
         than `most` characters; so what is added or dropped changes no window but those near it. before: characters of
         the rows before, which belong to the context alone. size: characters of a row.
         """
-        members = self._members.get(int(self.thread[row]), [row])
-        place = bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
-        start = place
-        while start and not self._opens.all[members[start]]:
-            start -= 1
+        members, place = self._in_thread(row)
+        start = self._opening(members, place)
         rows = list[int]()
         for n in range(start, len(members)):
             full = len(rows) == MAX_WINDOW_ROWS or (rows and sum(map(size, rows)) + size(members[n]) > most)
@@ -336,15 +328,23 @@ class Catalog:
 
     def near(self, row: int, size: Callable[[int], int], before: int) -> list[int]:
         """The rows that are read otherwise once a row is added or dropped; see `window`."""
-        members = self._members.get(int(self.thread[row]), [row])
-        place = bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
-        start, end = max(0, place - 1), place + 1
-        while start and not self._opens.all[members[start]]:
-            start -= 1
+        members, place = self._in_thread(row)
+        start, end = self._opening(members, max(0, place - 1)), place + 1
         while end < len(members) and (before >= 0 or not self._opens.all[members[end]]):
             before -= size(members[end]) + 1
             end += 1
         return members[start:end]
+
+    def _in_thread(self, row: int) -> tuple[list[int], int]:
+        """(the rows of its thread in order, its place among them)."""
+        members = self._members.get(int(self.thread[row]), [row])
+        return members, bisect.bisect_left(members, self._order(row), key=self._order) if len(members) > 1 else 0
+
+    def _opening(self, members: list[int], place: int) -> int:
+        """The place of the row at or before this one that opens a window."""
+        while place and not self._opens.all[members[place]]:
+            place -= 1
+        return place
 
     def other_side(self, row: int) -> int:
         """The turn that a row's turn answers, or that answers it; -1 where there is none."""

@@ -54,9 +54,8 @@ class Signals:
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
     other: Floats  # 1 where the other side said it than the query asks for
-    standing: (
-        Floats  # where the query asks for work: 1 for an instruction that holds from now on, less for a preference
-    )
+    # where the query asks for work: 1 for an instruction that holds from now on, less for a preference
+    standing: Floats
     age: npt.NDArray[np.float64]  # seconds since it was said
     idle: npt.NDArray[np.float64]  # seconds since it was used last, or kept where it never was
 
