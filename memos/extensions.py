@@ -69,8 +69,8 @@ class Registry(Generic[T]):
         return entry
 
     def usable(self, left_out: Callable[[str], object] = lambda _: None) -> Iterator[tuple[str, T]]:
-        """Every part that loads, with its name. left_out: told why each of the others does not."""
-        for name in self.names():
+        """Every part that loads, with its name, what ships first. left_out: told why each of the others does not."""
+        for name in sorted(self.names(), key=lambda name: (self.group, name) not in _shipped()):
             try:
                 part = self.get(name)
             except PluginError as error:

@@ -82,6 +82,16 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextMa
     return full
 
 
+@pytest.fixture(scope="module")
+def brief_reader() -> Iterator[None]:
+    """Adapters are judged by few prompts, as their quality is not what is tested."""
+    from tests.doubles import BriefReader
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memos.kernel.wiring.MemReader", BriefReader)
+        yield
+
+
 # the store that vaults are in
 
 

@@ -1,1 +1,1 @@
-"""Doors to the public calls: Python, command line, HTTP, agents, experiments."""
+"""Doors to the public calls: Python, command line, HTTP, agents."""

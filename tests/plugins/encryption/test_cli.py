@@ -6,30 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from memos import MemOS
 from memos.config import Config, VaultConfig
 from memos.errors import KeyUnusable, WrongKey
-from memos.interface.doors.cli.app import app
 from memos.plugins.encryption import recrypt
+from tests.commands import invoke, no
 
 pytestmark = pytest.mark.sqlite
-
-
-def invoke(*args: object) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def done(result: Result) -> str:
     assert result.exit_code == 0, result.output
     return result.stdout
-
-
-def no(result: Result, *said: str) -> None:
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
-    for words in ("error: ", *said):
-        assert words in result.stderr
 
 
 def key(path: Path, secret: str) -> Path:

@@ -1,4 +1,4 @@
-"""The command line `memos`: `run`, `chat`, `quickstart`, the groups of the other files, and those of other packages.
+"""The command line `memos`: `chat`, `plugins`, the groups of the other files, and those of packages and plug-ins.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interr
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,18 +22,15 @@ from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.serve import server
-from memos.interface.doors.cli.shared import Output, Set, User, command, made, settings_of, table
+from memos.interface.doors.cli.shared import Output, Set, User, command, made, table
 from memos.interface.doors.cli.vault import vault
-from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
-    from memos.interface.doors.experiment.report import RunReport
     from memos.kernel.mem_os import MemOS, Reply
 
 
-QUICKSTART = Path(__file__).parents[1] / "experiment/quickstart/quickstart.yaml"
 PARTS: Registry[typer.Typer] = Registry("memos.commands", "command group")
 
 
@@ -99,39 +95,6 @@ for part in (vault, config_group, server, forms, memories, governance):
 add_api_commands(app)
 
 
-Out = Annotated[Path | None, typer.Option(help="folder for report.json, report.png and the vault")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="begin anew instead of going on with an interrupted run")]
-
-
-@command(app)
-def run(
-    config: Annotated[Path, typer.Argument(help="YAML of the experiment")],
-    set_: Set = None,
-    out: Out = None,
-    fresh: Fresh = False,
-) -> Output:
-    """Run the steps of an experiment and report what each form of memory cost and gave."""
-    return _experiment(config, set_, out, fresh)
-
-
-@command(app)
-def quickstart(set_: Set = None, out: Out = None, fresh: Fresh = False) -> Output:
-    """Run the experiment inside the package: one conversation, remembered as text, as KV cache and as LoRA."""
-    return _experiment(QUICKSTART, set_, out, fresh)
-
-
-def _experiment(config: Path, set_: list[str] | None, out: Path | None, fresh: bool) -> Output:
-    from memos.interface.doors.experiment.experiment import Experiment
-    from memos.interface.doors.experiment.report import plot
-
-    settings = settings_of(config, set_)
-    out = out or Path("out") / settings.experiment.name
-    with progress_bars() as show:
-        report = Experiment(settings, out, show).run(fresh)
-    plot(report, out / "report.png")
-    return Output(report, _summary(report, out, settings.vault.path or out / "vault"))
-
-
 @command(app)
 def plugins() -> Output:
     """What packages add, by extension point: each part with its package, and why one cannot be used."""
@@ -142,21 +105,6 @@ def plugins() -> Output:
     rows = ((part.group, part.name, f"{part.package} {part.version}", part.problem) for part in found)
     lines = [table(columns, rows, folded=("package", "problem"))] if found else ()
     return Output(found, lines, empty="nothing is installed that adds a part")
-
-
-def _summary(report: RunReport, out: Path, vault: Path) -> Iterator[object]:
-    from memos.interface.doors.experiment.report import phases_table, promotions_table
-
-    yield phases_table(report)
-    if report["promotions"]:
-        yield promotions_table(report)
-    if parity := report["parity"]:
-        yield (
-            f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, "
-            f"top-1 agreement {parity['top1_agreement']:.3f}"
-        )
-    yield f"report: {out / 'report.json'}, {out / 'report.png'}"
-    yield f"look at the memories: memos ls --vault {vault}; talk with them: memos chat --vault {vault}"
 
 
 @app.command()

@@ -98,7 +98,7 @@ def show(
 
 def _content(cube: MemCube) -> str:
     from memos.cube import Blob, Turn
-    from memos.interface.doors.experiment.report import size
+    from memos.interface.doors.figures import size
 
     match cube.payload:
         case Blob(bytes=n):

@@ -23,13 +23,17 @@ def hello(name: str = "you"):
 @app.command()
 def add():
     print("another add")
+@app.command()
+def run():
+    print("another run")
 """
 
 
 def test_a_package_adds_commands_and_takes_none_of_ours(install: Install) -> None:
-    install("memos-hello", GROUP, "hello = memos_hello:app", HELLO.format(name=""))
+    install("memos-hello", GROUP, "a-hello = memos_hello:app", HELLO.format(name=""))
     assert CliRunner().invoke(app, ["hello", "--name", "Mira"]).stdout == "hello Mira\n"
     assert "Remember statements" in CliRunner().invoke(app, ["add", "--help"]).stdout
+    assert "YAML of the experiment" in CliRunner().invoke(app, ["run", "--help"]).stdout
     assert " hello " in CliRunner().invoke(app, ["--help"]).stdout
 
 

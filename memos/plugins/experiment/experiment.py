@@ -20,10 +20,11 @@ from typing import TypedDict
 
 from memos.config import Config
 from memos.errors import InputError
-from memos.interface.doors.experiment.report import RunReport, RunResults, surroundings
-from memos.interface.doors.experiment.steps import StepRunner
+from memos.interface.doors.figures import surroundings
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.experiment.report import RunReport, RunResults
+from memos.plugins.experiment.steps import StepRunner
 
 VERSIONS = ("torch", "transformers", "peft", "faiss-cpu", "numpy", "safetensors")
 

@@ -14,15 +14,9 @@ from typing_extensions import assert_never
 from memos.config import AskStep, DemoteStep, IngestStep, PromoteStep, Step, TickStep
 from memos.cube import Form, Probe, State
 from memos.errors import EmptyMemory, GateRejected, InputError, PromotionError
-from memos.interface.doors.experiment.report import (
-    ParityReport,
-    PhaseReport,
-    PromotionReport,
-    QuestionReport,
-    RunResults,
-)
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS, Reply
+from memos.plugins.experiment.report import ParityReport, PhaseReport, PromotionReport, QuestionReport, RunResults
 
 
 class StepRunner:
