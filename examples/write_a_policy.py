@@ -10,8 +10,8 @@ own finds: Mira: I am on holiday in Rome.
 import numpy as np
 
 from memos import MemOS
-from memos.operation.policies.baselines import Baseline
 from memos.operation.policies.policy import Signals
+from memos.plugins.policies.baselines import Baseline
 
 
 def score(signals: Signals) -> np.ndarray:

@@ -59,7 +59,7 @@ def package(folder: Path, name: str, code: str, policy: str = "mine", needs: str
     (info / "entry_points.txt").write_text(f"[memos.policies]\n{policy} = {module}:make\n")
 
 
-GOOD = "from memos.operation.policies.baselines import recency as make\n"
+GOOD = "from memos.plugins.policies.baselines import recency as make\n"
 RAISES = "raise RuntimeError('no licence file')\n"
 
 

@@ -12,8 +12,8 @@ import pytest
 from memos import MemOS
 from memos.config import parse_config
 from memos.cube import Fact
-from memos.operation.policies.memoryos import MemoryOSTiers
 from memos.ops import Add
+from memos.plugins.policies.memoryos import MemoryOSTiers
 
 ONE = {"phone": "415-555-2671", "email": "ada.quill@example.org", "badge": "KX-48213"}
 OTHER = {"phone": "212-555-0143", "email": "zoe.marsh@example.com", "badge": "QN-90756"}

@@ -15,9 +15,9 @@ from memos.cube import Form, MemCube
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.cli.app import app
-from memos.operation.policies.baselines import Baseline
-from memos.operation.policies.memoryos import MemoryOSTiers
 from memos.operation.policies.policy import POLICIES
+from memos.plugins.policies.baselines import Baseline
+from memos.plugins.policies.memoryos import MemoryOSTiers
 
 PEOPLE = {"Mira": "Lisbon", "Tom": "Oslo", "Ada": "Rome", "Ben": "Lima", "Cleo": "Cairo", "Dan": "Delhi"}
 PEOPLE |= {"Eva": "Quito", "Finn": "Tokyo", "Gus": "Bern", "Hana": "Kyiv", "Ivo": "Riga", "Jana": "Turin"}

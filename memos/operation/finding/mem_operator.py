@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ from memos.operation.finding.catalog import AROUND, Mask, Rows, View
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
-from memos.operation.policies.baselines import PLAIN_RAG
 from memos.operation.policies.policy import Floats, Score, Scores, Signals, terms
 from memos.ops import Wants
 
@@ -176,7 +176,7 @@ class MemOperator:
         query: str,
         k: int,
         view: View,
-        score: Score = PLAIN_RAG.score,
+        score: Score = attrgetter("near"),  # by meaning alone
         about: Sequence[str] = (),
         asks: Sequence[Fact] = (),
         wants: Wants = Wants(),

@@ -1,1 +1,1 @@
-"""Policies, one file for each memory system."""
+"""What a policy decides, and the default one; the others that ship are memos/plugins/policies."""

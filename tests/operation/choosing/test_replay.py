@@ -19,7 +19,7 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.replay import Replay
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import MemOperator
-from memos.operation.policies.memoryos import MemoryOSPolicy, MemoryOSTiers
+from memos.plugins.policies.memoryos import MemoryOSPolicy, MemoryOSTiers
 
 LIVE = (State.GENERATED, State.ACTIVATED)
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)

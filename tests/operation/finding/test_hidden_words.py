@@ -15,7 +15,7 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import View
 from memos.operation.finding.keyword_index import HiddenWords, Matches
 from memos.operation.finding.mem_operator import FoundMemory, MemOperator
-from memos.operation.policies.baselines import KEYWORDS
+from memos.plugins.policies.baselines import KEYWORDS
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 MASKED = GovernanceConfig(redaction=RedactionConfig(email="before_use"))

@@ -17,7 +17,7 @@ from memos.errors import HostError, InputError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import View
 from memos.operation.finding.mem_operator import FoundMemory, MemOperator
-from memos.operation.policies.baselines import KEYWORDS, LRU, RECENCY
+from memos.plugins.policies.baselines import KEYWORDS, LRU, RECENCY
 
 LIVE = (State.GENERATED, State.ACTIVATED)
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)

@@ -15,8 +15,8 @@ import pytest
 
 from memos.config import MemoryOSConfig
 from memos.cube import Fact, Form, Header, MemCube, Rights, Text, Usage
-from memos.operation.policies.memoryos import MemoryOSPolicy, MemoryOSTiers, f_score, heat
 from memos.operation.policies.policy import Floats, Note
+from memos.plugins.policies.memoryos import MemoryOSPolicy, MemoryOSTiers, f_score, heat
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 PAPER = MemoryOSConfig()
