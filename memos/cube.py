@@ -285,6 +285,11 @@ class MemCube(Frozen):
         return self.header.kind == EPISODE and len(self.words) > PASSAGE_CHARS
 
     @property
+    def pin(self) -> Source:
+        """As what is made of it, as it is now, names it."""
+        return Source(id=self.id, version=self.version)
+
+    @property
     def blob(self) -> Blob | None:
         return self.payload if isinstance(self.payload, Blob) else None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
-from memos.cube import Blob, Form, Header, MemCube, Rights, Source, Text
+from memos.cube import Blob, Form, Header, MemCube, Rights, Text
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
@@ -150,7 +150,7 @@ def _situation(host: Host, costs: Costs, case: Case, kept: list[Activation]) -> 
     head, lying, kvs = len(host.head), dict[str, Lying](), list[MemCube]()
     for n, (activation, sources) in enumerate(zip(kept, texts, strict=False)):
         blob = Blob(sha256="", bytes=0, tokens=len(activation.ids), codec=case.codec, fingerprint=host.digest)
-        pinned = tuple(Source(id=c.id, version=c.version) for c in sources)
+        pinned = tuple(c.pin for c in sources)
         kvs.append(_cube(f"kv{n}", "").model_copy(update={"form": Form.ACTIVATION, "payload": blob, "sources": pinned}))
         lying[f"kv{n}"] = Lying(len(activation.ids) - (head if n else 0), case.place, case.codec)
     admission = Admission(tuple(c for group in texts for c in group), tuple(kvs))

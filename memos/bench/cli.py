@@ -11,7 +11,7 @@ import typer
 
 from memos.bench.reports import Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Json, Set, made
+from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made
 from memos.interface.doors.progress import progress_bars
 
 commands = typer.Typer()
@@ -264,7 +264,7 @@ def bench_serve(
 
 @commands.command()
 def calibrate(
-    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    config: ConfigFile = None,
     set_: Set = None,
     vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault that keeps the card")] = None,
     json: Json = None,

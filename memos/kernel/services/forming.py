@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from memos.cube import ANSWERING, Form, MemCube, Source, State, Text
+from memos.cube import ANSWERING, Form, MemCube, State, Text
 from memos.errors import EmptyMemory, InputError, NoRoom, Untrusted
 from memos.infrastructure.vault.audit.provenance import Provenance, give, given
 from memos.kernel.access import Service
@@ -165,11 +165,7 @@ class Forming(Service):
         if not op.ids:
             raise EmptyMemory("promote needs the ids of at least one memory; see `memos ls`")
         named = [self._access.cube(caller, op, id) for id in op.ids]
-        cubes = {
-            s.id: self._access.cube(caller, op, s.id)
-            for c in named
-            for s in (c.sources if c.blob else (Source(id=c.id, version=c.version),))
-        }
+        cubes = {s.id: self._access.cube(caller, op, s.id) for c in named for s in (c.sources if c.blob else (c.pin,))}
         gone = [c.id for c in cubes.values() if c.state not in ANSWERING]
         if gone:
             raise InputError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from memos.cube import Form, MemCube, Namespace, Source, State
+from memos.cube import Form, MemCube, Namespace, State
 from memos.errors import EmptyMemory
 from memos.operation.policies.policy import Policy, Segment
 
@@ -120,7 +120,7 @@ class MemScheduler:
         if via == "none":
             return Admission()
         pinned, room = _pinned(self.config.prompt_tokens, always, tokens)
-        hits, segments = self.compatible(hits, pinned), _without_clashes(segments, hits, pinned)
+        hits, segments = self.compatible(hits, pinned), _compatible_groups(segments, hits, pinned)
         ranked = self.policy.admit(self.policy.rank(hits), segments, lambda cube: tokens(cube.text), room)
         shown = {cube.id for cube in pinned}
         ranked = [group for group in ranked if not shown.issuperset(cube.id for cube in group.cubes)]
@@ -160,13 +160,10 @@ class MemScheduler:
         self, hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
     ) -> list[tuple[MemCube, float]]:
         """Without the hits that must not stand beside one that is ranked before them, or beside what is always seen."""
-        out, taken = list[tuple[MemCube, float]](), {name for cube in always for name in apart(cube)}
+        ranked, taken = self.policy.rank(hits), {name for cube in always for name in apart(cube)}
         mine = {cube.id for cube in always}
-        for cube, score in self.policy.rank(hits):
-            if cube.id in mine or not apart(cube) & taken:
-                out.append((cube, score))
-                taken |= apart(cube)
-        return out
+        kept = {cube.id for cube in _without_clashes((cube for cube, _ in ranked), taken, mine)}
+        return [(cube, score) for cube, score in ranked if cube.id in kept]
 
     def looked_at(self, hits: Sequence[tuple[MemCube, float]], derived: Sequence[MemCube]) -> list[str]:
         """Those of the hits whose topic groups may be admitted: of as many groups as there is room for, and those that
@@ -188,7 +185,7 @@ def _admission(
 ) -> Admission:
     """What KV and adapters stand for, what every request sees, and of the rest what has room."""
     known = {source for adapter in adapters for source in adapter.sources}
-    every = {Source(id=c.id, version=c.version): c for segment in chosen for c in segment.cubes}
+    every = {c.pin: c for segment in chosen for c in segment.cubes}
     admitted = [every[source] for kv in kvs for source in kv.sources]
     inside = tuple(cube for source, cube in every.items() if source in known)
     covered = {cube.id for cube in (*admitted, *inside)}
@@ -204,32 +201,31 @@ def apart(cube: MemCube) -> set[str]:
     return {tag for tag in cube.header.tags if tag.startswith(APART)}
 
 
-def _without_clashes(
+def _without_clashes(cubes: Iterable[MemCube], taken: set[str], settled: Collection[str] = ()) -> list[MemCube]:
+    """The cubes, in order, without those that must not stand beside one before them, or beside what has a name that is
+    taken; names of those that stay are taken, too. settled: ids of those that stay anyhow."""
+    out = list[MemCube]()
+    for cube in cubes:
+        if cube.id in settled or not apart(cube) & taken:
+            out.append(cube)
+            taken |= apart(cube)
+    return out
+
+
+def _compatible_groups(
     segments: Sequence[Segment], hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
 ) -> list[Segment]:
     """The groups without what must not stand beside one that was found, or is always seen; of others, the first stays.
     hits: without such themselves."""
     first = [*always, *(cube for cube, _ in hits)]
     mine, taken = {cube.id for cube in first}, {name for cube in first for name in apart(cube)}
-    out = []
-    for segment in segments:
-        allowed = []
-        for cube in segment.cubes:
-            if cube.id in mine or not apart(cube) & taken:
-                allowed.append(cube)
-                taken |= apart(cube)
-        if allowed:
-            out.append(segment if len(allowed) == len(segment.cubes) else Segment(segment.key, tuple(allowed)))
-    return out
+    groups = (Segment(one.key, tuple(_without_clashes(one.cubes, taken, mine))) for one in segments)
+    return [group for group in groups if group.cubes]
 
 
 def _pinned(room: int, always: Sequence[MemCube], tokens: Callable[[str], int]) -> tuple[list[MemCube], int]:
     """Those of what every request should see that have room and may stand together, and the room that is left."""
-    fitting, taken = list[MemCube](), set[str]()
-    for cube in always:
-        if not apart(cube) & taken:
-            fitting.append(cube)
-            taken |= apart(cube)
+    fitting = _without_clashes(always, set())
     shown = [fitting[n] for n in fill([BudgetItem(1.0, tokens(c.text)) for c in fitting], room)]
     if len(shown) < len(fitting):
         log.warning(

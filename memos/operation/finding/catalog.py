@@ -44,6 +44,7 @@ _COLUMNS = (
     "before",
     "after",
 )
+_CODED = ("kind", "speaker", "subject")  # columns of codes, whose values are named so with an s
 _NAMELESS = "\0"  # before the name of a topic group that is not shown
 MAX_CACHED_VIEWS = 256
 
@@ -254,11 +255,15 @@ class Catalog:
         parts |= beneath("turns", pack([self._turns.values[code] for code in turns]))
         parts |= {"before": place[self.before[rows]], "after": place[self.after[rows]]}
         scopes, parts["scope"] = _used(self._scope.all[rows])
-        packed_scopes = [json.dumps(_scope_as_json(*self.scopes.values[code])) for code in scopes]
+        packed_scopes = [
+            json.dumps([of.model_dump(), rights.model_dump(), *sources])
+            for of, rights, *sources in (self.scopes.values[code] for code in scopes)
+        ]
         parts |= beneath("ids", pack([self.ids[row] for row in rows.tolist()])) | beneath("scopes", pack(packed_scopes))
-        for name, codes, column in self._coded():
-            used, parts[name] = _used(column.all[rows])
-            parts |= beneath(f"{name}s", pack([codes.values[code] for code in used]))
+        for name in _CODED:
+            used, parts[name] = _used(getattr(self, f"_{name}").all[rows])
+            values = getattr(self, f"{name}s").values
+            parts |= beneath(f"{name}s", pack([values[code] for code in used]))
         threads, thread = np.unique(self.thread[rows], return_inverse=True)
         named = [(key, code) for key, code in self._threads.items() if self._members[code]]
         members = [self._members[code] for _, code in named]
@@ -272,13 +277,6 @@ class Catalog:
         }
         return parts | beneath("threads", pack([name for (_, name), _ in named]))
 
-    def _coded(self) -> tuple[tuple[str, Codes, Column], ...]:
-        return (
-            ("kind", self.kinds, self._kind),
-            ("speaker", self.speakers, self._speaker),
-            ("subject", self.subjects, self._subject),
-        )
-
     @classmethod
     def unpacked(cls, parts: Parts) -> Catalog:
         catalog = cls()
@@ -287,9 +285,8 @@ class Catalog:
         catalog._row = dict(zip(catalog.ids, range(rows), strict=True))
         scopes = [json.loads(scope) for scope in unpack(at("scopes", parts))]
         catalog.scopes = Codes((Namespace(**of), Rights(**rights), *sources) for of, rights, *sources in scopes)
-        catalog.kinds, catalog.speakers, catalog.subjects = (
-            Codes(unpack(at(name, parts))) for name in ("kinds", "speakers", "subjects")
-        )
+        for name in _CODED:
+            setattr(catalog, f"{name}s", Codes(unpack(at(f"{name}s", parts))))
         catalog._turns = Codes(unpack(at("turns", parts)))
         catalog._alive = Column.of(np.ones(rows, bool))
         for name in _COLUMNS:
@@ -416,10 +413,6 @@ class Catalog:
 
     def _subject_of(self, row: int) -> int:
         return int(self.subject[row])
-
-
-def _scope_as_json(namespace: Namespace, rights: Rights, *sources: str) -> list[object]:
-    return [namespace.model_dump(), rights.model_dump(), *sources]
 
 
 def _used(codes: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:

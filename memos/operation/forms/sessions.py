@@ -234,7 +234,7 @@ def _new(talk: Talk, admission: Admission) -> tuple[str, ...]:
 
 
 def _pinned(cubes: Iterable[MemCube]) -> tuple[Source, ...]:
-    return tuple(Source(id=id, version=version) for id, version in {c.id: c.version for c in cubes}.items())
+    return tuple({c.id: c.pin for c in cubes}.values())
 
 
 def _segment(session: Session) -> str:

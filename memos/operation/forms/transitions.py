@@ -131,7 +131,7 @@ class Transitions:
 
     def _known(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
         """The sound derived cube of just these memories on this host; taken back into use if it was given up."""
-        for cube, blob in self._made(form, _pinned(sources)):
+        for cube, blob in self._made(form, tuple(c.pin for c in sources)):
             if form is Form.ACTIVATION and blob.codec != self._activation.codec:
                 continue
             try:
@@ -390,9 +390,5 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: dateti
         rights=Rights(owner=first.rights.owner),
         header=Header(created=created, origin="promotion", segment=first.header.segment, kind="derived"),
         payload=blob,
-        sources=_pinned(sources),
+        sources=tuple(c.pin for c in sources),
     )
-
-
-def _pinned(sources: Sequence[MemCube]) -> tuple[Source, ...]:
-    return tuple(Source(id=c.id, version=c.version) for c in sources)

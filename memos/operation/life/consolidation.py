@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memos.cube import Fact, Form, MemCube, Source, State, Text, new_id, plain
+from memos.cube import Fact, Form, MemCube, State, Text, new_id, plain
 from memos.errors import InputError
 from memos.operation.life.knowledge import Knowledge, StatementReader, contradicts, facts_out_of_force, stated, text_of
 from memos.operation.life.mem_lifecycle import LOCKED, MemLifecycle
@@ -179,5 +179,5 @@ def _made(payload: Text, sources: Sequence[MemCube], created: datetime, segment:
         rights=sources[0].rights,
         header=header.model_copy(update=changed | ({} if segment is None else {"segment": segment})),
         payload=payload,
-        sources=tuple(Source(id=cube.id, version=cube.version) for cube in sources),
+        sources=tuple(cube.pin for cube in sources),
     )

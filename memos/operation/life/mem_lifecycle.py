@@ -117,7 +117,7 @@ class MemLifecycle:
         with self._vault.transaction():
             cube = self._editable(id)
             header = cube.header.model_copy(update={"changed": self._vault.now(), "segment": segment})
-            pins = tuple({c.id: Source(id=c.id, version=c.version) for c in to}.values())
+            pins = tuple({c.id: c.pin for c in to}.values())
             self._vault.put(cube.model_copy(update={"version": cube.version + 1, "header": header, "sources": pins}))
             return self._vault.get(cube.id)
 

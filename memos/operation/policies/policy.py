@@ -79,7 +79,7 @@ class Segment:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        return tuple(Source(id=c.id, version=c.version) for c in self.cubes)
+        return tuple(c.pin for c in self.cubes)
 
 
 Ranked = Sequence[tuple[MemCube, float]]

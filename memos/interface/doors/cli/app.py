@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +21,7 @@ from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.serve import server
-from memos.interface.doors.cli.shared import Output, Set, User, command, made, table
+from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, made, table
 from memos.interface.doors.cli.vault import vault
 
 if TYPE_CHECKING:
@@ -109,9 +108,9 @@ def plugins() -> Output:
 
 @app.command()
 def chat(
-    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
+    config: ConfigFile = None,
     set_: Set = None,
-    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
+    vault: NewVault = None,
     user: User = None,
     session: Annotated[
         str | None, typer.Option("--session", help="name of a conversation to go on with; it is kept turn by turn")

@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 
 from memos.errors import InputError, how_to_install
-from memos.interface.doors.cli.shared import Set, made, settings_of
+from memos.interface.doors.cli.shared import ConfigFile, NewVault, Set, made, settings_of
 
 server = typer.Typer()
 
 
 @server.command()
 def serve(
-    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
-    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
+    config: ConfigFile = None,
+    vault: NewVault = None,
     host: Annotated[str | None, typer.Option("--host", help="where to listen, in place of serve.host")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="in place of serve.port")] = None,
     set_: Set = None,
@@ -29,8 +29,8 @@ def serve(
 
 @server.command()
 def mcp(
-    config: Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")] = None,
-    vault: Annotated[Path | None, typer.Option("--vault", help="folder of the vault")] = None,
+    config: ConfigFile = None,
+    vault: NewVault = None,
     key: Annotated[
         str | None,
         typer.Option("--key", envvar="MEMOS_KEY", help="act for whom it stands for; default: the config's user"),

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
 Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
+ConfigFile = Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
 Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
+NewVault = Annotated[Path | None, typer.Option("--vault", help="folder of the vault")]  # that is made where none is
 User = Annotated[str | None, typer.Option("--user", help="act as this user")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON value instead of lines")]

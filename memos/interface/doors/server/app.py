@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 
 import memos
 from memos.config import ServeConfig
-from memos.errors import MemosError, PluginError
+from memos.errors import MemosError
 from memos.extensions import Registry
 from memos.interface.doors.api.calling import arguments, result
 from memos.interface.doors.api.memory import Memory
@@ -147,10 +147,5 @@ def _mcp(calls: CallRunner, config: ServeConfig) -> tuple[list[BaseRoute], Runs]
 
 def provided_routes() -> list[BaseRoute]:
     """What packages serve beside memos; one that fails is named in the log."""
-    routes = []
-    for name in ROUTES.names():
-        try:
-            routes += ROUTES.get(name)()
-        except PluginError as error:
-            log.warning("left out: %s", error)
-    return routes
+    provided = ROUTES.usable(lambda problem: log.warning("left out: %s", problem))
+    return [route for _, routes in provided for route in routes()]
