@@ -16,8 +16,8 @@ from memos.ops import Demote, Get, Promote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memos.operation.choosing.upkeep import Progress
     from memos.operation.forms.insight import Statement
-    from memos.operation.forms.transitions import Progress
     from memos.rights import Caller
 
 

@@ -11,7 +11,7 @@ from memos.errors import MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
 from memos.kernel.access import Service
 from memos.operation.choosing.moves import Move, MovePlanner
-from memos.operation.choosing.upkeep import JobKind, Upkeep
+from memos.operation.choosing.upkeep import JobKind, Progress, Upkeep
 from memos.ops import Promote
 from memos.rights import Caller
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
-    from memos.operation.forms.transitions import Progress
     from memos.operation.policies.policy import Segment
 
 log = logging.getLogger("memos")

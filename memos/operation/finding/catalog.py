@@ -20,11 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.cube import MemCube, Namespace, Rights, Text
-from memos.operation.finding.columns import Column, Parts, at, beneath, pack, split, unpack
+from memos.operation.finding.columns import Column, Mask, Parts, Rows, at, beneath, pack, split, unpack
 from memos.operation.policies.policy import asks, standing
 
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 AROUND = 2  # rows before and after one whose words count for it
 WINDOW_ROWS, MAX_WINDOW_ROWS = 4, 3  # how often, in the mean, a row opens a window; rows read together
 MAX_GROUP_ROWS, NEAR_ROWS = 512, 32  # of a group that is given whole; else how many on either side

@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]  # [rows]: of a catalog, those that are meant
+Rows = npt.NDArray[np.int64]  # numbers of rows
 Parts = dict[str, Array]
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from memos.cube import Fact
-from memos.operation.finding.columns import Parts, at, beneath, pack, unpack
+from memos.operation.finding.columns import Mask, Parts, Rows, at, beneath, pack, unpack
 
-Rows = npt.NDArray[np.int64]
 _Key = tuple[str, str, str]  # subject, relation and object, casefolded
 _HUB = 64  # rows from which an entity says nothing of what belongs together: it is named everywhere
 
@@ -59,12 +57,12 @@ class EntityGraph:
             graph._join(row, (words[subject], words[relation], words[object]))
         return graph
 
-    def stating(self, asks: Iterable[Fact], allowed: npt.NDArray[np.bool_]) -> Rows:
+    def stating(self, asks: Iterable[Fact], allowed: Mask) -> Rows:
         """The latest of the allowed rows that state one of the facts asked for, which have a blank."""
         rows = np.array([row for fact in asks for row in self._stating.get(_key(fact), ())], np.int64)
         return rows[allowed[rows]][-_HUB:]
 
-    def linked(self, names: Sequence[str], hops: int, allowed: npt.NDArray[np.bool_]) -> dict[int, int]:
+    def linked(self, names: Sequence[str], hops: int, allowed: Mask) -> dict[int, int]:
         """The allowed rows that are at most `hops` facts away from these names, each with its number of facts: 1 for
         a row that names one of them. What is not allowed leads nowhere."""
         found: dict[int, int] = {}
@@ -76,7 +74,7 @@ class EntityGraph:
             ahead = {name for row in rows for name in _names(self._facts[row])} - reached
         return found
 
-    def _few(self, name: str, allowed: npt.NDArray[np.bool_]) -> list[int]:
+    def _few(self, name: str, allowed: Mask) -> list[int]:
         rows = np.array(self._rows.get(name, ()), np.int64)
         rows = rows[allowed[rows]]
         return rows.tolist() if len(rows) <= _HUB else []

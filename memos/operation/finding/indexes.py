@@ -12,11 +12,11 @@ import numpy as np
 
 from memos.cube import Fact, MemCube, Text
 from memos.operation.finding.catalog import Catalog
-from memos.operation.finding.columns import Column, Parts, at, beneath, pack, unpack
+from memos.operation.finding.columns import Column, Floats, Parts, at, beneath, pack, unpack
 from memos.operation.finding.entity_graph import EntityGraph
 from memos.operation.finding.keyword_index import HiddenWords, KeywordIndex
 from memos.operation.finding.vector_index import Coarse, TokenIndex, VectorIndex
-from memos.operation.policies.policy import Floats, terms
+from memos.operation.policies.policy import terms
 
 ReadTokens = Callable[[Iterable[str]], Mapping[str, Coarse]]  # ids -> the tokens of each that has any
 MAX_WINDOW_CHARS, MAX_BEFORE_CHARS = 500, 250  # of texts that are embedded together, and of those before them

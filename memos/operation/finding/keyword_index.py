@@ -17,11 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memos.operation.finding.columns import Array, Column, Parts, at, beneath, pack, unpack
+from memos.operation.finding.columns import Array, Column, Floats, Mask, Parts, Rows, at, beneath, pack, unpack
 
 K1, B = 0.9, 0.4  # Anserini's defaults (Lin, Yang et al.), which suit short passages
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
 Entries = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint16]]  # term, row, count
 MAX_COUNT = 65_535
 
@@ -158,7 +156,7 @@ class KeywordIndex:
         index._lengths = Column.of(parts["lengths"])
         return index
 
-    def matches(self, query: Sequence[str], allowed: npt.NDArray[np.bool_]) -> Matches:
+    def matches(self, query: Sequence[str], allowed: Mask) -> Matches:
         """allowed: [rows]."""
         found, counts = list[Rows](), list[Floats]()
         for word in dict.fromkeys(query):
@@ -192,7 +190,7 @@ class HiddenWords:
             self._words.append(list(hidden.elements()))
             self._rows.append(row)
 
-    def matches(self, query: Sequence[str], own: npt.NDArray[np.bool_]) -> Matches:
+    def matches(self, query: Sequence[str], own: Mask) -> Matches:
         """own: [rows], those whose hidden words may be compared."""
         found = self._words.matches(query, own[self._rows.all])
         return Matches([self._rows.all[rows] for rows in found.rows], found.counts)

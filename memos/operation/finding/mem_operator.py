@@ -24,11 +24,12 @@ import numpy.typing as npt
 from memos.cube import Fact, State
 from memos.errors import InputError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding.catalog import AROUND, Mask, Rows, View
+from memos.operation.finding.catalog import AROUND, View
+from memos.operation.finding.columns import Floats, Mask, Rows
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
-from memos.operation.policies.policy import Floats, Score, Scores, Signals, terms
+from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
 
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1

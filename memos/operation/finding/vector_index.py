@@ -18,16 +18,10 @@ import faiss as _faiss
 import numpy as np
 import numpy.typing as npt
 
-from memos.operation.finding.columns import Column, Parts
+from memos.operation.finding.columns import Column, Floats, Mask, Parts, Rows
 
 faiss: Any = _faiss  # its stubs do not know what its Python layer adds
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
-GRAPH_LINKS, BUILD_ROWS, SEARCH_ROWS = (
-    32,
-    80,
-    96,
-)  # of the graph: neighbours of a node; rows looked at when adding, when searching
+GRAPH_LINKS, BUILD_ROWS, SEARCH_ROWS = 32, 80, 96  # neighbours of a node; rows looked at when adding, when searching
 EXACT_ROWS = 1024  # so few are always compared one by one
 EXACT_SHARE = 0.1  # and such a share of all
 MAX_STALE_SHARE = 0.1  # of its nodes, with which a graph is stored
@@ -53,7 +47,7 @@ class VectorIndex:
         self._worth_building = 0  # rows
         self._row_of, self._holds = Column(np.int64), Column(bool)  # of each node: its row, and if it is its last
         self._node_of = Column(np.int64)  # of each row, its last node or -1
-        self._selected: tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]] | None = None  # rows, as nodes
+        self._selected: tuple[Mask, npt.NDArray[np.uint8]] | None = None  # rows, as nodes
         self._row_ms: float | None = None
 
     def __len__(self) -> int:
@@ -94,7 +88,7 @@ class VectorIndex:
         found: Floats = self._vectors.all[rows] @ query
         return found
 
-    def nearest(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_]) -> Rows:
+    def nearest(self, query: Floats, k: int, allowed: Mask) -> Rows:
         """The k allowed rows nearest to `query`, best first; all of them where there are fewer. allowed: [rows]."""
         count = int(np.count_nonzero(allowed))
         # where few are allowed, a graph leads mostly to others
@@ -126,7 +120,7 @@ class VectorIndex:
             self._row_ms = min(times) * 1e3 / EXACT_ROWS
         return rows * self._row_ms <= self._exact_ms
 
-    def _propose(self, query: Floats, k: int, allowed: npt.NDArray[np.bool_], count: int) -> Rows:
+    def _propose(self, query: Floats, k: int, allowed: Mask, count: int) -> Rows:
         if self._selected is None or self._selected[0] is not allowed:
             nodes = allowed[self._row_of.all] & self._holds.all
             self._selected = allowed, np.packbits(nodes, bitorder="little")

@@ -24,7 +24,7 @@ from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
-from memos.operation.choosing.upkeep import JobKind
+from memos.operation.choosing.upkeep import JobKind, Progress
 from memos.operation.life.knowledge import text_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
-Progress = Callable[[int, int, float], None]  # (step, most steps, loss)
 QUESTIONS_PER_MEMORY, FORMS_PER_QUESTION = 6, 5  # that a model asks itself
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
