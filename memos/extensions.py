@@ -68,9 +68,15 @@ class Registry(Generic[T]):
             raise PluginError(f"the {self.kind} {name!r} cannot be used: {problem}")
         return entry
 
+    def _in_order(self) -> Iterator[str]:
+        """The names, what ships first; other packages are looked at only after that."""
+        shipped = sorted(name for group, name in _shipped() if group == self.group)
+        yield from shipped
+        yield from (name for name in self.names() if name not in shipped)
+
     def usable(self, left_out: Callable[[str], object] = lambda _: None) -> Iterator[tuple[str, T]]:
         """Every part that loads, with its name, what ships first. left_out: told why each of the others does not."""
-        for name in sorted(self.names(), key=lambda name: (self.group, name) not in _shipped()):
+        for name in self._in_order():
             try:
                 part = self.get(name)
             except PluginError as error:
@@ -117,10 +123,11 @@ def _read(packages: Iterable[Distribution]) -> dict[tuple[str, str], dict[str, t
     """(group, name) -> package -> its entry point."""
     found: dict[tuple[str, str], dict[str, tuple[EntryPoint, Distribution]]] = {}
     for package in packages:
-        for entry in package.entry_points:
-            if entry.group.startswith("memos."):
-                # a package that stands on the path twice, as in an editable checkout, is one
-                found.setdefault((entry.group, entry.name), {}).setdefault(_name(package), (entry, package))
+        ours = [entry for entry in package.entry_points if entry.group.startswith("memos.")]
+        name = _name(package) if ours else ""  # which takes as long as all of its entry points
+        for entry in ours:
+            # a package that stands on the path twice, as in an editable checkout, is one
+            found.setdefault((entry.group, entry.name), {}).setdefault(name, (entry, package))
     return found
 
 

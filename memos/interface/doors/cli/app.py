@@ -5,7 +5,9 @@ Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interr
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,33 +43,36 @@ class Commands(TyperGroup):
     """
 
     @cached_property
-    def left_out(self) -> list[str]:
-        """Adds what packages bring; why each that fails to load is left out."""
-        failed = list[str]()
-        for name, part in PARTS.usable(failed.append):
-            if isinstance(part, typer.Typer):
-                self._mount(get_group(part))
-            else:
-                failed.append(f"the command group {name!r} is no typer.Typer; mend or uninstall what provides it")
-        return failed
+    def _left_out(self) -> list[str]:
+        """Why each part that failed to load is left out."""
+        return []
 
-    def _mount(self, group: TyperGroup) -> None:
+    @cached_property
+    def _parts(self) -> Iterator[None]:
+        """Adds what packages bring, what ships first: a part with each step."""
+        return itertools.starmap(self._mount, PARTS.usable(self._left_out.append))
+
+    def _mount(self, name: str, part: object) -> None:
+        if not isinstance(part, typer.Typer):
+            self._left_out.append(f"the command group {name!r} is no typer.Typer; mend or uninstall what provides it")
+            return
+        group = get_group(part)
         there = self.commands.setdefault(group.name, group) if group.name else self
         if isinstance(there, TyperGroup):
             for name, command in group.commands.items():
                 there.commands.setdefault(name, command)
 
     def list_commands(self, ctx: Context) -> list[str]:
-        self.left_out  # noqa: B018  loaded
+        list(self._parts)  # all of them
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        found = self.commands.get(cmd_name)
-        if found is not None and not isinstance(found, TyperGroup):
-            return found  # no package can add to it
-        left_out = self.left_out
+        for _ in itertools.chain([None], self._parts):
+            found = self.commands.get(cmd_name)
+            if found is not None and not isinstance(found, TyperGroup):
+                return found  # no package can add to it
         if cmd_name not in self.commands:
-            for problem in left_out:
+            for problem in self._left_out:
                 print(f"left out: {problem}", file=sys.stderr)
         return self.commands.get(cmd_name)
 
