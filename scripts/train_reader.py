@@ -1,11 +1,11 @@
 """Train the reader of requests: `python scripts/train_reader.py --out FOLDER`, about an hour on two cores.
 
 Reads scripts/reader/*.txt, marked messages as scripts/reader/README.md describes them; the sets that the reader is
-measured by are not among them. Writes what `memos.infrastructure.host.encoders.embedder.RequestTagger` loads: a change
+measured by are not among them. Writes what `memos.infrastructure.host.encoders.embedder.TextTagger` loads: a change
 of low rank of the default encoder's layers, an embedding for each Chinese character of the messages that the encoder
 lacks, and the heads.
 With --validate N each N-th message is held back and judged after each epoch. A run that was cut off goes on where the
-last epoch ended.
+last epoch ended. scripts/train_statements.py trains the reader of statements with the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +30,7 @@ from memos.infrastructure.host.encoders.embedder import (
     CONTEXT_CHARACTERS,
     HEADS,
     LabelledSpan,
-    RequestTagger,
+    TextTagger,
     apply_changes,
     bio,
 )
@@ -71,7 +71,8 @@ Place = tuple[int, int, str]  # [begin, end) and label
 @dataclass(frozen=True)
 class Message:
     """A marked message. parts, slots: places in the text; pointed: in what was said before; free: the slots whose words
-    may be others without a change of meaning."""
+    may be others without a change of meaning. whole: what is to be found in the text is marked there; else only what
+    is to be found in what was said before."""
 
     language: str
     before: str
@@ -80,6 +81,7 @@ class Message:
     slots: tuple[Place, ...]
     pointed: tuple[Place, ...]
     free: frozenset[Place] = field(default=frozenset())
+    whole: bool = True
 
 
 def messages(folder: Path) -> list[Message]:
@@ -172,12 +174,12 @@ def varied(message: Message, pools: dict[tuple[str, str], list[str]], others: li
     if random.random() < 0.5:
         for place in sorted(message.slots, reverse=True):
             if place in message.free and random.random() < 0.8 and (pool := pools.get((message.language, place[2]))):
-                message = _put(message, place, random.choice(pool))
+                message = put(message, place, random.choice(pool))
     drawn = random.random()
     if drawn < 0.15:
         message = replace(message, text=message.text.lower())
     elif drawn < 0.3 and message.text[-1:] in ".!?。！？":
-        message = _cut(message, len(message.text) - 1)
+        message = cut(message, len(message.text) - 1)
     if message.language == "en" and random.random() < 0.1 and len(message.text) > 8:
         n, text = random.randrange(len(message.text) - 2), message.text
         message = replace(message, text=text[:n] + text[n + 1] + text[n] + text[n + 2 :])
@@ -185,13 +187,14 @@ def varied(message: Message, pools: dict[tuple[str, str], list[str]], others: li
     if message.before or other.language != message.language:
         return message
     if random.random() < 0.12 and not other.before and len(message.parts) + len(other.parts) <= 3:
-        return _joined(message, other)
+        return _beside(message, other)
     if random.random() < 0.1 and other.before and not any("ask_back" in part[2] for part in message.parts):
         return replace(message, before=other.before, pointed=())
     return message
 
 
-def _put(message: Message, place: Place, words: str) -> Message:
+def put(message: Message, place: Place, words: str) -> Message:
+    """The message with other words at a place."""
     begin, end, _ = place
     more = len(words) - (end - begin)
 
@@ -209,7 +212,9 @@ def _put(message: Message, place: Place, words: str) -> Message:
     )
 
 
-def _cut(message: Message, length: int) -> Message:
+def cut(message: Message, length: int) -> Message:
+    """The beginning of the message."""
+
     def within(places: tuple[Place, ...]) -> tuple[Place, ...]:
         return tuple((begin, min(end, length), label) for begin, end, label in places)
 
@@ -218,13 +223,17 @@ def _cut(message: Message, length: int) -> Message:
     )
 
 
-def _joined(message: Message, other: Message) -> Message:
+def _beside(message: Message, other: Message) -> Message:
     """Both, one after the other; not two statements, which would be one."""
     last, first = message.parts[-1][2], other.parts[0][2]
     if "talk" in (last, first) or (last == first and last in ("remember", "recall")):
         return message
-    plain = _cut(message, len(message.text.rstrip(".!。！ ")))
-    join = random.choice(JOINS[message.language])
+    return joined(message, other, random.choice(JOINS[message.language]))
+
+
+def joined(message: Message, other: Message, join: str) -> Message:
+    """Both, one after the other, with words between them."""
+    plain = cut(message, len(message.text.rstrip(".!。！ ")))
     by = len(plain.text) + len(join)
 
     def moved(places: tuple[Place, ...]) -> tuple[Place, ...]:
@@ -242,10 +251,11 @@ def _joined(message: Message, other: Message) -> Message:
 
 
 class Network(nn.Module):
-    """The encoder of `RequestTagger` with what is trained on it."""
+    """The encoder of `TextTagger` with what is trained on it."""
 
-    def __init__(self, characters: list[str]) -> None:
+    def __init__(self, characters: list[str], labels: Mapping[str, Sequence[str]] = LABELS) -> None:
         super().__init__()
+        self.labels = labels
         base = encoder_folder(DEFAULT)
         words = [*(base / "vocab.txt").read_text("utf-8").splitlines(), *characters]
         self.tokenizer = BertWordPieceTokenizer(vocab={word: n for n, word in enumerate(words)}, lowercase=True)
@@ -256,7 +266,7 @@ class Network(nn.Module):
         self.known, width = table.shape
         self.characters = nn.Embedding(max(1, len(characters)), width)
         self.characters.weight.data.normal_(0, float(table.detach().std())).add_(table.detach().mean(0))
-        self.heads = nn.ModuleDict({head: nn.Linear(width, len(bio(LABELS[head]))) for head in HEADS})
+        self.heads = nn.ModuleDict({head: nn.Linear(width, len(bio(labels[head]))) for head in HEADS})
         self.drop = nn.Dropout(0.1)
         for name, parameter in self.encoder.named_parameters():
             if "word_embeddings" in name or "position_embeddings" in name or "pooler" in name:
@@ -288,24 +298,27 @@ class Network(nn.Module):
         out = [ids, [0] * late + [1] * (len(asked) + 1)]
         for head in HEADS:
             labels = [-100] * len(ids)
-            labels[late:-1] = _labels(asked, message.parts if head == "parts" else message.slots, LABELS[head])
+            if message.whole:
+                places = message.parts if head == "parts" else message.slots
+                labels[late:-1] = _labels(asked, places, self.labels[head])
             if head in ("slots", "refs"):
-                labels[1 : 1 + len(said)] = _labels(said, message.pointed, LABELS[head])
+                labels[1 : 1 + len(said)] = _labels(said, message.pointed, self.labels[head])
             out.append(labels)
         return out
 
     def load(self, folder: Path) -> None:
-        """Go on from weights that were saved; characters that are new stay as they are."""
+        """Go on from weights that were saved; characters that are new stay as they are, and so do heads of others."""
         own = {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
         apply_changes(self.encoder, own)
         with torch.no_grad():
             self.characters.weight[: len(own["characters"])] = own["characters"]
             for head in HEADS:
-                self.heads[head].get_parameter("weight").copy_(own[f"{head}.weight"])
-                self.heads[head].get_parameter("bias").copy_(own[f"{head}.bias"])
+                if self.heads[head].get_parameter("weight").shape == own[f"{head}.weight"].shape:
+                    self.heads[head].get_parameter("weight").copy_(own[f"{head}.weight"])
+                    self.heads[head].get_parameter("bias").copy_(own[f"{head}.bias"])
 
     def saved(self, folder: Path, characters: list[str]) -> None:
-        """In the form that `RequestTagger` loads: of each matrix its change, at a rank of 48, in half precision."""
+        """In the form that `TextTagger` loads: of each matrix its change, at a rank of 48, in half precision."""
         folder.mkdir(parents=True, exist_ok=True)
         out: dict[str, torch.Tensor] = {}
         for name, tensor in self.encoder.state_dict().items():
@@ -324,7 +337,9 @@ class Network(nn.Module):
         save_file({name: tensor.half().contiguous() for name, tensor in out.items()}, folder / "model.safetensors")
         (folder / "characters.txt").write_text("\n".join(characters) + "\n", "utf-8")
         digests = {n: sha256((folder / n).read_bytes()).hexdigest() for n in ("model.safetensors", "characters.txt")}
-        (folder / "config.json").write_text(json.dumps({"heads": LABELS, "sha256": digests}, indent=1) + "\n", "utf-8")
+        (folder / "config.json").write_text(
+            json.dumps({"heads": self.labels, "sha256": digests}, indent=1) + "\n", "utf-8"
+        )
 
 
 def _labels(tokens: list[tuple[int, int]], places: Sequence[Place], labels: Sequence[str]) -> list[int]:
@@ -340,10 +355,13 @@ def _labels(tokens: list[tuple[int, int]], places: Sequence[Place], labels: Sequ
 # -- training --------------------------------------------------------------------------------------------
 
 
-def batches(network: Network, told: list[Message], pools: dict[tuple[str, str], list[str]]) -> Iterator[Any]:
+Vary = Callable[[Message], Message]
+
+
+def batches(network: Network, told: list[Message], vary: Vary) -> Iterator[Any]:
     """Each message once, varied; like lengths together."""
     order = random.sample(told, len(told))
-    rows = [network.row(varied(message, pools, told)) for message in order]
+    rows = [network.row(vary(message)) for message in order]
     groups = []
     for start in range(0, len(rows), 8 * BATCH):
         near = sorted(rows[start : start + 8 * BATCH], key=lambda row: len(row[0]))
@@ -356,7 +374,7 @@ def batches(network: Network, told: list[Message], pools: dict[tuple[str, str], 
         ] + [torch.tensor([[1] * len(row[0]) + [0] * (longest - len(row[0])) for row in group])]
 
 
-def judged(tagger: RequestTagger, held: list[Message]) -> tuple[float, float]:
+def judged(tagger: TextTagger, held: list[Message]) -> tuple[float, float]:
     """(share of messages with all parts right, share of slots found at their place)."""
 
     def places(spans: tuple[LabelledSpan, ...]) -> set[Place]:
@@ -373,29 +391,51 @@ def judged(tagger: RequestTagger, held: list[Message]) -> tuple[float, float]:
     return right / len(held), found / max(1, wanted)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None, data: Path) -> argparse.Namespace:
+    """What was given on the command line."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with the marked messages")
+    parser.add_argument("--data", type=Path, default=data, help="folder with the marked messages")
     parser.add_argument("--begin", type=Path, help="folder with weights to go on from")
     parser.add_argument("--rate", type=float, default=1.0, help="of learning, a share of the usual one")
     parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--validate", type=int, default=0, help="hold back each so-manieth message")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    told = messages(given.data)
-    held = told[:: given.validate] if given.validate else []
-    told = [message for message in told if message not in held]
-    characters = sorted({c for m in told for c in m.before + m.text if re.match(HAN, c)})
+    return parser.parse_args()
+
+
+def slot_pools(told: Sequence[Message]) -> dict[tuple[str, str], list[str]]:
+    """By language and slot, the words that may stand in for others of it."""
     pools: dict[tuple[str, str], list[str]] = {}
     for message in told:
         for begin, end, slot in message.free:
             pools.setdefault((message.language, slot), []).append(message.text[begin:end])
+    return pools
+
+
+def main() -> None:
+    given = arguments(__doc__, DATA)
+    told = messages(given.data)
+    held = told[:: given.validate] if given.validate else []
+    told = [message for message in told if message not in held]
+    pools = slot_pools(told)
+    train(told, held, lambda message: varied(message, pools, told), given, LABELS)
+
+
+def train(
+    told: list[Message],
+    held: list[Message],
+    vary: Vary,
+    given: argparse.Namespace,
+    labels: Mapping[str, Sequence[str]],
+) -> None:
+    """held: judged after each epoch. given: see `arguments`."""
+    characters = sorted({c for m in told for c in m.before + m.text if re.match(HAN, c)})
     if given.begin:
         known = (given.begin / "characters.txt").read_text("utf-8").split()
         characters = [*known, *(character for character in characters if character not in known)]
     torch.manual_seed(given.seed)
-    network = Network(characters)
+    network = Network(characters, labels)
     if given.begin:
         network.load(given.begin)
     encoder = [p for p in network.encoder.parameters() if p.requires_grad]
@@ -416,10 +456,12 @@ def main() -> None:
         random.seed(given.seed + epoch)
         network.train()
         total = count = 0.0
-        for ids, types, *labels, mask in batches(network, told, pools):
+        for ids, types, *wanted, mask in batches(network, told, vary):
             scored = network(ids, types, mask)
             losses = [
-                functional.cross_entropy(s.flatten(0, 1), t.flatten()) for s, t in zip(scored, labels, strict=True)
+                functional.cross_entropy(s.flatten(0, 1), t.flatten())
+                for s, t in zip(scored, wanted, strict=True)
+                if (t >= 0).any()
             ]
             loss = torch.stack(losses).sum()
             optimizer.zero_grad()
@@ -431,7 +473,7 @@ def main() -> None:
         network.eval()
         network.saved(given.out, characters)
         save_file(network.state_dict() | {"epoch": torch.tensor(epoch + 1)}, begun)
-        right, found = judged(RequestTagger(given.out), held) if held else (0.0, 0.0)
+        right, found = judged(TextTagger(given.out), held) if held else (0.0, 0.0)
         print(
             f"epoch {epoch + 1}: loss {total / count:.3f}"
             + (f", parts {right:.3f}, slots {found:.3f}" if held else ""),

@@ -147,11 +147,12 @@ class Bound:
             if "user" in named:
                 raise InputError(f"{name} takes no user; whose call it is says within(user).{name}(...)")
             caller, carrier = self._who(), self._services.service(service, self.plugin)
-            if self._files:
-                own, by_name = self._files.confined(method, files, caller, values, named)
-                result = method(carrier, caller, *own, **by_name)  # type: ignore[arg-type]  # of the method's class
-            else:
-                result = method(carrier, caller, *values, **named)  # type: ignore[arg-type]
+            with self._services.parts.called():
+                if self._files:
+                    own, by_name = self._files.confined(method, files, caller, values, named)
+                    result = method(carrier, caller, *own, **by_name)  # type: ignore[arg-type]  # of the method's class
+                else:
+                    result = method(carrier, caller, *values, **named)  # type: ignore[arg-type]
             show = self._services.as_read_by(caller)
             return as_read(result, show) if show else result
 

@@ -60,6 +60,7 @@ class MemOS(Calls):
             self.parts.close()  # else its vault stays open
             raise
         super().__init__(self.services, self.parts.identity.keeper)
+        self.services.unread.resume()
         if (every_s := self.config.scheduler.background_s) is not None:
             self.services.planning.upkeep.start(every_s)
 

@@ -1,21 +1,25 @@
-"""Stores turns that the rules could not read, and has the local model read several at once in the background.
+"""Has turns read again in the background: by the tagger of statements, or those that no rule reads by the local model.
 
-Knows which turns wait and what of an answer is a memory. Must not know how the model answers, nor what rules read.
+Knows which turns wait and what of an answer is a memory. Must not know how either reads, nor what rules read.
 
-    kept in UNREAD -> a job for each batch -> one answer of the model -> memories, and the turns in READ
+    one job, from the first new turn on -> the tagger -> memories, and what they put out of force
+    reader.model: kept in UNREAD -> a job for each batch -> one answer of the model -> memories, and the turns in READ
 
-A turn that was read is a version derived from the memories that were made of it: it goes with any of them.
+The tagger reads while nobody calls, so that no call waits for it. A turn that the model has read is a version derived
+from the memories that were made of it: it goes with any of them.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import defaultdict
+from concurrent.futures import Future, wait
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, Form, MemCube, Source, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, Form, MemCube, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
 from memos.errors import ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
@@ -23,18 +27,26 @@ from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.kernel.access import Service
 from memos.operation.choosing.upkeep import JobKind, Upkeep
+from memos.operation.life.knowledge import said_words
+from memos.operation.life.knowledge import stated as facts_of
 from memos.operation.policies.policy import asks, terms
 from memos.ops import Add
 from memos.rights import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from memos.infrastructure.vault.tables.job_list import Open
     from memos.kernel.wiring import Parts
 
 log = logging.getLogger("memos")
 READ_TURNS = JobKind.READ_TURNS
 UNREAD, READ = "turns to read", "turns read"  # segments
+QUIET_S = 1.0  # after the last call, before the tagger goes on
+NEAR = 6  # memories that a turn may put out of force
+PAGE = 64  # turns that are looked at at once
+MAX_COMPARED_CHARS = 400  # of a turn that may put others out of force, or be put so
+_OF_TURN = ("said", "expires", "tags", "metadata", "role", "origin", "trust")  # that statements in it have, too
 _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again
 
 
@@ -43,8 +55,13 @@ class Unread(Service):
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
-        self._upkeep = Upkeep(parts.vault, lambda: True, lambda job, _: self.act(job))
+        self._parts = parts
+        self._upkeep = Upkeep(parts.vault, lambda: True, lambda job, _: self.act(job, self._await_quiet))
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
+        self._closing, self._hurry = threading.Event(), threading.Event()
+        self._reading: Future[None] | None = None
+        self._lock = threading.Lock()
+        self._is_queued = False  # a job of the tagger
 
     def keep(self, episodes: Iterable[MemCube], caller: Caller) -> list[MemCube]:
         """Let turns wait to be read, each as a copy beside what it is kept as; on disk when this returns. Raises
@@ -77,8 +94,107 @@ class Unread(Service):
         return self._queue(self._batches(caller, timedelta(seconds=self._config.reader.after_s)))
 
     def stop(self) -> None:
-        """What is being read is read to its end."""
+        """What the model is reading is read to its end; the tagger's job goes on when the vault is opened again."""
+        self._closing.set()
         self._upkeep.stop()
+
+    # -- the tagger ----------------------------------------------------------------------------------------
+
+    def read_from(self, first: str) -> None:
+        """Have the turns from this one on read by the tagger in the background."""
+        with self._lock:
+            if self._is_queued:
+                return
+            self._is_queued = True
+            self._vault.jobs.queue(READ_TURNS, {"sources": [], "after": first[:-1], "why": "turns that no rule reads"})
+            self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
+
+    def resume(self) -> None:
+        """Go on with what another process has left."""
+        if any("after" in job.payload for state in ("queued", "interrupted") for job in self._jobs(state)):
+            self._is_queued = True
+            self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
+
+    def _jobs(self, state: Open) -> list[Job]:
+        return self._vault.jobs.all(state, READ_TURNS)
+
+    def finish(self) -> None:
+        """Have what waits for the tagger read now, and wait for it."""
+        self._hurry.set()
+        try:
+            if self._reading is not None and not self._reading.cancelled():
+                wait([self._reading])
+        finally:
+            self._hurry.clear()
+
+    def _await_quiet(self) -> None:
+        """Until nobody has called for a while, and the encoder is loaded: large libraries that two threads import at
+        once meet each other's half-made modules. Raises KeyboardInterrupt, as the kernel is closed."""
+        while not self._closing.is_set() and not self._hurry.is_set():
+            if self._embedder.if_made and self._parts.quiet_for() >= QUIET_S:
+                return
+            self._hurry.wait(min(0.1, QUIET_S))
+        if self._closing.is_set():
+            raise KeyboardInterrupt
+
+    def _read_on(self, job: Job, before_each: Callable[[], None]) -> int:
+        """Read every turn after that of a job, and end it; the number of memories that were made."""
+        after, made = str(job.payload["after"]), 0
+        while True:
+            with self._vault.transaction(), self._lock:  # a turn that is kept from here on finds no open job
+                if not (turns := self._vault.statements.texts_after(after, PAGE)):
+                    self._vault.jobs.end(job.id, "done", f"{made} memories")
+                    self._is_queued = False
+                    return made
+            for turn in turns:
+                before_each()
+                after = turn.id
+                try:
+                    made += self._read_tagged(turn) if _is_said(turn) else 0
+                except MemosError as error:  # the others' turn comes all the same
+                    log.warning("turn %s stays unread: %s", turn.id, error)
+            self._vault.jobs.describe(job.id, job.payload | {"after": after})
+
+    def _read_tagged(self, turn: MemCube) -> int:
+        """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
+        it; the number of memories made."""
+        words, header, read = said_words(turn), turn.header, self._vault.derived(turn.id)
+        day = (header.said or header.created).date()
+        if any(known for cube in (turn, *read) for known in facts_of(cube)):
+            return 0
+        if not (stated := self._reader.stated(words, header.speaker, day)):
+            return 0
+        known = {name: getattr(header, name) for name in _OF_TURN}
+        facts = [one for one in stated if one.facts and not any(cube.text for cube in read)]
+        found = [self._reader.of_statement(one, header.speaker).model_copy(update=known) for one in facts]
+        ended = [c.id for c in self._near(turn) if self._reader.ends(said_words(c), words, header.speaker, day)]
+        for op in found[:1]:
+            self._governance.permit(Caller(turn.namespace), op)
+        with self._vault.transaction():
+            if not [now for now in self._vault.at([turn.id]) if now.version == turn.version and now.state in ANSWERING]:
+                return 0
+            made = self._knowledge.remember(found, turn.namespace, of=turn)
+            self._knowledge.outdate(ended, turn)
+        self._freshness.changed(ended)
+        return len(made)
+
+    def _near(self, turn: MemCube) -> list[MemCube]:
+        """The memories nearest to a turn that the same one has said before it."""
+        words = said_words(turn)
+        if len(words) > MAX_COMPARED_CHARS:
+            return []
+        found = self._operator().search(words, NEAR + 1, self._access.view(Caller(turn.namespace)))
+        return [
+            cube
+            for cube in self._vault.at(one.id for one in found)
+            if cube.order < turn.order
+            and cube.namespace == turn.namespace
+            and cube.header.speaker == turn.header.speaker
+            and 0 < len(said_words(cube)) <= MAX_COMPARED_CHARS
+            and cube.state in ANSWERING
+        ]
+
+    # -- the local model -----------------------------------------------------------------------------------
 
     def _batches(self, caller: Caller, quiet: timedelta) -> list[list[MemCube]]:
         """The caller's turns that no job is about, conversation by conversation: as many as are read together, or
@@ -109,10 +225,13 @@ class Unread(Service):
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def act(self, job: Job) -> dict[str, Any]:
-        """Read a batch for the owner of its turns; what came of it. What fails leaves the turns as they are."""
-        turns = self._waiting(sources_of(job))
+    def act(self, job: Job, before_each: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Read a batch for the owner of its turns, or all turns from one on; what came of it. What fails leaves the
+        turns as they are. before_each: called before the tagger reads a turn."""
         done = {"move": job.kind, "why": job.payload.get("why", ""), "cube": "", "memories": 0}
+        if "after" in job.payload:
+            return done | {"memories": self._read_on(job, before_each)}
+        turns = self._waiting(sources_of(job))
         if not turns:  # deleted, or read by another meanwhile
             return done
         try:
@@ -186,6 +305,12 @@ def _cube(episode: MemCube, now: datetime) -> MemCube:
         payload=Turn(question=episode.words, answer="", since=id[:MOMENT]),
         sources=(Source(id=episode.id, version=episode.version),),
     )
+
+
+def _is_said(cube: MemCube) -> bool:
+    """True for a turn of a person that is in force, whole."""
+    spoken = isinstance(cube.payload, Text) and cube.payload.verbatim and not cube.sources
+    return bool(spoken) and cube.header.trust is not Trust.MODEL and cube.state in ANSWERING
 
 
 def _words(turn: MemCube) -> str:

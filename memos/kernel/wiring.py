@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from memos.config import Config
 from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
-from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
 from memos.infrastructure.host.engines import engines, loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
@@ -27,6 +30,8 @@ from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.operation.policies.policy import Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from memos.infrastructure.host.encoders.embedder import Embedder
@@ -67,7 +72,8 @@ class Parts:
         self.governance = MemGovernance(self.vault)
         self.identity = Identity(self.vault, config)
         self.access = Access(self.vault, self.governance)
-        self.reader = MemReader(RequestTagger())
+        self._calls, self._last_call, self._lock_of_calls = 0, 0.0, Lock()
+        self.reader = MemReader(TextTagger(), TextTagger(STATEMENTS))
         self.lifecycle = MemLifecycle(self.vault)
         self.ageing = Ageing(self.vault, self.lifecycle, config.lifecycle, config.governance.retention)
         self.knowledge = Knowledge(self.vault, self.lifecycle, self.reader, config.limits)
@@ -81,6 +87,21 @@ class Parts:
         self.transitions = Lazy(self.make_transitions)
         self.freshness = Freshness(self.operator, self.serving)
         self.tokens = lru_cache(MAX_COUNTED_TEXTS)(lambda text: self.host().tokens(text))
+
+    @contextmanager
+    def called(self) -> Iterator[None]:
+        """Around each call: what goes on in the background waits until none is made."""
+        with self._lock_of_calls:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock_of_calls:
+                self._calls, self._last_call = self._calls - 1, time.monotonic()
+
+    def quiet_for(self) -> float:
+        """Seconds for which nobody has called."""
+        return 0.0 if self._calls else time.monotonic() - self._last_call
 
     def close(self) -> None:
         if serving := self.serving.if_made:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from memos.config import load_config, parse_yaml
 from memos.errors import ConfigError, InputError, VaultError
-from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.encoders.embedder import TextTagger
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.imports import json_stream
@@ -131,7 +131,7 @@ def test_a_line_of_a_conversation_ends_where_json_lines_do(tmp_path: Path) -> No
 
 
 def test_half_a_character_is_no_memory() -> None:
-    for read in (MemReader().statement, MemReader(RequestTagger()).read_request):
+    for read in (MemReader().statement, MemReader(TextTagger()).read_request):
         with pytest.raises(InputError, match="half of one"):
             read("Tom likes \ud83d tea.")
 

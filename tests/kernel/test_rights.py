@@ -590,6 +590,9 @@ class World:
             self.ask(who, lambda job=job: self.calls(who).cancel(job.id))
         for job in self.vault.jobs.all("queued"):
             result = self.ask(who, lambda job=job: self.calls(who).cancel(job.id))
+            if not job.payload["sources"]:  # the vault's own
+                assert isinstance(result, MemosError)
+                continue
             about = job.payload["sources"][0].split("@")[0]
             assert isinstance(result, MemosError) != self.may(who, "manage", about)
 

@@ -9,7 +9,7 @@ import pytest
 import train_reader
 from train_reader import Message, messages, parse, varied
 
-from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.encoders.embedder import TextTagger
 
 LINE = (
     "en | several | 2026-02-03 | user: I wrote a draft. ## assistant: Saved. | Hi, "
@@ -63,7 +63,7 @@ def test_a_few_steps_of_training_load_as_a_tagger(tmp_path: Path, monkeypatch: p
         "config.json",
         "model.safetensors",
     ]
-    RequestTagger(tmp_path / "out").tag("let Nadia annotate it")
+    TextTagger(tmp_path / "out").tag("let Nadia annotate it")
     monkeypatch.setattr("sys.argv", [*given[:2], str(tmp_path / "on"), *given[3:], "--begin", str(tmp_path / "out")])
     train_reader.main()
-    RequestTagger(tmp_path / "on").tag("let Nadia annotate it")
+    TextTagger(tmp_path / "on").tag("let Nadia annotate it")

@@ -4,6 +4,10 @@ The cases are in reader.yaml: English and Chinese, requests that the reader was 
 of a wider choice of people and wordings. Judged are the intents, in their order, and each argument; that every
 extraction of a model parses is measured beside it, with models that read no language: nothing but the grammar can make
 their answers JSON.
+
+What people state as they type is judged by statements.yaml, of which every second sentence is held out: a sentence is
+read right if each of its statements is, with whom it is about and its days. What then replaces what is judged by
+updates.yaml, through `add` (memos.bench.developer.supersession).
 """
 
 from __future__ import annotations
@@ -20,14 +24,16 @@ from typing import Any
 
 import yaml
 
+from memos.bench.developer.supersession import bench_supersession, typed
 from memos.config import ModelConfig
 from memos.cost import metered
 from memos.errors import InputError
-from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
 from memos.interface.doors.progress import Show
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.interface.reading.mem_reader import MemReader
+from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.kernel.mem_os import MemOS
 from memos.ops import Asked
 
@@ -132,7 +138,7 @@ def _tokens(text: str) -> list[str]:
 
 def judge(told: Sequence[Case], show: Show) -> list[Outcome]:
     """Read them all."""
-    reader, out = MemReader(RequestTagger()), list[Outcome]()
+    reader, out = MemReader(TextTagger()), list[Outcome]()
     for n, case in enumerate(told, start=1):
         out.append(Outcome(case, tuple(reader.read_request(case.request, case.turns, case.today))))
         show("requests", n, len(told))
@@ -167,11 +173,71 @@ def bench_reader(show: Show, path: Path | None = None, extracted: int = 12) -> d
     calls, turns = _calls(told, show)
     return {
         **figures(outcomes),
+        **_statements(show),
+        **_supersession(show),
         "unparsable": unparsable,
         "extractions": tried,
         "model_calls_per_turn": calls / turns if turns else 0.0,
         "turns": turns,
         "rows": [{"requests of": name, **figures(group)} for name, group in sorted(groups.items())],
+    }
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What somebody types on a day, and what it states as (whom it is about, its words, its days)."""
+
+    text: str
+    by: str
+    day: date
+    states: tuple[tuple[str, str, str], ...]
+
+
+def sentences(path: Path | None = None) -> list[Sentence]:
+    """Those of a file, by default the held-out ones of the package. Raises InputError."""
+    there = files("memos.bench.developer").joinpath("statements.yaml")
+    try:
+        book = yaml.safe_load(there.read_text("utf-8") if path is None else path.read_text("utf-8"))
+        return [
+            Sentence(
+                entry["text"],
+                str(entry["by"]),
+                entry["said"],
+                tuple((str(one["who"]), str(one["what"]), str(one.get("when", ""))) for one in entry["states"]),
+            )
+            for n, entry in enumerate(book, start=1)
+            if n % 2 == 0 or path
+        ]
+    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path or 'statements.yaml'} has no sentences that can be read: {error}") from None
+
+
+def _reads_right(sentence: Sentence, stated: Sequence[TaggedStatement]) -> bool:
+    return len(stated) == len(sentence.states) and all(
+        one.subject.casefold() == who.casefold() and alike("what", what, one.words) and one.when == when
+        for one, (who, what, when) in zip(stated, sentence.states, strict=True)
+    )
+
+
+def _statements(show: Show) -> dict[str, Any]:
+    """The shares of sentences that state something that are read right, and of the others in which nothing is read."""
+    reader, right = MemReader(statement_tagger=TextTagger(STATEMENTS)), dict[bool, list[bool]]({True: [], False: []})
+    told = sentences()
+    for n, sentence in enumerate(told, start=1):
+        stated = reader.stated(sentence.text, sentence.by, sentence.day)
+        right[bool(sentence.states)].append(_reads_right(sentence, stated))
+        show("sentences", n, len(told))
+    shares = {says: sum(them) / len(them) for says, them in right.items()}
+    return {"sentences": len(told), "statements": shares[True], "silence": shares[False]}
+
+
+def _supersession(show: Show) -> dict[str, Any]:
+    """Precision and recall over the held-out cases of updates.yaml."""
+    told = bench_supersession(show, [case for case in typed() if case.held_out])["rows"][0]
+    return {
+        "updates": told["cases"],
+        "supersession_precision": told["precision"],
+        "supersession_recall": told["recall"],
     }
 
 

@@ -1,8 +1,8 @@
 """`memos bench supersession`: compares which memories stay in force after a new one with a person's verdict.
 
-The cases are in supersession.yaml: change of mind, addition, time, negation, another subject; English and Chinese. Each
-is told to a kernel as a user of its own, turn by turn. Judged is each earlier statement: out of force or not.
-No language model runs.
+The cases are in supersession.yaml: change of mind, addition, time, negation, another subject; English and Chinese; and
+in updates.yaml, as people type them. Each is told to a kernel as a user of its own, turn by turn, and what is read in
+the background is waited for. Judged is each earlier statement: out of force or not. No language model runs.
 """
 
 from __future__ import annotations
@@ -72,10 +72,28 @@ def cases() -> list[Case]:
     ]
 
 
+def typed() -> list[Case]:
+    """As people type: of updates.yaml every second case is held out."""
+    book = yaml.safe_load(files("memos.bench.developer").joinpath("updates.yaml").read_text("utf-8"))
+    return [
+        Case(
+            language=case["lang"],
+            kind=case["kind"],
+            said=tuple(case["said"]),
+            then=case["then"],
+            out=frozenset(n - 1 for n in case["out"]),
+            days=tuple(range(1, len(case["said"]) + 2)),
+            held_out=n % 2 == 0,
+        )
+        for n, case in enumerate(book, start=1)
+    ]
+
+
 def tell(kernel: MemOS, case: Case, user: str) -> Outcome:
     """Say it all to the kernel, and look."""
     told = zip((*case.said, case.then), case.days, strict=True)
     kept = [kernel.within(user).add([_turn(words, day)]) for words, day in told]
+    kernel.within(user).tick()  # what is left to the background
     earlier = [cubes[0] if cubes else None for cubes in kept[:-1]]
     there = {cube.id: cube for cube in kernel.within(user).cubes()}
     return Outcome(

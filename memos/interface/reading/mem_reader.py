@@ -35,8 +35,10 @@ from memos.interface.reading.phrasebook import (
 from memos.interface.reading.requests import arguments, intents
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
+from memos.interface.reading.statements import tagged
 from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.statements import says_change
+from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.interface.reading.times import times
 from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
@@ -66,9 +68,9 @@ class _Origin:
 class MemReader:
     """Turns files, conversations, requests and questions into operations and probes."""
 
-    def __init__(self, tagger: MessageTagger | None = None) -> None:
-        """tagger: finds what a message asks for; all else is read by rules."""
-        self._tagger = tagger
+    def __init__(self, tagger: MessageTagger | None = None, statement_tagger: MessageTagger | None = None) -> None:
+        """tagger: finds what a message asks for. statement_tagger: what one states beside what the rules read."""
+        self._tagger, self._statement_tagger = tagger, statement_tagger
 
     def read_file(self, path: Path) -> list[Add | Correct]:
         """One operation per statement worth keeping in a file, and per row and call of a tool; its suffix names its
@@ -96,6 +98,28 @@ class MemReader:
         """A turn that was kept, read anew."""
         turn = DialogueTurn(speaker, words, said, silent=role == "assistant", role=role)
         return episode(turn, "turns", tuple(self._spoken(turn, "turns")))
+
+    def stated(self, words: str, speaker: str, day: date) -> list[TaggedStatement]:
+        """What somebody's words state, of whom and of when; day: that on which they were said. TypeError without a
+        tagger."""
+        return tagged.read(words, speaker, day, _given(self._statement_tagger))
+
+    def ends(self, earlier: str, later: str, speaker: str, day: date) -> bool:
+        """True if what somebody said does not hold any more after what the same one said later, on that day."""
+        return tagged.ends(earlier, later, speaker, day, _given(self._statement_tagger))
+
+    def of_statement(self, stated: TaggedStatement, speaker: str) -> Add:
+        """A statement as one to remember, with the day that it names behind its words."""
+        words = stated.words.rstrip(" .!。！")
+        dated = f"{words} ({stated.when})" if stated.when and not _is_dated(words) else words
+        return Add(
+            text=_line(dated, speaker, stated.facts),
+            verbatim=stated.words,
+            speaker=speaker,
+            segment=stated.subject,
+            kind="fact" if stated.facts else "note",
+            facts=stated.facts,
+        )
 
     def attributed(self, text: str, speaker: str) -> Add | Correct:
         """What somebody else says of a speaker's turn, as one memory: the speaker's words only in the first person."""
@@ -292,6 +316,12 @@ def _forgets(turn: DialogueTurn) -> bool:
 
 def _conversation(turns: Iterable[dict[str, object]], origin: str) -> Iterator[Part]:
     return conversation((f"{origin}, turn {n}", entry) for n, entry in enumerate(turns, start=1))
+
+
+def _given(tagger: MessageTagger | None) -> MessageTagger:
+    if tagger is None:
+        raise TypeError("a reader without a tagger of statements reads none but by rules: give MemReader one")
+    return tagger
 
 
 def _require_words(text: str) -> None:

@@ -9,6 +9,7 @@ from memos.cube import ANSWERING, Fact, Form, MemCube, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import stated
+from memos.operation.life.time_machine import as_of
 from memos.operation.policies.policy import Staged
 from memos.ops import Forget, Recall, Search
 
@@ -97,7 +98,7 @@ class Finding(Service):
         if true_at is None and known_at is None:
             return self._access.texts(caller)
         now = self._vault.now()
-        then = self._knowledge.as_of(caller.user_id, in_zone(true_at) or now, in_zone(known_at) or now)
+        then = as_of(self._vault, caller.user_id, in_zone(true_at) or now, in_zone(known_at) or now)
         return self._governance.readable(caller, then)
 
     def cubes(self, caller: Caller, *, form: Form | None = None) -> list[MemCube]:

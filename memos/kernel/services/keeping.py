@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import ANSWERING, EPISODE, PASSAGE, MemCube, Namespace, Probe, State, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, PASSAGE, MemCube, Namespace, Probe, State, Text, Trust, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
@@ -48,10 +48,10 @@ class Keeping(Service):
 
         Every turn is kept word for word, of whichever side, and beside it the statements that are read in it; a
         conversation that is given again adds nothing. What a memory in force says already is not kept twice: it is
-        counted there, and of two times to expire the later one holds. Turns in which the rules find nothing are read
-        by the model later, if `reader.model` is set. tags: see `tag`. ttl, expires: how long, or until when (UTC where
-        no zone is given) it answers, in any form. metadata: JSON that is kept with each memory and not read. infer:
-        False reads no statements. Raises InputError, NoRoom.
+        counted there, and of two times to expire the later one holds. Turns are read again later, in the background: by
+        a tagger, or, if `reader.model` is set, by the model those in which the rules find nothing. tags: see `tag`.
+        ttl, expires: how long, or until when (UTC where no zone is given) it answers, in any form. metadata: JSON that
+        is kept with each memory and not read. infer: False reads no statements. Raises InputError, NoRoom.
         """
         until = _until(ttl, in_zone(expires), began := self._vault.now())
         ops: list[Episode | Add]
@@ -61,7 +61,8 @@ class Keeping(Service):
         else:
             ops, left = self._reader.read_content(content, infer)
         given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}
-        memories = unique(self.record(caller, [_given(op, given, caller) for op in ops]))
+        reads_later = infer and not self._config.reader.model and any(map(_is_without_facts, ops))
+        memories = unique(self.record(caller, [_given(op, given, caller) for op in ops], reads_later))
         if left and self._config.reader.model:
             masked = (self._vault.guard.as_told(said.turn) for said in left)
             new = {(c.header.speaker, c.words, c.header.said): c for c in memories if c.header.created >= began}
@@ -83,16 +84,20 @@ class Keeping(Service):
         self._governance.permit(caller, Get(id="origins"))
         return self._vault.usage.known_origins(caller.namespace)
 
-    def record(self, caller: Caller, ops: Sequence[Episode | Add]) -> list[MemCube]:
-        """Keep turns with what was read in them, and statements that nobody has said; all or nothing."""
+    def record(self, caller: Caller, ops: Sequence[Episode | Add], reads_later: bool) -> list[MemCube]:
+        """Keep turns with what was read in them, and statements that nobody has said; all or nothing. reads_later: the
+        tagger is to read the turns that are new."""
         if not ops:
             return []
         self._governance.permit(caller, ops[0])
-        memories = list[MemCube]()
+        memories, began = list[MemCube](), self._vault.now()
         with self._vault.transaction():
             for is_said, some in groupby(ops, key=lambda op: isinstance(op, Episode)):
                 keep = self._knowledge.record if is_said else self._knowledge.remember
                 memories += keep(list(some), caller.namespace)  # type: ignore[arg-type]  # as groupby told them apart
+            new = [cube.id for cube in memories if cube.header.created >= began]
+            if reads_later and new:
+                self._unread.read_from(min(new))
         self._freshness.release()
         self._operator().refresh_soon()
         return memories
@@ -221,6 +226,13 @@ class Keeping(Service):
         if not self._governance.may(caller, "manage", cube):
             events = [event | ({"why": ""} if "why" in event else {}) for event in events]
         return events if cube.rights.owner == caller.user_id else [self._vault.guard.shown(event) for event in events]
+
+
+def _is_without_facts(op: Episode | Add) -> bool:
+    """True for a turn of a person in which the rules read no fact."""
+    if not isinstance(op, Episode) or op.turn.trust is Trust.MODEL:
+        return False
+    return not any(one.facts for one in (op.turn, *op.statements))
 
 
 def _as_told(cube: MemCube) -> Add:

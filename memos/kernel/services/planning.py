@@ -58,7 +58,7 @@ class Planning(Service):
 
     def _sees(self, caller: Caller, job: Job) -> bool:
         ids = set(sources_of(job))
-        return self._governance.visible_ids(caller, self._vault.at(ids)) == ids
+        return bool(ids) and self._governance.visible_ids(caller, self._vault.at(ids)) == ids
 
     def tick(self, caller: Caller, *, progress: Progress | None = None) -> list[dict[str, Any]]:
         """Let the scheduler plan moves and carry them out; returns what was done, and what failed and why, of the
@@ -66,6 +66,7 @@ class Planning(Service):
 
         The moves are written down first: killed or interrupted, the next tick goes on with them.
         """
+        self._unread.finish()
         aged = self._age(caller)
         visible = self._governance.visible_ids(caller, self._vault.at(move["cube"] for move in aged))
         self.plan(caller)
@@ -135,12 +136,12 @@ class Planning(Service):
 
     def _act(self, job: Job, progress: Progress) -> dict[str, Any]:
         """Do a queued job for the owner of its cubes."""
+        if job.kind == JobKind.READ_TURNS:
+            return self._unread.act(job)
         ids = sources_of(job)
         first = self._vault.get(ids[0])
         owner = Caller(Namespace(user_id=first.rights.owner))
         done = {"move": job.kind, "why": job.payload.get("why", "")}
-        if job.kind == JobKind.READ_TURNS:
-            return self._unread.act(job)
         if job.kind == JobKind.DEMOTE:
             self._give_up(owner, first)
             return done | {"cube": first.id}

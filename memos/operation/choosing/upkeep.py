@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -97,13 +97,14 @@ class Upkeep:
         self._thread = threading.Thread(target=self._go_on, args=(every_s,), name="memos-upkeep", daemon=True)
         self._thread.start()
 
-    def soon(self, kind: str) -> None:
-        """Carry out what is queued of a kind in a thread beside the caller's, which does not wait for it."""
-        if not self._closing.is_set():
-            self._beside().submit(self._quietly, kind)
+    def soon(self, kind: str, wait: Callable[[], None] = lambda: None) -> Future[None] | None:
+        """Carry out what is queued of a kind in a thread beside the caller's, which does not wait for it. wait: called
+        there first. None once it is stopped."""
+        return None if self._closing.is_set() else self._beside().submit(self._quietly, kind, wait)
 
-    def _quietly(self, kind: str) -> None:
+    def _quietly(self, kind: str, wait: Callable[[], None]) -> None:
         try:
+            wait()
             for done in self.work(kind=kind):
                 if "failed" in done:
                     log.warning("%s failed: %s", done["move"], done["failed"])

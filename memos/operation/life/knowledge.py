@@ -269,6 +269,17 @@ class Knowledge:
             if facts_out_of_force(cube, near.values() if cube is new else (new,)):
                 self._retire(cube)
 
+    def outdate(self, ids: Iterable[str], by: MemCube) -> None:
+        """Archive memories that a later one ends, turns that say nothing else, and what was read in them."""
+        for cube in self._vault.at(ids):
+            words, turns = plain(said_words(cube)), self._vault.at(source.id for source in cube.sources)
+            read = self._vault.derived(cube.id) if cube.header.kind == EPISODE else []
+            whole = [turn for turn in turns if plain(said_words(turn)) == words]
+            parts = [one for one in read if one.text and plain(said_words(one)) in words]
+            for id in [one.id for one in (cube, *whole, *parts)]:
+                if self._vault.get(id).state in ANSWERING:  # as it is by now
+                    self._lifecycle.supersede(id, by.id)
+
     def _retire(self, cube: MemCube) -> None:
         """Archive a memory all of whose facts others have replaced; and what it was made of, where the same is true of
         that."""
@@ -279,6 +290,7 @@ class Knowledge:
             self._lifecycle.supersede(cube.id, last.id)
             for source in self._vault.at(source.id for source in cube.sources):
                 self._retire(source)
+            self.outdate([cube.id], last)  # and the turn that says nothing else
 
     def _about(self, fact: Fact, cube: MemCube, modes: tuple[str, ...]) -> list[MemCube]:
         """The statements in force beside the cube that speak of what a fact of it does, in one of these modes."""
@@ -297,21 +309,6 @@ class Knowledge:
         return frozenset(
             (f.subject.casefold(), f.relation, f.object.casefold(), modes.get(f.mode, f.mode)) for f in payload.facts
         )
-
-    def as_of(self, user: str, true_at: datetime, known_at: datetime) -> list[MemCube]:
-        """The memories that held at one time, as far as they were known at another, as they read then."""
-        ended = self._vault.superseded.of_user(user, known_at)
-        return [
-            cube
-            for cube in self._vault.superseded.known(user, known_at)
-            if cube.order[0] <= true_at
-            and not (cube.header.expires and cube.header.expires <= true_at)
-            and (
-                cube.state in ANSWERING
-                or (cube.id in ended and ended[cube.id] > true_at)
-                or (cube.state is State.EXPIRED and cube.header.expires)  # later than that time
-            )
-        ]
 
 
 def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
@@ -414,6 +411,11 @@ def facts_out_of_force(cube: MemCube, others: Iterable[MemCube]) -> dict[Fact, s
                 if any(replaces(later, fact) for later in stated(other)):
                     found.setdefault(fact, other.id)
     return found
+
+
+def said_words(cube: MemCube) -> str:
+    """What was said, without who said it and when; "" for what is no text."""
+    return cube.payload.verbatim or cube.text if isinstance(cube.payload, Text) else ""
 
 
 def stated(cube: MemCube) -> tuple[Fact, ...]:

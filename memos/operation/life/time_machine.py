@@ -14,7 +14,7 @@ from datetime import datetime
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import GONE, Blob, MemCube, Namespace, State, Text, Turn
+from memos.cube import ANSWERING, GONE, Blob, MemCube, Namespace, State, Text, Turn
 from memos.errors import Conflict
 from memos.infrastructure.vault.tables.set_aside import LONGEST
 
@@ -44,6 +44,22 @@ class Restored:
     stale: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     missing: int = 0
+
+
+def as_of(vault: MemVault, user: str, true_at: datetime, known_at: datetime) -> list[MemCube]:
+    """The memories that held at one time, as far as they were known at another, as they read then."""
+    ended = vault.superseded.of_user(user, known_at)
+    return [
+        cube
+        for cube in vault.superseded.known(user, known_at)
+        if cube.order[0] <= true_at
+        and not (cube.header.expires and cube.header.expires <= true_at)
+        and (
+            cube.state in ANSWERING
+            or (cube.id in ended and ended[cube.id] > true_at)
+            or (cube.state is State.EXPIRED and cube.header.expires)  # later than that time
+        )
+    ]
 
 
 def restore(vault: MemVault, lifecycle: MemLifecycle, owner: Namespace, name: str) -> Restored:

@@ -13,7 +13,7 @@ import small_world
 
 from memos.cube import EPISODE, Fact
 from memos.errors import EmptyMemory, InputError
-from memos.infrastructure.host.encoders.embedder import RequestTagger
+from memos.infrastructure.host.encoders.embedder import TextTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
 from memos.interface.reading.requests.intents import SentenceIntent, intent
@@ -102,7 +102,7 @@ def test_what_is_no_fact_is_forgotten_by_its_words() -> None:
 
 def test_an_empty_request_is_refused() -> None:
     with pytest.raises(InputError, match="the message is empty"):
-        MemReader(RequestTagger()).read_request("  ")
+        MemReader(TextTagger()).read_request("  ")
 
 
 @pytest.mark.parametrize(

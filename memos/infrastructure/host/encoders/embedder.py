@@ -3,11 +3,11 @@
 The same vectors as sentence-transformers: mean over the tokens, then length 1. Building an Embedder reads names and
 digests only; torch and the weights are loaded with the first text, so that a kernel starts fast.
 
-`RequestTagger` finds the parts of a message that ask for something, and the words in them that say what and who. It is
-the default encoder with weights of our own on top: a low-rank change of its layers, an embedding for each Chinese
-character, and heads over the tokens, for parts, slots, references, and marks (times and people), decoded so that each
-is one run of tokens (Viterbi over BIO labels). A reference or a mark may lie within a slot. Trained by
-scripts/train_reader.py.
+`TextTagger` marks words of a message: the parts that ask for something and what and whom they name, or, with other
+weights, the parts that state something and what about. It is the default encoder with weights of our own on top: a
+low-rank change of its layers, an embedding for each Chinese character, and heads over the tokens, for parts, slots,
+references, and marks (times and people), decoded so that each is one run of tokens (Viterbi over BIO labels). A
+reference or a mark may lie within a slot. Trained by scripts/train_reader.py.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_thread)  # threads stay with the parent
 
 
-_MODEL = "reader_model"  # the folder with our weights, beside this file
+_HERE = Path(str(files("memos.infrastructure.host.encoders")))
+REQUESTS, STATEMENTS = _HERE / "reader_model", _HERE / "statement_model"  # folders with our weights
 MAX_MESSAGE_TOKENS = 200  # of a message that are read; what is longer is a text, not a request
 HEADS = ("parts", "slots", "refs", "marks")
 CONTEXT_CHARACTERS = 400  # of what was said before a message
@@ -210,29 +211,29 @@ class LabelledSpan:
 
 
 @dataclass(frozen=True)
-class TaggedRequest:
-    """parts: what asks for something, in order. slots: words within the message. pointed: words within what was said
-    before it, at their place in there."""
+class TaggedText:
+    """parts: what asks for or states something, in order. slots: words within the message. pointed: words within what
+    was said before it, at their place in there."""
 
     parts: tuple[LabelledSpan, ...]
     slots: tuple[LabelledSpan, ...]
     pointed: tuple[LabelledSpan, ...]
 
 
-class RequestTagger:
+class TextTagger:
     """The weights are read with the first message."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """folder: that of the weights; by default those of the package."""
-        self._folder = folder or Path(str(files("memos.infrastructure.host.encoders").joinpath(_MODEL)))
+    def __init__(self, folder: Path = REQUESTS) -> None:
+        """folder: that of the weights."""
+        self._folder = folder
 
-    def tag(self, text: str, before: str = "") -> TaggedRequest:
+    def tag(self, text: str, before: str = "") -> TaggedText:
         """Read a message in the light of what was said before it. Raises HostError, ModelNotFound."""
         network = _network(self._folder, _written(self._folder))
         skipped = max(0, len(before) - CONTEXT_CHARACTERS)
         context, message = network.tokens(before[skipped:]), network.tokens(text)[:MAX_MESSAGE_TOKENS]
         if not message:
-            return TaggedRequest((), (), ())
+            return TaggedText((), (), ())
         scores = on_encoder_thread(partial(network, context, message))
         of_message, of_context = slice(-1 - len(message), -1), slice(1, 1 + len(context))
         parts, *within = (
@@ -241,7 +242,7 @@ class RequestTagger:
         pointed = (
             _spans(scores[head][of_context], network.heads[head], context, skipped) for head in ("slots", "refs")
         )
-        return TaggedRequest(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
+        return TaggedText(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
 
 
 Token = tuple[int, int, int, bool]  # id, the characters [begin, end), and whether it goes on with a word
@@ -318,7 +319,7 @@ def _read(folder: Path) -> tuple[dict[str, list[str]], dict[str, torch.Tensor], 
         raise HostError(f"{folder} does not load as a reader: {error}; install memos again") from error
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _network(folder: Path, written: int) -> _Network:
     """The one of these files, which kernels of one process share."""
     return _Network(folder)

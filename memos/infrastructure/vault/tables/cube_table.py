@@ -100,6 +100,11 @@ class CubeRows(Table):
         digests = json.dumps([words(text) for text in texts])
         return self.current(f"AND h.words {IN} AND h.user_id = ?", digests, user_id)
 
+    def texts_after(self, id: str, most: int) -> list[MemCube]:
+        """The texts of all users whose ids come after this one, by id."""
+        rows = self._db.rows(f"{CURRENT} AND h.words != '' AND h.id > ? ORDER BY h.id LIMIT ?", id, most)
+        return [self.cube(row) for row in rows]
+
     def tagged(self, tag: str, user_id: str, states: Iterable[State]) -> list[MemCube]:
         """The texts of a user in one of these states that have a tag, in canonical order."""
         sql = CURRENT + f"AND h.tags != '' AND h.words != '' AND h.user_id = ? AND {STATE} {IN}"

@@ -55,7 +55,7 @@ class TaggedMessage(Protocol):
 
 
 class MessageTagger(Protocol):
-    """Reads the parts of a message and their slots: `memos.infrastructure.host.encoders.embedder.RequestTagger`."""
+    """Marks the parts of a message and their slots: `memos.infrastructure.host.encoders.embedder.TextTagger`."""
 
     def tag(self, text: str, before: str = "") -> TaggedMessage: ...
 

@@ -49,6 +49,7 @@ class EnglishReadings:
     jobs: frozenset[str]
     no_jobs: frozenset[str]  # what one can become beside
     kin: re.Pattern[str]
+    animals: tuple[str, ...]
 
 
 @cache
@@ -79,6 +80,7 @@ def english_readings() -> EnglishReadings:
         attributes=frozenset(shlex.split(book["attributes"])),
         no_jobs=frozenset(_words(book["no_jobs"])),
         jobs=frozenset(_words(book["jobs"])),
+        animals=tuple(_words(book["animals"])),
         kin=re.compile(
             rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
         ),

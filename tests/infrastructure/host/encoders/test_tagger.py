@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from memos.errors import HostError
 from memos.infrastructure.host.encoders.embedder import (
     CONTEXT_CHARACTERS,
-    RequestTagger,
+    TextTagger,
     _likeliest,
     _Network,
     apply_changes,
@@ -27,18 +27,18 @@ OURS = Path(str(files("memos.infrastructure.host.encoders").joinpath("reader_mod
 
 def test_parts_and_slots_are_runs_of_the_text() -> None:
     text = "Please delete my old address, and let Priya read the garden plan."
-    tagged = RequestTagger().tag(text)
+    tagged = TextTagger().tag(text)
     assert [part.label for part in tagged.parts] == ["forget", "share"]
     assert [(slot.label, text[slot.begin : slot.end]) for slot in tagged.slots] == [
         ("what", "my old address"), ("with", "Priya"), ("what", "the garden plan"), ("me", "my"),
     ]  # fmt: skip
     assert all(0.0 < span.sure <= 1.0 for span in (*tagged.parts, *tagged.slots)) and tagged.pointed == ()
-    assert tagged == RequestTagger().tag(text)
+    assert tagged == TextTagger().tag(text)
 
 
 def test_what_a_message_points_to_is_found_in_what_was_said_at_its_place() -> None:
     said = "x" * (2 * CONTEXT_CHARACTERS) + " My passport number is X4410. Noted."
-    [thing] = [span for span in RequestTagger().tag("Lock it, please.", said).pointed if span.label == "what"]
+    [thing] = [span for span in TextTagger().tag("Lock it, please.", said).pointed if span.label == "what"]
     assert "passport number" in said[thing.begin : thing.end]
 
 
@@ -64,9 +64,9 @@ def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() 
 
 
 def test_nothing_is_found_in_nothing_and_a_long_text_is_read_at_its_beginning() -> None:
-    assert RequestTagger().tag("  ").parts == ()
+    assert TextTagger().tag("  ").parts == ()
     long = "Forget my address. " * 400
-    assert all(part.end < 2000 for part in RequestTagger().tag(long).parts)
+    assert all(part.end < 2000 for part in TextTagger().tag(long).parts)
 
 
 def test_an_inside_follows_its_own_label_only() -> None:
@@ -104,4 +104,4 @@ def test_damaged_weights_are_named(damage: str, tmp_path: Path) -> None:
     else:
         (folder / "config.json").write_text(json.dumps([]))
     with pytest.raises(HostError, match="does not load as a reader"):
-        RequestTagger(folder).tag("Forget my address.")
+        TextTagger(folder).tag("Forget my address.")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from memos.bench.developer.reader import Outcome, cases, figures
-from memos.infrastructure.host.encoders.embedder import LabelledSpan, RequestTagger, TaggedRequest
+from memos.infrastructure.host.encoders.embedder import LabelledSpan, TaggedText, TextTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.requests import versions
 from memos.interface.reading.times import times
 
-reader = MemReader(RequestTagger())
+reader = MemReader(TextTagger())
 WEDNESDAY = date(2026, 3, 11)
 
 
@@ -99,9 +99,9 @@ def test_a_name_with_a_number_is_whom_it_is_shared_with(name: str) -> None:
 class Hasty:
     """A tagger that takes every message for a deletion of its first word."""
 
-    def tag(self, text: str, before: str = "") -> TaggedRequest:
+    def tag(self, text: str, before: str = "") -> TaggedText:
         whole = LabelledSpan("forget", 0, len(text), 0.99)
-        return TaggedRequest((whole,), (LabelledSpan("what", 0, len(text.split()[0]), 0.99),), ())
+        return TaggedText((whole,), (LabelledSpan("what", 0, len(text.split()[0]), 0.99),), ())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,216 @@
+"""Reads what people state as they type, of whom and of when, and what it ends, with a tagger trained for it.
+
+The tagger marks words; what they come to is decided here, by rules for what is regular: "my little sister" is
+"Mira's sister", and "on Friday" lies behind a verb in the past and ahead of any other. Trained by
+scripts/train_statements.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+
+from memos.cube import Fact, plain
+from memos.interface.reading.requests.arguments import MessageTagger, TaggedSpan
+from memos.interface.reading.statements import cues
+from memos.interface.reading.statements.readings import Mode, english_readings
+from memos.interface.reading.times import times
+
+MODES: dict[str, Mode] = {mode: mode for mode in ("is", "also", "now", "ended", "was", "will")}
+ABOUT, KEY, VALUE, OUT = "who", "key", "value", "out"  # labels of the tagger beside relations
+SURE, SURE_ENDED = 0.5, 0.7  # mean probability of its labels from which a run of words is taken; to hold no more
+MOST = 0.5  # share of the words of a message without which it says nothing any more
+_FIRST_PERSON = re.compile(r"(?:i|we|me|my|mine|our|us|i['’]?m|i['’]?ve|我们?|咱们?|俺|本人)\b", re.IGNORECASE)
+_MY = re.compile(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
+_ADJECTIVE = re.compile(
+    r"(?:(?:little|big|wee|older?|elder|younger|late|poor|dear|lovely|own|new|upstairs|downstairs|next[- ]door|best"
+    r"|oldest|tiny|stupid|baby|first|second|only|crazy)\s+)+(?=\w)",
+    re.IGNORECASE,
+)
+_KIN = re.compile(
+    r"(?:(?:uncle|auntie?|cousin|mate|bestie) (?=\w)"
+    r"|(?:(?:step|grand|god|half-?)?(?:mum|mom|mam|ma|mother|mama|mummy|mommy|dad|da|father|papa|daddy|pa|pop|son"
+    r"|daughter|sister|sis|brother|bro)|gran|granny|nan|nana|nanna|grandad|abuela|abuelo|nonna|nonno|oma|opa|bubbe"
+    r"|babushka|gogo|ami|abba|amma|appa|hubby|hubs|wifey|missus|[爸妈哥姐弟妹爷奶]+|老公|老婆|老伴|媳妇|孙子|孙女"
+    r"|儿子|女儿|闺女|外婆|外公|姥姥|姥爷)(?:['’]s)?$)",
+    re.IGNORECASE,
+)
+_DOUBT = re.compile(
+    r"\btraining to be\b|可能|也许|说不定|如果|要是|假如|差点|差一点|[去前]年的|以前的|不会", re.IGNORECASE
+)
+_PRONOUN = re.compile(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
+_IN_LAW = re.compile(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
+_THING = re.compile(
+    rf"\b(?:{'|'.join(english_readings().animals)}|pup|hens?|ewes?|cows?|goats?|sheep|flat|house|car|bike|phone|laptop)\b|[猫狗鸟鱼兔鸡]"
+    r"(?! \w)",
+    re.IGNORECASE,
+)
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_ZH_KIN = re.compile(
+    r"(?:我|俺|咱)(?:们|家)?的?(?:前)?(?:[爸妈哥姐弟妹]{1,2}|爷爷|奶奶|老公|老婆|老伴|媳妇|孙子|孙女|儿子|女儿|闺女|外婆|外公|姥姥|姥爷|男友|女友"
+    r"|男朋友|女朋友|对象|室友|同事|老板|同学|女婿|婆婆|公公|岳父|岳母)(?=的?\S)"
+)
+_EVERY = re.compile(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
+_MONTH = re.compile(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
+_SINCE = re.compile(r"since\b|自从", re.IGNORECASE)
+_MY_KIN = re.compile(r"(?:my|our) ", re.IGNORECASE)
+_AND_I = re.compile(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
+_I_FIRST = re.compile(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
+_CLAUSE_END = re.compile(r"[，。！？；、：,.!?;\s…～~（）()]")
+_PAST_VERB = re.compile(
+    r"\b(?:was|were|had|did|got|went|came|saw|met|left|lost|won|sold|bought|broke|fell|felt|found|gave|told|said|took"
+    r"|made|became|began|ran|swam|drove|flew|wrote|read|ate|drank|slept|woke|moved|died|quit|hit|cut|put|split|spent"
+    r"|sent|taught|thought|brought|caught|built|kept|led|paid|sang|spoke|stood|stole|threw|wore|tore|shot|hurt|beat|bit"
+    r"|blew|chose|drew|forgot|froze|grew|hid|knew|lent|rang|rode|rose|shook|shut|sank|stuck|swore|been|done|gone|born|ate"
+    r"|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{2,}ed)\b|[了过刚昨]",
+    re.IGNORECASE,
+)
+_AHEAD = re.compile(
+    r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class TaggedStatement:
+    """words: as they were said. subject: whom they are about. when: the day or days that they name, as times.FoundTime
+    has it, or "". facts: what is known to be asked for in it."""
+
+    words: str
+    subject: str
+    when: str
+    mode: Mode
+    facts: tuple[Fact, ...]
+
+
+def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[TaggedStatement]:
+    """What somebody's words state, in their order. day: that on which they were said."""
+    tagged, found = tagger.tag(text), list[TaggedStatement]()
+    for begin, end, mode in _parts(text, [part for part in tagged.parts if part.sure >= SURE]):
+        words, slots = text[begin:end], [s for s in tagged.slots if begin <= s.begin < end]
+        named = {s.label: text[s.begin : s.end] for s in reversed(slots)}  # the first of each
+        before = next((one.subject for one in reversed(found) if one.subject != speaker), "")
+        about = named.pop(ABOUT, "") or _opening_kin(words)
+        subject = speaker if _speaks_of_self(words, about) else _subject(about, speaker, before)
+        facts = () if _doubted(words) else tuple(_facts(named, subject, mode))
+        found.append(TaggedStatement(words, subject, _when(words, mode, day), mode, facts))
+    return found
+
+
+def ends(earlier: str, later: str, speaker: str, day: date, tagger: MessageTagger) -> bool:
+    """True if most of an earlier message no longer holds after a later one of the same person: the tagger says so, and
+    both are about the same one, and not to the same effect."""
+    if _doubted(later) or share_out(earlier, later, tagger) < MOST:
+        return False
+    before, after = (read(text, speaker, day, tagger) for text in (earlier, later))
+    now = [one for one in after if one.mode not in ("also", "was", "will")]
+    about = {one.subject for one in now} & {one.subject for one in before}
+    same = {(f.subject, f.relation, plain(f.object)) for one in before for f in one.facts if f.holds}
+    again = {(f.subject, f.relation, plain(f.object)) for one in now for f in one.facts if f.holds}
+    return bool(about) and not same & again
+
+
+def share_out(earlier: str, later: str, tagger: MessageTagger) -> float:
+    """Which share of the words of an earlier message no longer holds after a later one of the same person, 0 to 1."""
+    pointed = tagger.tag(later, earlier).pointed
+    gone = [(span.begin, span.end) for span in pointed if span.label == OUT and span.sure >= SURE_ENDED]
+    words = [match.span() for match in re.finditer(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+", earlier)]
+    return sum(any(b <= begin and end <= e for b, e in gone) for begin, end in words) / max(1, len(words))
+
+
+def _parts(text: str, tagged: list[TaggedSpan]) -> list[tuple[int, int, Mode]]:
+    """Where each statement begins and ends. Of Chinese, of which the tagger knows few words, whole clauses."""
+    found: list[tuple[int, int, Mode]] = []
+    for part in tagged:
+        begin, end = part.begin, part.end
+        if _HAN.search(text, begin, end):
+            while begin > 0 and not _CLAUSE_END.match(text[begin - 1]):
+                begin -= 1
+            while end < len(text) and not _CLAUSE_END.match(text[end]):
+                end += 1
+            if found and begin < found[-1][1]:
+                continue
+        begin += len(text[begin:end]) - len(text[begin:end].lstrip(" ,;-"))
+        end = begin + len(text[begin:end].rstrip(" ,;-"))
+        if begin < end:
+            found.append((begin, end, MODES[part.label]))
+    return found
+
+
+def _opening_kin(words: str) -> str:
+    """ "My sister" or "我妈", which opens a clause."""
+    found = _ZH_KIN.match(words) or (english_readings().kin.match(words) if _MY_KIN.match(words) else None)
+    return found[0] if found else ""
+
+
+def _speaks_of_self(words: str, about: str) -> bool:
+    """True where the speaker does what is said to whom the tagger finds, or with them: "I moved my mother's things"."""
+    at = words.find(about)
+    return bool(_I_FIRST.search(words[:at]) or _AND_I.match(words, at + len(about)))
+
+
+def _when(words: str, mode: Mode, day: date) -> str:
+    """The day or days that words name, if it is not each of them."""
+    behind = _lies_behind(words, mode)
+    found = times.find(words, day, past=behind)
+    if not found or _EVERY.search(words[: found.span[0]]) or _SINCE.match(words, found.span[0]):
+        return ""
+    if not behind and found.when < day.isoformat() and _MONTH.search(words[slice(*found.span)]):
+        return _a_year_later(found.when)  # the nearest is the last one
+    return found.when
+
+
+def _a_year_later(when: str) -> str:
+    days = (date.fromisoformat(one) for one in when.split("/"))
+    with suppress(ValueError):
+        return "/".join(day.replace(year=day.year + 1).isoformat() for day in days)
+    return when  # 29 February
+
+
+def _lies_behind(words: str, mode: Mode) -> bool:
+    """True if a day that could be the last or the next is the last one."""
+    if mode == "will" or _AHEAD.search(words):
+        return False
+    return mode in ("was", "ended") or bool(_PAST_VERB.search(words))
+
+
+def _subject(words: str, speaker: str, before: str) -> str:
+    """Whom the words for a subject name; a relative without a name is named by the speaker. before: whom the last
+    statement was about, which is "she" or "he"."""
+    words = re.sub(r"['’]s?$", "", words.strip())
+    words = re.sub(r" (?:from|at|in) (?:the|my|our) .*", "", words)
+    if not words or _FIRST_PERSON.fullmatch(words) or _MY.fullmatch(f"{words} "):
+        return speaker
+    if _PRONOUN.fullmatch(words):
+        return before or words
+    own = _MY.match(words)
+    rest = _ADJECTIVE.sub("", words[own.end() :] if own else words, count=1)
+    relative = english_readings().kin.match(f"my {rest} ")
+    if relative and not _IN_LAW.match(rest) and (name := rest[relative.end() - len("my ") :].strip(" ,")):
+        return name
+    if kin := _KIN.match(rest):
+        return rest[kin.end() :] or _of(speaker, rest)
+    if own and (_THING.search(rest) or (own[0].lower().startswith("the") and not relative)):
+        return speaker  # what becomes of a thing or an animal is told of whose it is
+    return _of(speaker, rest) if own and rest else words
+
+
+def _doubted(words: str) -> bool:
+    return any(doubt.search(words) for doubt in (cues.DOUBT, cues.QUOTED, _DOUBT))
+
+
+def _of(speaker: str, relative: str) -> str:
+    return f"{speaker}的{relative}" if _HAN.search(relative) else f"{speaker}'s {relative.lower()}"
+
+
+def _facts(named: dict[str, str], subject: str, mode: Mode) -> Iterator[Fact]:
+    """One for each relation of which there is a value; none of what is in doubt."""
+    key, value = named.pop(KEY, ""), named.pop(VALUE, "")
+    pairs = [*named.items(), *([(key.lower(), value)] if key and value else [])]
+    for relation, words in pairs:
+        sole = english_readings().holds.get(relation) == "one" or relation == key.lower()
+        bare = re.sub(r"^(?:an?|the|my|our)\s+(?=\S)", "", words, flags=re.IGNORECASE)
+        yield Fact(subject=subject, relation=relation, object=bare, mode=mode, sole=sole and mode == "now")

@@ -1,0 +1,135 @@
+"""What becomes of the words that a tagger of statements marks: whom they are about, their days, what they end."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+
+from memos.cube import Fact
+from memos.infrastructure.host.encoders.embedder import STATEMENTS, LabelledSpan, TaggedText, TextTagger
+from memos.interface.reading.mem_reader import MemReader
+from memos.interface.reading.statements.tagged import MODES, TaggedStatement, read
+
+WEDNESDAY = date(2026, 3, 11)
+reader = MemReader(statement_tagger=TextTagger(STATEMENTS))
+
+
+class Marking:
+    """A tagger that finds what is marked: "<is><who>my son</who> sings</is>"; sure: how sure it is of that."""
+
+    def __init__(self, marked: str, sure: float = 0.9) -> None:
+        self.text, self.parts, self.slots = "", list[LabelledSpan](), list[LabelledSpan]()
+        open_: list[int] = []
+        for piece in re.split(r"(</?\w+>)", marked):
+            if piece.startswith("</"):
+                span = LabelledSpan(piece[2:-1], open_.pop(), len(self.text), sure)
+                (self.parts if span.label in MODES else self.slots).append(span)
+            elif piece.startswith("<"):
+                open_.append(len(self.text))
+            else:
+                self.text += piece
+
+    def tag(self, text: str, before: str = "") -> TaggedText:
+        return TaggedText(tuple(self.parts), tuple(self.slots), ())
+
+
+def stated(marked: str, sure: float = 0.9) -> list[TaggedStatement]:
+    tagger = Marking(marked, sure)
+    return read(tagger.text, "Mira", WEDNESDAY, tagger)
+
+
+@pytest.mark.parametrize(
+    "marked, subject",
+    [
+        ("<is>sings in a choir</is>", "Mira"),
+        ("<is><who>i</who> sing</is>", "Mira"),
+        ("<is><who>my little brother</who> sings</is>", "Mira's brother"),
+        ("<is><who>Our Dad</who> sings</is>", "Mira's dad"),
+        ("<is><who>mum</who> sings</is>", "Mira's mum"),
+        ("<is><who>my cousin Nuno</who> sings</is>", "Nuno"),
+        ("<is><who>uncle col</who> sings</is>", "col"),
+        ("<is><who>my sister in law</who> sings</is>", "Mira's sister in law"),
+        ("<is><who>my landlady</who> sings</is>", "Mira's landlady"),
+        ("<is><who>Nadia</who> sings</is>", "Nadia"),
+        ("<is><who>my dog</who> sings</is>", "Mira"),
+        ("<is>my twin lives in Malmö</is>", "Mira's twin"),
+        ("<is><who>my wife</who> and i sing</is>", "Mira"),
+        ("<is>i moved <who>my mother</who>'s things</is>", "Mira"),
+        ("<is><who>Moira from the choir</who> sings</is>", "Moira"),
+        ("<is><who>the van</who> broke down</is>", "Mira"),
+        ("<is><who>我妈</who>在唱歌</is>", "Mira的妈"),
+        ("<is>我老公在唱歌</is>", "Mira的老公"),
+    ],
+)
+def test_whom_a_statement_is_about(marked: str, subject: str) -> None:
+    assert [one.subject for one in stated(marked)] == [subject]
+
+
+def test_she_is_whom_the_statement_before_was_about() -> None:
+    found = stated("<is><who>my niece</who> moved out</is>, <is><who>she</who> sings now</is>")
+    assert [one.subject for one in found] == ["Mira's niece", "Mira's niece"]
+
+
+@pytest.mark.parametrize(
+    "marked, when",
+    [
+        ("<is>passed the exam on friday</is>", "2026-03-06"),
+        ("<is>the exam is on friday</is>", "2026-03-13"),
+        ("<will>taking the exam on friday</will>", "2026-03-13"),
+        ("<now>moved to Lyon last week</now>", "2026-03-02/2026-03-08"),
+        ("<is>off work til monday</is>", "2026-03-16"),
+        ("<is>i swim every friday</is>", ""),
+        ("<is>a nurse since 2014</is>", ""),
+        ("<is>i graduate on the 1st of march</is>", "2027-03-01"),
+        ("<is>i swim a lot</is>", ""),
+    ],
+)
+def test_a_day_lies_behind_what_has_happened_and_ahead_of_all_else(marked: str, when: str) -> None:
+    assert [one.when for one in stated(marked)] == [when]
+
+
+def test_what_it_is_about_becomes_facts() -> None:
+    [one] = stated("<now><who>my son</who> moved to <city>the Hague</city></now>")
+    assert one.facts == (Fact(subject="Mira's son", relation="city", object="Hague", mode="now", sole=True),)
+    [one] = stated("<is>the <key>Garage code</key> is <value>7719</value></is>")
+    assert one.facts == (
+        Fact(subject="Mira", relation="garage code", object="7719"),
+    )  # nothing is replaced unless that is said
+    assert stated("<is>went to <visited>Rome</visited></is>")[0].facts[0].relation == "visited"
+
+
+def test_chinese_is_read_by_whole_clauses() -> None:
+    found = stated("哈哈，<is>我哥考</is>上研究生了，全村放鞭炮")
+    assert [one.words for one in found] == ["我哥考上研究生了"]
+
+
+def test_what_the_tagger_is_not_sure_of_says_nothing() -> None:
+    assert stated("<is>sings</is>", sure=0.3) == []
+
+
+# -- with the weights of the package --------------------------------------------------------------------
+
+
+def test_people_are_read_as_they_type() -> None:
+    [one] = reader.stated("omg finally moved to southampton last week!!", "Tom", date(2026, 3, 11))
+    assert (one.subject, one.mode, one.when) == ("Tom", "now", "2026-03-02/2026-03-08")
+    assert one.words.startswith("moved to southampton") or one.words.startswith("finally moved")
+    assert [(f.relation, f.object) for f in one.facts] == [("city", "southampton")]
+
+
+@pytest.mark.parametrize("text", ["lol no way", "whats the capital of peru", "", "   ", "\ufffd\u200b", "ꙮ" * 300])
+def test_small_talk_and_odd_scripts_state_nothing(text: str) -> None:
+    assert reader.stated(text, "Tom", WEDNESDAY) == []
+
+
+def test_a_later_message_ends_an_earlier_one_of_the_same_matter_alone() -> None:
+    assert reader.ends("i live in leeds", "moved to southampton last week!", "Tom", WEDNESDAY)
+    assert not reader.ends("i live in leeds", "my brother moved to oslo", "Tom", WEDNESDAY)
+    assert not reader.ends("i live in leeds", "lol no way", "Tom", WEDNESDAY)
+
+
+def test_without_a_tagger_the_call_is_refused() -> None:
+    with pytest.raises(TypeError, match="tagger"):
+        MemReader().stated("hello", "Tom", WEDNESDAY)

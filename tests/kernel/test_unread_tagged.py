@@ -1,0 +1,112 @@
+"""Turns that the rules leave, read later by the tagger: what they state, and what they put out of force."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import Memory, MemOS
+from memos.cube import State
+from memos.kernel import unread
+
+
+def told(texts: list[str], **of_each: Any) -> list[dict[str, Any]]:
+    return [
+        {"role": "user", "content": text, "time": f"2026-03-{n:02}T10:00:00Z"} | of_each
+        for n, text in enumerate(texts, start=1)
+    ]
+
+
+def found(memos: MemOS, question: str) -> list[str]:
+    return [hit.cube.text for hit in memos.search(question)]
+
+
+TURNS = ["been living in leeds for ages", "lol no way", "moved to southampton last week!"]
+
+
+def test_what_holds_now_takes_the_place_of_what_did(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS))
+        memos.tick()
+        first, *_ = found(memos, "where do i live")
+        assert "southampton" in first and "2026-02-23" in first
+        assert not any("leeds" in text for text in found(memos, "where do i live"))
+        old = [cube for cube in memos.cubes() if "leeds" in cube.text]
+        assert old and {cube.state for cube in old} == {State.ARCHIVED}
+        assert any("superseded by" in event.get("why", "") for event in memos.history(old[0].id))
+
+
+def test_turns_are_read_while_nobody_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "QUIET_S", 0.2)
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS))
+        until = time.monotonic() + 30
+        while memos.vault.jobs.all("queued") or memos.vault.jobs.all("running"):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert "southampton" in found(memos, "where do i live")[0]
+
+
+def test_what_was_left_when_the_vault_was_closed_is_read_when_it_is_open_again(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS))
+    with MemOS(vault=tmp_path) as memos:
+        assert len(memos.vault.jobs.all("queued")) == 1
+        memos.tick()
+        assert memos.vault.jobs.all("queued") == []
+        assert "southampton" in found(memos, "where do i live")[0]
+        memos.add([{"role": "user", "content": "hiya", "time": "2026-04-01T10:00:00Z"}])
+        memos.tick()  # a second job begins where the first has ended
+        assert len([c for c in memos.cubes() if "southampton" in c.text and c.header.kind == "fact"]) == 1
+        assert memos.vault.check() == []
+
+
+def test_reading_twice_makes_nothing_twice(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS))
+        memos.tick()
+        before = {(cube.id, cube.version, cube.state) for cube in memos.cubes()}
+        memos.services.unread.read_from(min(cube.id for cube in memos.cubes()))
+        memos.tick()
+        assert {(cube.id, cube.version, cube.state) for cube in memos.cubes()} == before
+
+
+def test_of_an_assistants_turn_nothing_is_read_of_the_user(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(["moved to southampton last week!"], role="assistant") + told(["lol ok"]))
+        memos.tick()
+        assert not [cube for cube in memos.cubes() if cube.header.kind == "fact"]
+
+
+def test_without_infer_nothing_is_read_later(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS), infer=False)
+        assert memos.vault.jobs.all("queued") == []
+
+
+def test_one_users_turns_end_nothing_of_another(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.within("ann").add(told(TURNS[:1]))
+        memos.within("bob").add(told(TURNS[2:]))
+        memos.within("ann").tick()
+        assert any("leeds" in hit.cube.text for hit in memos.within("ann").search("where do i live"))
+
+
+def test_what_was_read_goes_with_its_turn(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(TURNS[2:]))
+        memos.tick()
+        turn = next(cube for cube in memos.cubes() if cube.header.kind == "episode")
+        memos.delete(turn.id)
+        assert not [cube for cube in memos.cubes() if "southampton" in cube.text]
+
+
+def test_through_the_memory_api(tmp_path: Path) -> None:
+    with Memory(vault=tmp_path) as memory:
+        memory.add(told(TURNS), user_id="tom")
+        memory.kernel.tick()
+        results = memory.search("where do i live", user_id="tom")["results"]
+        assert "southampton" in results[0]["memory"]
