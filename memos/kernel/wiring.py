@@ -49,6 +49,9 @@ MAX_COUNTED_TEXTS = 65_536  # texts whose number of tokens is remembered
 class Parts:
     """What the services of one kernel stand on. A subclass may make a part in another way."""
 
+    # of all kernels of the process, which share the thread of the encoders: calls now, and when the last one ended
+    _calls, _last_call, _lock_of_calls = 0, 0.0, Lock()
+
     def __init__(
         self,
         config: Config = Config(),
@@ -72,7 +75,6 @@ class Parts:
         self.governance = MemGovernance(self.vault)
         self.identity = Identity(self.vault, config)
         self.access = Access(self.vault, self.governance)
-        self._calls, self._last_call, self._lock_of_calls = 0, 0.0, Lock()
         self.reader = MemReader(TextTagger(), TextTagger(STATEMENTS))
         self.lifecycle = MemLifecycle(self.vault)
         self.ageing = Ageing(self.vault, self.lifecycle, config.lifecycle, config.governance.retention)
@@ -91,17 +93,17 @@ class Parts:
     @contextmanager
     def called(self) -> Iterator[None]:
         """Around each call: what goes on in the background waits until none is made."""
-        with self._lock_of_calls:
-            self._calls += 1
+        with Parts._lock_of_calls:
+            Parts._calls += 1
         try:
             yield
         finally:
-            with self._lock_of_calls:
-                self._calls, self._last_call = self._calls - 1, time.monotonic()
+            with Parts._lock_of_calls:
+                Parts._calls, Parts._last_call = Parts._calls - 1, time.monotonic()
 
     def quiet_for(self) -> float:
-        """Seconds for which nobody has called."""
-        return 0.0 if self._calls else time.monotonic() - self._last_call
+        """Seconds for which nobody has called any kernel of the process."""
+        return 0.0 if Parts._calls else time.monotonic() - Parts._last_call
 
     def close(self) -> None:
         if serving := self.serving.if_made:
