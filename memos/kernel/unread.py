@@ -15,7 +15,7 @@ import logging
 import threading
 from collections import defaultdict
 from concurrent.futures import Future, wait
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
@@ -45,7 +45,7 @@ UNREAD, READ = "turns to read", "turns read"  # segments
 QUIET_S = 1.0  # after the last call, before the tagger goes on
 NEAR = 6  # memories that a turn may put out of force
 PAGE = 64  # turns that are looked at at once
-MAX_COMPARED_CHARS = 400  # of a turn that may put others out of force, or be put so
+MAX_COMPARED_CHARS = 100  # of a turn that may put others out of force, or be put so: what is longer says more
 _OF_TURN = ("said", "expires", "tags", "metadata", "role", "origin", "trust")  # that statements in it have, too
 _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again
 
@@ -159,7 +159,7 @@ class Unread(Service):
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
         it; the number of memories made."""
         words, header, read = said_words(turn), turn.header, self._vault.derived(turn.id)
-        day = (header.said or header.created).date()
+        day = _day(turn)
         if any(known for cube in (turn, *read) for known in facts_of(cube)):
             return 0
         if not (stated := self._reader.stated(words, header.speaker, day)):
@@ -188,6 +188,7 @@ class Unread(Service):
             cube
             for cube in self._vault.at(one.id for one in found)
             if cube.order < turn.order
+            and _day(cube) != _day(turn)  # of one conversation, one goes on with the other
             and cube.namespace == turn.namespace
             and cube.header.speaker == turn.header.speaker
             and 0 < len(said_words(cube)) <= MAX_COMPARED_CHARS
@@ -311,6 +312,10 @@ def _is_said(cube: MemCube) -> bool:
     """True for a turn of a person that is in force, whole."""
     spoken = isinstance(cube.payload, Text) and cube.payload.verbatim and not cube.sources
     return bool(spoken) and cube.header.trust is not Trust.MODEL and cube.state in ANSWERING
+
+
+def _day(cube: MemCube) -> date:
+    return (cube.header.said or cube.header.created).date()
 
 
 def _words(turn: MemCube) -> str:

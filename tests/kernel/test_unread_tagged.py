@@ -95,6 +95,23 @@ def test_one_users_turns_end_nothing_of_another(tmp_path: Path) -> None:
         assert any("leeds" in hit.cube.text for hit in memos.within("ann").search("where do i live"))
 
 
+def test_in_one_conversation_one_goes_on_with_the_other(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told(["i go to yoga twice a week"]) + told(["quit yoga, it bored me"]))  # on the same day
+        memos.services.unread.finish()
+        near = [memos.services.unread._near(cube) for cube in memos.cubes() if cube.header.kind == "episode"]
+        assert near == [[], []]
+
+
+def test_a_long_turn_is_not_put_out_of_force_by_one_word_in_it(tmp_path: Path) -> None:
+    long = TURNS[0] + ", and the garden is full of foxes that keep everybody awake until three in the morning, honestly"
+    with MemOS(vault=tmp_path) as memos:
+        memos.add(told([long, *TURNS[1:]]))
+        memos.tick()
+        [turn] = [cube for cube in memos.cubes() if cube.header.kind == "episode" and "foxes" in cube.text]
+        assert turn.state is not State.ARCHIVED
+
+
 def test_what_was_read_goes_with_its_turn(tmp_path: Path) -> None:
     with MemOS(vault=tmp_path) as memos:
         memos.add(told(TURNS[2:]))
