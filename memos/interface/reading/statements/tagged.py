@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 
 from memos.cube import Fact, plain
 from memos.interface.reading.requests.arguments import MessageTagger, TaggedSpan
@@ -43,11 +44,6 @@ _DOUBT = re.compile(
 )
 _PRONOUN = re.compile(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
 _IN_LAW = re.compile(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
-_THING = re.compile(
-    rf"\b(?:{'|'.join(english_readings().animals)}|pup|hens?|ewes?|cows?|goats?|sheep|flat|house|car|bike|phone|laptop)\b|[猫狗鸟鱼兔鸡]"
-    r"(?! \w)",
-    re.IGNORECASE,
-)
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _ZH_KIN = re.compile(
     r"(?:我|俺|咱)(?:们|家)?的?(?:前)?(?:[爸妈哥姐弟妹]{1,2}|爷爷|奶奶|老公|老婆|老伴|媳妇|孙子|孙女|儿子|女儿|闺女|外婆|外公|姥姥|姥爷|男友|女友"
@@ -64,7 +60,7 @@ _PAST_VERB = re.compile(
     r"\b(?:was|were|had|did|got|went|came|saw|met|left|lost|won|sold|bought|broke|fell|felt|found|gave|told|said|took"
     r"|made|became|began|ran|swam|drove|flew|wrote|read|ate|drank|slept|woke|moved|died|quit|hit|cut|put|split|spent"
     r"|sent|taught|thought|brought|caught|built|kept|led|paid|sang|spoke|stood|stole|threw|wore|tore|shot|hurt|beat|bit"
-    r"|blew|chose|drew|forgot|froze|grew|hid|knew|lent|rang|rode|rose|shook|shut|sank|stuck|swore|been|done|gone|born|ate"
+    r"|blew|chose|drew|forgot|froze|grew|hid|knew|lent|rang|rode|rose|shook|shut|sank|stuck|swore|been|done|gone|born"
     r"|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{2,}ed)\b|[了过刚昨]",
     re.IGNORECASE,
 )
@@ -72,6 +68,16 @@ _AHEAD = re.compile(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$",
     re.IGNORECASE,
 )
+
+
+@cache
+def _thing() -> re.Pattern[str]:
+    """Words for things and animals; made when it is first asked for, as the book of readings is read for it."""
+    return re.compile(
+        rf"\b(?:{'|'.join(english_readings().animals)}|pup|hens?|ewes?|cows?|goats?|sheep|flat|house|car|bike|phone"
+        r"|laptop)\b|[猫狗鸟鱼兔鸡](?! \w)",
+        re.IGNORECASE,
+    )
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def _subject(words: str, speaker: str, before: str) -> str:
         return name
     if kin := _KIN.match(rest):
         return rest[kin.end() :] or _of(speaker, rest)
-    if own and (_THING.search(rest) or (own[0].lower().startswith("the") and not relative)):
+    if own and (_thing().search(rest) or (own[0].lower().startswith("the") and not relative)):
         return speaker  # what becomes of a thing or an animal is told of whose it is
     return _of(speaker, rest) if own and rest else words
 
