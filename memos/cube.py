@@ -175,6 +175,7 @@ class Header(Frozen):
     speaker: str = ""
     role: str = ""  # user, assistant, ...: on which side of a conversation it was said
     thread: str = ""  # the conversation it was said in; what was said around it there helps to find it
+    message_id: str = ""  # of the message that it is, where the program that sent it gave one
     segment: str = ""  # the topic group (MemoryOS segment) that is admitted and promoted together
     kind: str = "fact"  # semantic type
     tags: tuple[str, ...] = ()  # "always": in every request; "apart:NAME": in none beside another of that name

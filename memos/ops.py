@@ -34,6 +34,7 @@ class Add(Frozen):
     origin: str = "api"
     trust: Trust | None = None  # where it is lower than that of its origin
     thread: str = ""
+    message_id: str = ""
     segment: str = ""
     kind: str = "fact"
     facts: tuple[Fact, ...] = ()
@@ -41,6 +42,11 @@ class Add(Frozen):
     tags: tuple[str, ...] = ()
     metadata: str = ""
     probes: tuple[Probe, ...] = ()
+
+    @property
+    def is_marked(self) -> bool:
+        """True where it can be told apart from another message of the same words."""
+        return bool(self.said or self.message_id)
 
 
 class Correct(Add):

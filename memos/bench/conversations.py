@@ -94,7 +94,7 @@ def _message(turn: Add) -> dict[str, Any]:
     """A turn as a program would give it: with a role where it is of a chat with an assistant, else with a name."""
     role = turn.speaker.lower()
     who = {"role": role} if role in ("user", "assistant") else {"role": "user", "name": turn.speaker}
-    return {**who, "content": turn.text, "time": turn.said.isoformat() if turn.said else None}
+    return {**who, "id": turn.message_id, "content": turn.text, "time": turn.said.isoformat() if turn.said else None}
 
 
 def _add(conversation: Conversation, call: Call) -> list[float]:

@@ -79,6 +79,7 @@ def _of_locomo(sample: dict[str, Any]) -> Conversation:
                 said=when.replace(tzinfo=timezone.utc),
                 origin="locomo",
                 thread=f"session_{number}",
+                message_id=turn["dia_id"],
             )
     questions = []
     for item in sample["qa"]:
@@ -98,6 +99,7 @@ def _of_beam(sample: dict[str, Any]) -> Conversation:
             said=datetime.fromisoformat(turn["time"].replace("Z", "+00:00")),
             origin="beam",
             thread=turn["time"][:10],
+            message_id=str(turn["id"]),
         )
         for turn in sample["turns"]
     }

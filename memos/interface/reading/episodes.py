@@ -19,9 +19,9 @@ _BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"(?<=[.!?;:])\s|(?<=[。！
 def episode(turn: DialogueTurn, origin: str, statements: tuple[Add, ...] = ()) -> Episode:
     """A turn with the statements that were read in it. One that says nothing else is the turn."""
     if len(statements) == 1 and _same(statements[0].verbatim, turn.content):
-        whole = statements[0].model_copy(update={"verbatim": turn.content, "role": turn.role})
+        whole = statements[0].model_copy(update={"verbatim": turn.content, "role": turn.role, "message_id": turn.id})
         return Episode(turn=whole)
-    said = _said(turn, turn.content, EPISODE, origin)
+    said = _said(turn, turn.content, EPISODE, origin).model_copy(update={"message_id": turn.id})
     parts = passages(turn.content) if len(turn.content) > PASSAGE_CHARS else ()
     return Episode(
         turn=said,

@@ -186,7 +186,8 @@ class Keeping(Service):
 
     def _read_again(self, turn: MemCube, words: str) -> Episode:
         header = turn.header
-        known = {name: getattr(header, name) for name in ("expires", "tags", "metadata", "thread", "segment", "origin")}
+        names = ("expires", "tags", "metadata", "thread", "message_id", "segment", "origin")
+        known = {name: getattr(header, name) for name in names}
         episode = self._reader.read_turn(header.speaker, words, header.said, header.role)
         return episode.each(
             lambda op: op.model_copy(

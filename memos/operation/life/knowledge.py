@@ -133,11 +133,10 @@ class Knowledge:
     def _known_turns(self, turns: Sequence[Add], caller: Namespace) -> list[MemCube | None]:
         """For each turn the cube that it was kept as before, where the conversation, or its beginning, is given again.
 
-        A turn that has a time is known by that; the second of the same words at one time by the second. Turns without
-        are known where all of a call are, one after the other, or where it begins with two or more that are: the same
-        words may be said again.
+        A turn that has a time or an id is known by that; the second of the same words at one time by the second. Turns
+        without are known where all of a call are, one after the other, or where it begins with two or more that are.
         """
-        if len(turns) == 1 and turns[0].kind != EPISODE and not turns[0].said:
+        if len(turns) == 1 and turns[0].kind != EPISODE and not turns[0].is_marked:
             return [None]  # it counts as told again
         there: dict[tuple[object, ...], list[MemCube]] = defaultdict(list)
         for cube in self._vault.statements.saying((turn.text for turn in turns), caller.user_id):
@@ -146,15 +145,15 @@ class Knowledge:
         found, last = list[MemCube | None](), ""
         for turn in turns:
             of_turn = there[_content(turn.text, turn)]
-            same = next((c for c in of_turn if turn.said or c.id > last), None)
+            same = next((c for c in of_turn if turn.is_marked or c.id > last), None)
             if same is not None:
                 of_turn.remove(same)
                 last = same.id
             found.append(same)
-        if not all(turn.said for turn in turns) and not all(found):
+        if not all(turn.is_marked for turn in turns) and not all(found):
             begun = next(n for n, cube in enumerate(found) if cube is None)
             found = [
-                cube if turn.said or (begun > 1 and n < begun) else None
+                cube if turn.is_marked or (begun > 1 and n < begun) else None
                 for n, (turn, cube) in enumerate(zip(turns, found, strict=True))
             ]
         return found
@@ -326,6 +325,7 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
             speaker=op.speaker,
             role=op.role,
             thread=op.thread,
+            message_id=op.message_id,
             segment=op.segment,
             kind=op.kind,
             tags=op.tags,
@@ -341,7 +341,7 @@ def _pinned(cube: MemCube) -> Source:
 
 def _content(text: str, statement: Add | Header) -> tuple[object, ...]:
     """What makes two statements the same."""
-    return text, in_zone(statement.said), statement.speaker, statement.thread
+    return text, in_zone(statement.said), statement.speaker, statement.thread, statement.message_id
 
 
 def _is_known(cube: MemCube) -> bool:

@@ -225,6 +225,7 @@ def item(cube: MemCube) -> Item:
         "user_id": cube.namespace.user_id,
         "agent_id": cube.namespace.agent_id,
         "run_id": cube.namespace.session_id,
+        "message_id": header.message_id,
         "kind": header.kind,
         "topic": header.segment,
         "speaker": header.speaker,

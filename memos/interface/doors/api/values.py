@@ -48,6 +48,7 @@ class Item(TypedDict):
     user_id: str
     agent_id: str
     run_id: str
+    message_id: str
     kind: str
     topic: str
     speaker: str

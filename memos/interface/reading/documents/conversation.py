@@ -47,7 +47,10 @@ def _turn(entry: dict[str, object], time: datetime | None, where: str) -> Dialog
     if not (isinstance(role, str) and isinstance(name, str)) or not (role or name):
         raise InputError(f'{where}: a turn needs a "role" or a "speaker" as text; {HOW}')
     speaker = name or role.capitalize()
-    return DialogueTurn(speaker, content, time, role.lower() in _SILENT, role.lower() or "user")
+    id = "" if entry.get("id") is None else entry["id"]
+    if not isinstance(id, str | int):
+        raise InputError(f'{where}: the "id" of a message is text or a number, not {type(id).__name__}; or omit it')
+    return DialogueTurn(speaker, content, time, role.lower() in _SILENT, role.lower() or "user", str(id))
 
 
 def _first(entry: dict[str, object], *names: str) -> object:

@@ -17,13 +17,15 @@ from memos.extensions import Registry
 
 @dataclass(frozen=True)
 class DialogueTurn:
-    """What one person said at one time; no statement is read in a `silent` turn, the model's own."""
+    """What one person said at one time; no statement is read in a `silent` turn, the model's own. id: of the message,
+    where the program that sent it gave one."""
 
     speaker: str
     content: str
     time: datetime | None = None
     silent: bool = False
     role: str = "user"
+    id: str = ""
 
 
 @dataclass(frozen=True)
