@@ -23,10 +23,10 @@ class RetrievalConfig(Section):
     thread: float = Field(0.4, ge=0, description="of the query's words in the conversation that it was said in")
     speaker: float = Field(0.09, ge=0, description="where the query names the one who said it")
     states: float = Field(1.0, ge=0, description="where it states just the fact that the query asks for")
-    linked: float = Field(0.1, ge=0, description="over the number of facts between it and what the query is about")
+    linked: float = Field(0.02, ge=0, description="over the number of facts between it and what the query is about")
     hops: int = Field(2, ge=0, description="most facts on that way")
     question: float = Field(0.1, ge=0, description="taken off where the memory asks something itself")
-    other: float = Field(0.5, ge=0, description="taken off where the other side said it: the assistant, or the user")
+    other: float = Field(0.25, ge=0, description="taken off where the other side said it: the assistant, or the user")
     standing: float = Field(
         0.5, ge=0, description="where work is asked for, and it says how the user wants such work done from now on"
     )

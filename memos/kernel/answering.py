@@ -25,6 +25,7 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
+from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Pipelines
 from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
@@ -72,13 +73,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class _Request:
-    """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`."""
+    """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`. quotes: memories
+    are quoted where the model can only guess."""
 
     via: Via = "auto"
     turns: Turns = ()
     session: Session | None = None
     on_text: OnText | None = None
     decode: DecodeConfig | None = None
+    quotes: bool = False
 
 
 class Answering(Service):
@@ -96,6 +99,7 @@ class Answering(Service):
         super().__init__(parts)
         self._finding, self._keeping, self._life = finding, keeping, life
         self._seeing, self._pipelines = seeing, pipelines
+        self._explained = False  # why memories are quoted
 
     def chat(
         self,
@@ -117,7 +121,7 @@ class Answering(Service):
         their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
-        request = _Request(via, turns, self._session(caller, session), on_text, decode)
+        request = _Request(via, turns, self._session(caller, session), on_text, decode, quotes=via != "none")
         where = Conversation(caller, session, turns)
         waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
         asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
@@ -154,7 +158,8 @@ class Answering(Service):
         op = self._reader.recall(question)
         self._require_language(question)
         decisions = [self._governance.permitted(caller, op)]
-        listener = _Listener(request.on_text)
+        quotes = request.quotes and self._host().in_closed_world
+        listener = _Listener(None if quotes else request.on_text)
         adapters = request.via == "parametric" or request.session is None
         admission = self._admitted(caller, op, request.via, decisions, adapters)
         talk = self._talk(question, request, admission)
@@ -169,13 +174,19 @@ class Answering(Service):
             admission = self.admit(caller, op, "plaintext")  # its use is counted already
             talk = replace(self._talk(question, request, admission), again=True)
             admission, completion = self._answer(admission, talk, "plaintext", listener, request.decode)
+        text, kv, rests_on = completion.text, completion.kv, admission
+        if quotes and not quoting.stands(text, op.asks, quoting.facts_read(talk, admission, self._reader.facts)):
+            text, kv = quoting.quoted(admission.nearest, self._config.model.path, explained=self._explained), None
+            rests_on, self._explained = Admission(cubes=admission.nearest), True
+        if quotes and request.on_text:
+            request.on_text(text)
         if talk.session:
-            self._sessions().keep(talk, completion.text, admission, beside, completion.kv)
+            self._sessions().keep(talk, text, admission, beside, kv)
         self._serving().settle(admission, completion.ttft_s)
         self._serving().prefetch(caller.user_id, partial(self._governance.visible, caller))
         return Reply(
-            completion.text,
-            admission,
+            text,
+            rests_on,
             prompt_tokens=completion.prompt_tokens,
             past_tokens=completion.past_tokens,
             answer_tokens=len(completion.ids),
@@ -230,7 +241,7 @@ class Answering(Service):
                 texts = self._access.texts(caller)
         texts = [shown(c) for c in texts if c.state in ANSWERING]  # another may have archived one meanwhile
         made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in texts), seen=texts)
-        return scheduler.admit(
+        admission = scheduler.admit(
             hits,
             op.about,
             self._schedulers.main.segments(texts, self._tokens),
@@ -240,6 +251,7 @@ class Answering(Service):
             self._route(op.question),
             always,
         )
+        return replace(admission, nearest=quoting.nearest(found, (cube for cube, _ in hits)))
 
     def _standing_in(self, derived: Sequence[MemCube], via: Via, adapters: bool) -> list[MemCube]:
         """The KV and adapters that may stand in for their memories. One made on another model is of no use to this one,

@@ -114,6 +114,12 @@ class Host:
         """Languages the model declares to read; empty if it does not say."""
         return tuple(getattr(self.model.config, "memos_languages", ()))
 
+    @property
+    def in_closed_world(self) -> bool:
+        """True of the packaged model, and of others that scripts/train_small_model.py makes: they read sentences of a
+        phrasebook, and guess at any other text."""
+        return bool(self.languages)
+
     def own_questions(self) -> list[str]:
         """Questions about what the model knows by heart, where its folder has some: what adapters must not break."""
         path = Path(model_path(self.config.path)) / "memos_probes.json"

@@ -37,6 +37,7 @@ class Admission:
     internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
     pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
     way: Way | None = None  # how KV and text were chosen between, where there was a choice
+    nearest: tuple[MemCube, ...] = ()  # of what was found, best first, what speaks of the question
 
     @property
     def as_text(self) -> tuple[MemCube, ...]:

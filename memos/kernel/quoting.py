@@ -1,0 +1,65 @@
+"""What is said where the model cannot answer in its own words: what is remembered is quoted, with who said it and when.
+
+The packaged model reads sentences that were generated for it, and on any other text its answers are guesses. Its answer
+stands where the question asks for a fact, and the fact was there to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from memos.cube import Fact, MemCube, Turn, plain
+from memos.interface.reading.mem_reader import USER
+from memos.operation.life.knowledge import said_words, stated
+
+if TYPE_CHECKING:
+    from memos.kernel.services.finding import Hit
+    from memos.operation.choosing.mem_scheduler import Admission, Talk
+
+NEAR = (
+    0.4  # mean cosine of the question's tokens with those of a memory: of LoCoMo's questions .92 of the memories that
+)
+# answer lie above, and .11 of the nearest ones of somebody else's conversations (docs/benchmarks.md)
+MOST_QUOTED, MAX_CHARS = 3, 400
+NOT_REMEMBERED = "Nothing that is remembered answers that."
+WAY_OUT = (
+    "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
+    "chat model: --set model.path=Qwen/Qwen2.5-0.5B-Instruct)"
+)
+
+
+def nearest(found: Sequence[Hit], visible: Iterable[MemCube]) -> tuple[MemCube, ...]:
+    """Of the memories that were found and may be seen, best first, those that speak of what is asked."""
+    near = {hit.cube.id for hit in found if hit.why.get("tokens", 1.0) >= NEAR}
+    return tuple(cube for cube in visible if cube.id in near)[:MOST_QUOTED]
+
+
+def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[Fact]]) -> Iterator[Fact]:
+    """What the model was given to read before it answered, or has been trained with. read: the facts in a text."""
+    for cube in (*admission.cubes, *admission.internal):
+        yield from stated(cube)
+    turns = (cube.payload for cube in talk.earlier if isinstance(cube.payload, Turn))
+    texts = [turn["content"] for turn in talk.turns] + [text for t in turns for text in (t.question, *t.shown)]
+    for text in texts:
+        yield from read(text)
+
+
+def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
+    """True if a question asks for a fact (memos.interface.reading.phrasebook), and the answer is one that was there."""
+    return bool(asks) and plain(answer) in {plain(words) for fact in facts for words in (fact.subject, fact.object)}
+
+
+def quoted(cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:
+    """What memories say, best first. explained: it has been said before why they are quoted."""
+    lines = [_line(cube) for cube in cubes] or [NOT_REMEMBERED]
+    return "\n".join(lines if explained else [*lines, WAY_OUT.format(model=model)])
+
+
+def _line(cube: MemCube) -> str:
+    header = cube.header
+    words = said_words(cube).removeprefix(f"{header.speaker or USER}: ")
+    words = words if len(words) <= MAX_CHARS else words[:MAX_CHARS].rsplit(" ", 1)[0] + " …"
+    when = f" on {header.said:%-d %B %Y}" if header.said else ""
+    who = "I" if header.role == "assistant" else "You" if header.speaker in ("", USER) else header.speaker
+    return f"{who} said{when}: “{words}”"
