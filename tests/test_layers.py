@@ -26,7 +26,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),
     "fastapi": ("memos/interface/doors/server/", "memos/plugins/openai/"),
-    "mcp": ("memos/interface/doors/agents/", "memos/interface/doors/server/", "memos/bench/conversations.py"),
+    "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }
 TYPES_ALONE = ("memos/kernel/wiring.py", "memos/kernel/mem_os.py")  # name a model that is given, for the type checker
 HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss")

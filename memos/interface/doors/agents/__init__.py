@@ -1,1 +1,1 @@
-"""Doors for agents: MCP, LangGraph, a chat loop."""
+"""Doors for programs that talk with a model: a chat loop."""

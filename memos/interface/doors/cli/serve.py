@@ -1,4 +1,4 @@
-"""`memos serve` and `memos mcp`: the server over HTTP, and memories for agents over stdio or HTTP."""
+"""`memos serve`: the server over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from memos.errors import InputError, how_to_install
-from memos.interface.doors.cli.shared import ConfigFile, NewVault, Set, made, settings_of
+from memos.interface.doors.cli.shared import ConfigFile, NewVault, Set, settings_of
 
 server = typer.Typer()
 
@@ -25,40 +25,6 @@ def serve(
 ) -> None:
     """Serve the Memory API, an OpenAI-compatible one and MCP over HTTP. End with ctrl-C."""
     listen(config, vault, host, port, set_)
-
-
-@server.command()
-def mcp(
-    config: ConfigFile = None,
-    vault: NewVault = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", envvar="MEMOS_KEY", help="act for whom it stands for; default: the config's user"),
-    ] = None,
-    http: Annotated[
-        bool, typer.Option("--http", help="at /v1/mcp of `memos serve`; each caller shows its key")
-    ] = False,
-    host: Annotated[str | None, typer.Option("--host", help="with --http: where to listen")] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="with --http")] = None,
-    set_: Set = None,
-) -> None:
-    """Serve memories to agents by the Model Context Protocol: over stdio to the program that starts this, or HTTP."""
-    try:
-        from memos.interface.doors.agents.mcp import serve_stdio
-    except ImportError as error:
-        raise InputError(f"memos mcp needs {error.name}; {how_to_install('mcp')}") from None
-
-    if http:
-        from memos.interface.doors.server.mcp_route import PATH
-
-        return listen(config, vault, host, port, set_, PATH)
-    if host is not None or port is not None:
-        raise InputError("--host and --port say where to listen over HTTP; give --http too, or leave them out")
-    from memos.interface.doors.api.memory import Memory
-    from memos.interface.doors.server.edge.callers import OwnMemory
-
-    with made(vault, config, set_) as kernel:
-        serve_stdio(OwnMemory(kernel=kernel) if key is None else Memory(kernel=kernel, key=key))
 
 
 def listen(

@@ -26,7 +26,7 @@ from memos.kernel.calls import api_names
 mcp = pytest.importorskip("mcp")
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
-from memos.interface.doors.agents.mcp import LEFT_OUT, TOOLS  # noqa: E402
+from memos.plugins.mcp.handlers import LEFT_OUT, TOOLS  # noqa: E402
 
 Talk = Callable[[Any], Awaitable[None]]
 
