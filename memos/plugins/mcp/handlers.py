@@ -24,7 +24,7 @@ import memos
 from memos.errors import InputError, MemosError
 from memos.interface.doors.api.calling import arguments, checked
 from memos.interface.doors.api.memory import Memory
-from memos.kernel.calls import Effect, agent_tools
+from memos.kernel.calls import Calls, Effect
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
@@ -37,7 +37,19 @@ class MakeCall(Protocol):
     def __call__(self, context: Context, name: str, call: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-TOOLS, LEFT_OUT = agent_tools()  # what a tool does to memories; why there is none
+def _agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:
+    """(what each call does that agents have a tool for, why they have none for the others), by names of the Memory
+    API."""
+    open_, closed = dict[str, Effect](), dict[str, str]()
+    for line in Calls.table().values():
+        if line.api and line.why_not_agents:
+            closed[line.api] = line.why_not_agents
+        elif line.api:
+            open_.setdefault(line.api, line.effect)
+    return open_, closed
+
+
+TOOLS, LEFT_OUT = _agent_tools()  # what a tool does to memories; why there is none
 _IDENTITY = ("user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
 _LISTED_MEMORIES = 50  # among the resources
 _OVERVIEW, _CUBE, _JSON = "memos://overview", "memos://cube/", "application/json"

@@ -1,1 +1,0 @@
-"""Doors for programs that talk with a model: a chat loop."""
