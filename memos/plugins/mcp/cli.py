@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from memos.errors import InputError, how_to_install
-from memos.interface.doors.cli.serve import listen
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Set, made
+from memos.plugins.server.cli import listen
 
 commands = typer.Typer()
 
@@ -41,7 +41,7 @@ def mcp(
     if host is not None or port is not None:
         raise InputError("--host and --port say where to listen over HTTP; give --http too, or leave them out")
     from memos.interface.doors.api.memory import Memory
-    from memos.interface.doors.server.edge.callers import OwnMemory
+    from memos.plugins.server.edge.callers import OwnMemory
 
     with made(vault, config, set_) as kernel:
         serve_stdio(OwnMemory(kernel=kernel) if key is None else Memory(kernel=kernel, key=key))

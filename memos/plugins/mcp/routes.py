@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from starlette.routing import Router
 
     from memos.interface.doors.api.memory import Memory
-    from memos.interface.doors.server.routing import CallRunner
     from memos.plugins.mcp.handlers import Context
+    from memos.plugins.server.routing import CallRunner
 
 T = TypeVar("T")
 PATH = "/v1/mcp"

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from memos import Memory
 from memos.config import ServeConfig
 from memos.interface.doors.cli.app import app
-from memos.interface.doors.server.app import create_app
 from memos.kernel.calls import api_names
+from memos.plugins.server.app import create_app
 
 mcp = pytest.importorskip("mcp")
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402

@@ -20,14 +20,14 @@ from memos.errors import MemosError
 from memos.extensions import Registry
 from memos.interface.doors.api.calling import arguments, result
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.edge.callers import Callers
-from memos.interface.doors.server.edge.edge import Edge
-from memos.interface.doors.server.edge.lanes import Lanes
-from memos.interface.doors.server.edge.telemetry import Telemetry
-from memos.interface.doors.server.heap import given_back
-from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 from memos.kernel.calls import api_names
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.callers import Callers
+from memos.plugins.server.edge.edge import Edge
+from memos.plugins.server.edge.lanes import Lanes
+from memos.plugins.server.edge.telemetry import Telemetry
+from memos.plugins.server.heap import given_back
+from memos.plugins.server.routing import KEY, CallRunner, JsonRoute, as_json
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS

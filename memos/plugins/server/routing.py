@@ -19,8 +19,8 @@ from starlette.requests import ClientDisconnect
 
 from memos.cost import metered
 from memos.errors import InputError
-from memos.interface.doors.server.edge.lanes import ClientDisconnected, Lanes
-from memos.interface.doors.server.edge.telemetry import Telemetry
+from memos.plugins.server.edge.lanes import ClientDisconnected, Lanes
+from memos.plugins.server.edge.telemetry import Telemetry
 
 T = TypeVar("T")
 Piece = TypeVar("Piece")

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from memos import Memory
 from memos.config import ServeConfig
-from memos.interface.doors.server.app import create_app
+from memos.plugins.server.app import create_app
 
 PAGE = """
 from starlette.responses import PlainTextResponse

@@ -12,10 +12,10 @@ import typer
 from memos.errors import InputError, how_to_install
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Set, settings_of
 
-server = typer.Typer()
+commands = typer.Typer()
 
 
-@server.command()
+@commands.command()
 def serve(
     config: ConfigFile = None,
     vault: NewVault = None,
@@ -31,11 +31,11 @@ def listen(
     config: Path | None, vault: Path | None, host: str | None, port: int | None, set_: list[str] | None, path: str = ""
 ) -> None:
     """Serve until the process is asked to stop. path: of the address that is printed."""
-    from memos.interface.doors.server.heap import one_heap  # asyncio, which no other command needs
+    from memos.plugins.server.heap import one_heap  # asyncio, which no other command needs
 
     one_heap()
     try:
-        from memos.interface.doors.server.run import serve as run
+        from memos.plugins.server.run import serve as run
     except ImportError as error:
         raise InputError(f"memos serve needs {error.name}; {how_to_install('serve')}") from None
 
