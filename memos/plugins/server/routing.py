@@ -124,6 +124,6 @@ class CallRunner:
                 self._telemetry.count_cost(cost)
 
 
-def as_json(value: object, status: int = 200) -> Response:
+def as_json(value: object) -> Response:
     """The value as the body of an answer."""
-    return Response(pydantic_core.to_json(value), status, media_type="application/json")
+    return Response(pydantic_core.to_json(value), media_type="application/json")
