@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import memos
-from memos.interface.doors.agents.chat_loop import with_memory
+from memos.plugins.chat_loop import with_memory
 
 SMALL = Path(memos.__file__).parent / "infrastructure/host/model/small_model"  # put the folder of your own model here
 model = AutoModelForCausalLM.from_pretrained(SMALL)

@@ -25,8 +25,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "sqlcipher3": ("memos/plugins/encryption/",),
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),
-    "fastapi": ("memos/interface/doors/server/", "memos/plugins/openai/"),
-    "mcp": ("memos/interface/doors/agents/", "memos/interface/doors/server/", "memos/bench/conversations.py"),
+    "fastapi": ("memos/plugins/server/", "memos/plugins/openai/"),
+    "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }
 TYPES_ALONE = ("memos/kernel/wiring.py", "memos/kernel/mem_os.py")  # name a model that is given, for the type checker
 HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss")

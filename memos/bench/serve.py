@@ -183,8 +183,8 @@ def _beside(memory: Memory) -> Iterator[str]:
     """A server of a memory in this process, and where it listens."""
     import uvicorn
 
-    from memos.interface.doors.server.app import create_app
-    from memos.interface.doors.server.run import listening
+    from memos.plugins.server.app import create_app
+    from memos.plugins.server.run import listening
 
     server = uvicorn.Server(uvicorn.Config(create_app(memory, ServeConfig(), loopback=True), log_config=None))
     with listening("127.0.0.1", 0) as listener:

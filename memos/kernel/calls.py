@@ -309,18 +309,6 @@ class Services:
                 yield from service.came_from(cube)
 
 
-def agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:
-    """(what each call does that agents have a tool for, why they have none for the others), by names of the Memory
-    API."""
-    open_, closed = dict[str, Effect](), dict[str, str]()
-    for line in Calls.table().values():
-        if line.api and line.why_not_agents:
-            closed[line.api] = line.why_not_agents
-        elif line.api:
-            open_.setdefault(line.api, line.effect)
-    return open_, closed
-
-
 def api_names() -> Iterator[str]:
     """The calls that the Memory API has, and with it HTTP, each once."""
     yield from dict.fromkeys(line.api for line in Calls.table().values() if line.api)

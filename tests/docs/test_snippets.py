@@ -31,9 +31,9 @@ from memos import MemOS
 from memos.cube import Form, MemCube, State
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.interface.doors.cli.app import app
-from memos.interface.doors.server.app import create_app
-from memos.interface.doors.server.edge.callers import OwnMemory
 from memos.plugins.packs.calls import PackCalls
+from memos.plugins.server.app import create_app
+from memos.plugins.server.edge.callers import OwnMemory
 from tests.docs.documents import DOCS, ROOT, Block, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))

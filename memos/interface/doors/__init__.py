@@ -1,1 +1,1 @@
-"""Doors to the public calls: Python, command line, HTTP, agents."""
+"""Doors to the public calls: Python and the command line."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -19,6 +20,9 @@ from memos.cube import Fact
 from memos.errors import InputError
 from memos.extensions import Registry
 from memos.interface.reading.times.days import Resolve
+
+if TYPE_CHECKING:
+    from memos.interface.reading.requests.references import Known
 
 MAX_SENTENCE = (
     2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
@@ -314,6 +318,17 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
+class MessageReading:
+    """How messages in a language beside English are read."""
+
+    asks: Callable[[str], bool]  # a text without its full stop
+    tells: Callable[[str], bool]  # whether a sentence in which no fact is read is worth keeping
+    people: Callable[[str], list[str]]  # that a text names, in order
+    things: Callable[[str], list[str]]
+    resolved: Callable[[str, Known], str]  # a text with names for its pronouns, as far as it is known whom they mean
+
+
+@dataclass(frozen=True)
 class Language:
     """How a language beside English is read."""
 
@@ -321,6 +336,7 @@ class Language:
     times: tuple[tuple[re.Pattern[str], Resolve], ...]
     day_of_month: Callable[[str], tuple[int, int] | None]  # a text that opens with "5th" -> (5, where it ends)
     until: Callable[[str, date], str]  # (text, today) -> the last day that it names; "" for none
+    messages: MessageReading | None = None  # without one, as English ones
 
 
 LANGUAGES = Registry[Language]("memos.languages", "language")  # by the tags of _SCRIPTS
@@ -339,6 +355,13 @@ def language_of(sentence: str) -> Language | None:
     counts = {tag: len(script.findall(sentence)) for tag, script in _SCRIPT_OF}
     tag = max(counts, key=lambda tag: counts[tag])
     return _installed().get(tag) if counts[tag] * 2 > len(_LATIN_WORD.findall(sentence)) * 3 else None
+
+
+def messages_in(text: str) -> MessageReading | None:
+    """How messages in the language of a text are read; None where that is as English ones are."""
+    tag = language(text)
+    installed = None if tag == "en" else _installed().get(tag)
+    return installed.messages if installed else None
 
 
 @cache

@@ -1,6 +1,7 @@
-"""Reads Chinese: what a sentence states, and the words of times."""
+"""Reads Chinese: what a sentence states, the words of times, and what a message asks and names."""
 
-from memos.interface.reading.phrasebook import Language
-from memos.plugins.chinese import statements, times
+from memos.interface.reading.phrasebook import Language, MessageReading
+from memos.plugins.chinese import messages, statements, times
 
-CHINESE = Language(statements.read, times.FORMS, times.day_of_month, times.until)
+_MESSAGES = MessageReading(messages.asks, messages.tells, messages.people, messages.things, messages.resolved)
+CHINESE = Language(statements.read, times.FORMS, times.day_of_month, times.until, _MESSAGES)

@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from memos.errors import MemosError
-from memos.interface.doors.server.edge import failures
 from memos.plugins.openai.wire import AssistantMessage, Memories, TokenUsage
+from memos.plugins.server.edge import failures
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import Reply

@@ -16,9 +16,6 @@ from starlette.routing import BaseRoute
 
 from memos.config import DecodeConfig
 from memos.errors import InputError, NotFound
-from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.edge.callers import Seat
-from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 from memos.plugins.openai.answers import AnswerFormat, AnswerPiece, EventStream, whole
 from memos.plugins.openai.wire import (
     ChatCompletion,
@@ -32,6 +29,9 @@ from memos.plugins.openai.wire import (
     TextCompletion,
     TokenUsage,
 )
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.callers import Seat
+from memos.plugins.server.routing import KEY, CallRunner, JsonRoute, as_json
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import Reply

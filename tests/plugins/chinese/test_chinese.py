@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memos.interface.reading import phrasebook
+from memos.interface.reading.requests import references
+from memos.interface.reading.requests.intents import is_question
 from memos.interface.reading.statements.statements import read
 
 
@@ -74,3 +76,16 @@ def test_without_the_plug_in_a_sentence_is_unread(monkeypatch: pytest.MonkeyPatc
     assert "zh" in phrasebook.LANGUAGES.names()
     monkeypatch.setattr(phrasebook, "_installed", dict)
     assert not read("我住在北京海淀。", "User").facts
+
+
+def test_the_people_and_things_that_a_message_names_are_found() -> None:
+    assert references.names_in("王芳和小明住在上海。") == ["王芳", "小明"]
+    assert references.things_in("我的钥匙在桌上") == ["我的钥匙"]
+    known = references.known([{"role": "user", "content": "王芳喜欢喝茶。"}])
+    assert references.resolved("她住在哪里", known) == "王芳住在哪里"
+
+
+def test_without_the_plug_in_a_message_is_read_as_an_english_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phrasebook, "_installed", dict)
+    assert references.names_in("王芳认识 Tom。") == ["Tom"]
+    assert is_question("王芳住在哪里？") and not is_question("王芳住在上海。")

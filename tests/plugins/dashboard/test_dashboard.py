@@ -23,10 +23,10 @@ from memos.errors import NotFound
 from memos.infrastructure.host.kv.cache import Tier
 from memos.infrastructure.vault.tables.job_list import OPEN
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.app import create_app
 from memos.kernel.unread import READ_TURNS
 from memos.operation.policies.policy import Signals
 from memos.plugins import dashboard
+from memos.plugins.server.app import create_app
 from memos.rights import ACTIONS, Action
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: `pip install playwright`")

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from memos import Memory
-from tests.interface.doors.server.conftest import running
+from tests.plugins.server.conftest import running
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from memos.infrastructure.vault.store.schema import (
     READINGS,
     SCHEMA_VERSION,
     in_one_line,
-    in_schema,
+    in_side_file,
     require_known,
     schema,
 )
@@ -89,7 +89,7 @@ class VaultReader:
                 self._db.execute("DETACH side")
             self._db.execute(*self._driver.attach("side", ":memory:"))
             for statement in READINGS:
-                self._db.execute(in_schema(statement, "side"))
+                self._db.execute(in_side_file(statement))
 
     def close(self) -> None:
         self._db.close()

@@ -20,7 +20,7 @@ from memos.infrastructure.vault.store.schema import (
     SCHEMA_VERSION,
     TABLES,
     UPGRADES,
-    in_schema,
+    in_side_file,
     require_known,
 )
 from memos.infrastructure.vault.store.transactions import WriterLock
@@ -183,7 +183,7 @@ def _attach(db: sqlite3.Connection, file: Path, driver: Driver, lock: WriterLock
             with lock.held(transactions.WAIT_S):
                 db.execute("BEGIN IMMEDIATE")
                 for statement in READINGS:
-                    db.execute(in_schema(statement, "side"))
+                    db.execute(in_side_file(statement))
                 db.execute("COMMIT")
     except driver.damaged as error:
         raise VaultError(

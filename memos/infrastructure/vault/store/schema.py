@@ -173,9 +173,9 @@ def reading(reserved_bytes: int = 0) -> str:
     zeroblob({page - 4} - ({_HEAD_BYTES} - {local} + 13 + length(vector) + length(tokens)) % {page - 4}) FROM ("""
 
 
-def in_schema(statement: str, name: str) -> str:
-    """A statement that makes a table or an index, for an attached file."""
-    return re.sub("(TABLE|INDEX) ", rf"\1 IF NOT EXISTS {name}.", statement, count=1)
+def in_side_file(statement: str) -> str:
+    """A statement that makes a table or an index, for the attached file, which is `side`."""
+    return re.sub("(TABLE|INDEX) ", r"\1 IF NOT EXISTS side.", statement, count=1)
 
 
 def require_known(file: Path | str, version: int) -> None:

@@ -22,7 +22,6 @@ from memos.interface.doors.cli.config import config as config_group
 from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
-from memos.interface.doors.cli.serve import server
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, made, table
 from memos.interface.doors.cli.vault import vault
 
@@ -94,7 +93,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for part in (vault, config_group, server, forms, memories, governance):
+for part in (vault, config_group, forms, memories, governance):
     app.add_typer(part)
 add_api_commands(app)
 

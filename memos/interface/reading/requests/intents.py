@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from memos.interface.reading.phrasebook import MAX_SENTENCE, NAME, NOT_NAMES, language, parse, parse_question, sentences
+from memos.interface.reading.phrasebook import (
+    MAX_SENTENCE,
+    NAME,
+    NOT_NAMES,
+    messages_in,
+    parse,
+    parse_question,
+    sentences,
+)
 from memos.interface.reading.statements.statements import read
 from memos.ops import Wants
 
@@ -61,11 +69,6 @@ _QUESTION_WORDS = re.compile(
     r"|when (?:do|does|did|is|are|am|was|were|will)|tell me|do you know)\b",
     re.IGNORECASE,
 )
-_ZH_QUESTION = re.compile(r"[吗呢么？?]$|什么|哪|谁|多少|几[个岁点号月]|怎么|为什么|何时")
-_ZH_STATEMENT = re.compile(
-    r"我们?(?:的|叫|是|有|住|在|爱|喜欢|最|不|讨厌|对|养|学|会|来自|出生|搬|换|现在|每|买|用|开|想去|打算|计划)"
-)
-_ZH_SMALL_TALK = re.compile(r"天气|下雨|你好|谢谢|再见|早上好|晚安|哈哈|不错|不好意思|不知道|不客气|不用")
 
 # Of sentences without a fact: what opens a reaction, and what makes it talk between two people.
 _REACTION = re.compile(
@@ -119,8 +122,8 @@ def is_question(text: str, speaker: str = "") -> bool:
     last = sentences(text)[-1][-MAX_SENTENCE:] if text.strip() else ""
     if last.endswith(("?", "？")):
         return True
-    if language(last) == "zh":
-        return bool(_ZH_QUESTION.search(last.rstrip("。！!.")))
+    if reading := messages_in(last):
+        return reading.asks(last.rstrip("。！!."))
     if parse(last, speaker):  # "Will lives in Oslo" opens like a question
         return False
     return bool(_QUESTION_WORDS.match(_LEAD.sub("", last, count=1)) or parse_question(last, speaker or "User"))
@@ -133,8 +136,8 @@ def is_worth_keeping(sentence: str, speaker: str) -> bool:
         return False
     if parse(sentence, speaker) or read(sentence, speaker).facts:
         return True
-    if language(sentence) == "zh":
-        return bool(_ZH_STATEMENT.search(sentence)) and not _ZH_SMALL_TALK.search(sentence)
+    if reading := messages_in(sentence):
+        return reading.tells(sentence)
     plain = _CALLED.sub("", _LEAD.sub("", sentence, count=1))
     subject = _SUBJECT.match(plain)
     if not subject or _REACTION.match(plain) or _CHAT.search(plain):

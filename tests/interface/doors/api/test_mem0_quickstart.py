@@ -11,7 +11,7 @@ import pytest
 
 from memos import AsyncMemory, Memory
 from memos.errors import BadTransition, Denied, InputError, NotFound
-from memos.interface.doors.server.edge.callers import OwnMemory
+from memos.plugins.server.edge.callers import OwnMemory
 
 TALK = [
     {"role": "user", "content": "Hello! I live in Lisbon and I have a cat called Miso."},

@@ -72,7 +72,7 @@ def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "door, file, package", [("serve", "interface.doors.server.run", "uvicorn"), ("top", "plugins.top.top", "textual")]
+    "door, file, package", [("serve", "plugins.server.run", "uvicorn"), ("top", "plugins.top.top", "textual")]
 )
 def test_a_door_whose_package_is_missing_says_how_to_install_it(
     door: str, file: str, package: str, monkeypatch: pytest.MonkeyPatch

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Body, FastAPI, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Router
 
 import memos
 from memos.config import ServeConfig
@@ -20,23 +20,23 @@ from memos.errors import MemosError
 from memos.extensions import Registry
 from memos.interface.doors.api.calling import arguments, result
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.edge.callers import Callers
-from memos.interface.doors.server.edge.edge import Edge
-from memos.interface.doors.server.edge.lanes import Lanes
-from memos.interface.doors.server.edge.telemetry import Telemetry
-from memos.interface.doors.server.heap import given_back
-from memos.interface.doors.server.routing import KEY, CallRunner, JsonRoute, as_json
 from memos.kernel.calls import api_names
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.callers import Callers
+from memos.plugins.server.edge.edge import Edge
+from memos.plugins.server.edge.lanes import Lanes
+from memos.plugins.server.edge.telemetry import Telemetry
+from memos.plugins.server.heap import given_back
+from memos.plugins.server.routing import KEY, CallRunner, JsonRoute, as_json
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
 log = logging.getLogger("memos")
-Runs = Callable[[], AbstractAsyncContextManager[None]]  # what is entered as long as the app lives
 # what packages serve beside memos, as Starlette's routes: without a key, unless it lies under /v1/, where a request
-# has its caller in scope["seat"]. app.state.calls makes calls for it as those of the Memory API are made.
-ROUTES: Registry[Callable[[], list[BaseRoute]]] = Registry("memos.routes", "set of routes")
+# has its caller in scope["seat"]. app.state.calls makes calls for it as those of the Memory API are made. The lifespan
+# of a router is entered as long as the app lives.
+ROUTES: Registry[Callable[[], list[BaseRoute] | Router]] = Registry("memos.routes", "set of routes")
 
 
 def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAPI:
@@ -44,11 +44,13 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     kernel, lanes = memory.kernel, Lanes(config.workers, config.queue)
     telemetry = Telemetry(lanes)
     calls = CallRunner(lanes, telemetry)
-    mcp_routes, mcp_runs = _mcp(calls, config)
+    provided = provided_routers()
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with given_back(kernel.vault.shrink), mcp_runs():
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with given_back(kernel.vault.shrink), AsyncExitStack() as stack:
+            for router in provided:
+                await stack.enter_async_context(router.lifespan_context(app))
             yield
         lanes.close()
         telemetry.close()
@@ -66,9 +68,8 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     )
     app.state.calls = calls
     failures.install(app)
-    routers = memory_router(calls), health_router(kernel, lanes, telemetry)
-    for routes in (*(router.routes for router in routers), mcp_routes, provided_routes()):
-        app.router.routes += routes  # an included router looks for its route twice, 0.5 ms for each request
+    for router in (memory_router(calls), health_router(kernel, lanes, telemetry), *provided):
+        app.router.routes += router.routes  # an included router looks for its route twice, 0.5 ms for each request
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
@@ -134,18 +135,7 @@ def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRoute
     return router
 
 
-def _mcp(calls: CallRunner, config: ServeConfig) -> tuple[list[BaseRoute], Runs]:
-    """MCP at /v1/mcp, where its SDK is installed."""
-    try:
-        from memos.interface.doors.server.mcp_route import mcp_routes
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("mcp"):
-            raise
-        return [], nullcontext
-    return mcp_routes(calls, config)
-
-
-def provided_routes() -> list[BaseRoute]:
+def provided_routers() -> list[Router]:
     """What packages serve beside memos; one that fails is named in the log."""
-    provided = ROUTES.usable(lambda problem: log.warning("left out: %s", problem))
-    return [route for _, routes in provided for route in routes()]
+    provided = [routes() for _, routes in ROUTES.usable(lambda problem: log.warning("left out: %s", problem))]
+    return [given if isinstance(given, Router) else Router(given) for given in provided]

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from memos.config import parse_config
 from memos.errors import InputError
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
-from memos.interface.doors.agents.chat_loop import ChatLoop, with_memory
+from memos.plugins.chat_loop import ChatLoop, with_memory
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
 import httpx
@@ -11,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from memos import Memory
 from memos.config import ServeConfig
-from memos.interface.doors.server.app import create_app
+from memos.plugins.server.app import create_app
 
 PAGE = """
 from starlette.responses import PlainTextResponse
@@ -21,6 +22,21 @@ def routes():
         return PlainTextResponse("a page of mine")
     return [Route("/mine", page), Route("/healthz", page), Route("/v1/mine", page)]
 """
+ROUTER = """
+from contextlib import asynccontextmanager
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, Router
+runs = []
+@asynccontextmanager
+async def lifespan(app):
+    runs.append("begun")
+    yield
+    runs.append("ended")
+def routes():
+    async def page(request):
+        return PlainTextResponse(" ".join(runs))
+    return Router([Route("/mine", page)], lifespan=lifespan)
+"""
 
 
 def test_a_package_serves_pages_beside_ours(memory: Memory, install: Callable[[str, str, str, str], None]) -> None:
@@ -29,6 +45,13 @@ def test_a_package_serves_pages_beside_ours(memory: Memory, install: Callable[[s
     assert client.get("/mine").text == "a page of mine"
     assert client.get("/healthz").json() == {"status": "ok"}  # ours come first
     assert client.get("/v1/mine").status_code == 401  # for whoever has a key
+
+
+def test_a_router_lives_as_long_as_the_server(memory: Memory, install: Callable[[str, str, str, str], None]) -> None:
+    install("memos-router", "memos.routes", "page = memos_router:routes", ROUTER)
+    with TestClient(create_app(memory, ServeConfig(), loopback=True)) as client:
+        assert client.get("/mine").text == "begun"
+    assert sys.modules["memos_router"].runs == ["begun", "ended"]
 
 
 def test_one_that_fails_is_named_and_the_server_goes_on(

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from starlette.types import Scope
 
 from memos.cost import Cost
-from memos.interface.doors.server.edge.lanes import Lanes
+from memos.plugins.server.edge.lanes import Lanes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -14,9 +14,9 @@ import uvicorn
 from memos.config import Config
 from memos.errors import Denied, InputError
 from memos.interface.doors.api.memory import Memory
-from memos.interface.doors.server.app import create_app
-from memos.interface.doors.server.edge.edge import is_loopback
 from memos.kernel.care import claimed
+from memos.plugins.server.app import create_app
+from memos.plugins.server.edge.edge import is_loopback
 
 
 def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) -> None:

@@ -6,7 +6,7 @@
         messages = pipe([*messages, {"role": "user", "content": message}])[0]["generated_text"]
         print(messages[-1]["content"])
 
-A door; knows the kernel's model arguments and the Memory API.
+Knows the kernel's model arguments and the Memory API.
 """
 
 from __future__ import annotations

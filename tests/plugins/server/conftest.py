@@ -14,8 +14,11 @@ import uvicorn
 
 from memos import Config, Memory
 from memos.config import ServeConfig
-from memos.interface.doors.server.app import create_app
-from memos.interface.doors.server.run import listening
+from memos.plugins.server.app import create_app
+from memos.plugins.server.run import listening
+from tests.interface.doors.conftest import install
+
+__all__ = ["install"]
 
 Serving = Callable[..., AbstractContextManager[httpx.Client]]
 

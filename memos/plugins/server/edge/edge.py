@@ -11,9 +11,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.config import ServeConfig
 from memos.errors import Denied, MemosError, TooLarge
-from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.edge.callers import Callers, Meter
-from memos.interface.doors.server.edge.telemetry import Telemetry
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.callers import Callers, Meter
+from memos.plugins.server.edge.telemetry import Telemetry
 
 GUARDED = "/v1/"
 

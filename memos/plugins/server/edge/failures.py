@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from memos import errors
 from memos.errors import Busy, InputError, MemosError
 from memos.interface.doors.api.calling import explained, place_of
-from memos.interface.doors.server.edge.lanes import ClientDisconnected
+from memos.plugins.server.edge.lanes import ClientDisconnected
 
 log = logging.getLogger("memos")
 # the nearest class above an error decides

@@ -15,11 +15,11 @@ from memos import Memory
 from memos.config import KeyLimits, ServeConfig
 from memos.cost import metered
 from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
-from memos.interface.doors.server.edge import failures
-from memos.interface.doors.server.edge.callers import Meter
-from memos.interface.doors.server.edge.lanes import ClientDisconnected
 from memos.kernel.calls import api_names
-from tests.interface.doors.server.conftest import running
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.callers import Meter
+from memos.plugins.server.edge.lanes import ClientDisconnected
+from tests.plugins.server.conftest import running
 
 
 def error(reply: httpx.Response) -> dict:

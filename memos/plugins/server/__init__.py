@@ -1,4 +1,4 @@
-"""`memos serve`: the Memory API and an OpenAI-compatible one over HTTP.
+"""`memos serve`: the Memory API over HTTP, and what other plug-ins serve beside it.
 
     request -> edge (who, how much, how large) -> a route -> a lane (a thread, or the model's queue) -> Memory
 

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 from memos import Memory
 from memos.config import ServeConfig
 from memos.interface.doors.cli.app import app
-from memos.interface.doors.server.app import create_app
 from memos.kernel.calls import api_names
+from memos.plugins.server.app import create_app
 
 mcp = pytest.importorskip("mcp")
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
-from memos.interface.doors.agents.mcp import LEFT_OUT, TOOLS  # noqa: E402
+from memos.plugins.mcp.handlers import LEFT_OUT, TOOLS  # noqa: E402
 
 Talk = Callable[[Any], Awaitable[None]]
 

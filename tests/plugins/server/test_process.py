@@ -27,7 +27,7 @@ from memos import Memory
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.interface.doors.cli.app import app
 from memos.kernel import care
-from tests.interface.doors.server.conftest import endless, refused, until
+from tests.plugins.server.conftest import endless, refused, until
 
 SAID, ASKED = "Kim lives in Rome.", "Where does Kim live?"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

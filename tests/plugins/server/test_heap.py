@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.interface.doors.server import heap
+from memos.plugins.server import heap
 
 BLOCK, BLOCKS = 1 << 16, 1024  # 64 MiB, in pieces that glibc takes from its heap
 
@@ -54,7 +54,7 @@ def test_freed_memory_is_given_back_while_the_server_lives(monkeypatch: pytest.M
 
 _THREADS = """
 import ctypes, sys, threading
-from memos.interface.doors.server.heap import one_heap
+from memos.plugins.server.heap import one_heap
 if sys.argv[1] == "one":
     one_heap()
 libc, all_have = ctypes.CDLL(None), threading.Barrier(4)

@@ -19,8 +19,8 @@ from starlette.requests import ClientDisconnect
 
 from memos.cost import metered
 from memos.errors import InputError
-from memos.interface.doors.server.edge.lanes import ClientDisconnected, Lanes
-from memos.interface.doors.server.edge.telemetry import Telemetry
+from memos.plugins.server.edge.lanes import ClientDisconnected, Lanes
+from memos.plugins.server.edge.telemetry import Telemetry
 
 T = TypeVar("T")
 Piece = TypeVar("Piece")
@@ -124,6 +124,6 @@ class CallRunner:
                 self._telemetry.count_cost(cost)
 
 
-def as_json(value: object, status: int = 200) -> Response:
+def as_json(value: object) -> Response:
     """The value as the body of an answer."""
-    return Response(pydantic_core.to_json(value), status, media_type="application/json")
+    return Response(pydantic_core.to_json(value), media_type="application/json")

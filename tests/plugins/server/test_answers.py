@@ -16,8 +16,8 @@ import pytest
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
 from memos.errors import Busy, HostError, TooLarge
-from memos.interface.doors.server.edge.lanes import ClientDisconnected, Lane
-from tests.interface.doors.server.conftest import endless, refused, running, until
+from memos.plugins.server.edge.lanes import ClientDisconnected, Lane
+from tests.plugins.server.conftest import endless, refused, running, until
 
 MOST = 20_000  # tokens: minutes, if nobody ends it
 ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does Kim live?"}], "stream": True}

@@ -14,7 +14,7 @@ from memos.config import ServeConfig
 from memos.errors import Busy, Denied, Unauthenticated
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.api.values import Who
-from memos.interface.doors.server.edge.lanes import Lane
+from memos.plugins.server.edge.lanes import Lane
 
 if TYPE_CHECKING:
     from memos.kernel.calls import Calls

@@ -1,1 +1,0 @@
-"""Doors for agents: MCP, LangGraph, a chat loop."""

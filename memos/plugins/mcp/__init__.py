@@ -1,0 +1,1 @@
+"""Memories for agents over the Model Context Protocol: `memos mcp`, and /v1/mcp of `memos serve`."""
