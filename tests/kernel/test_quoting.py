@@ -1,0 +1,89 @@
+"""Where the packaged model can only guess, a chat quotes what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memos import Memory
+from memos.cube import Fact
+from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, stands
+
+WAY_OUT = "--set model.path="
+TALK = [
+    {"role": "user", "content": "my cat is called Biscuit and she hates the vacuum"},
+    {"role": "user", "content": "I live in Oslo."},
+    {"role": "user", "name": "Piotr", "content": "the ladder is behind the shed", "time": "2026-03-04T12:00:00Z"},
+    {"role": "assistant", "content": "For the lasagne you need two tins of tomatoes."},
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, ada: str) -> Iterator[Memory]:
+    with Memory(vault=tmp_path / "vault") as memory:
+        memory.add(TALK, user_id=ada)
+        yield memory
+
+
+def test_what_the_model_reads_it_answers(memory: Memory, ada: str) -> None:
+    reply = memory.chat("Where do I live?", user_id=ada)
+    assert (reply["text"], WAY_OUT in reply["text"]) == ("Oslo", False)
+
+
+@pytest.mark.parametrize(
+    ("question", "quote", "said"),
+    [
+        ("what's my cat called?", "You said: “my cat is called Biscuit and she hates the vacuum”", 0),
+        ("where is the ladder?", "Piotr said on 4 March 2026: “the ladder is behind the shed”", 2),
+        ("what do i need for the lasagne?", "I said: “For the lasagne you need two tins of tomatoes.”", 3),
+    ],
+)
+def test_what_it_cannot_read_is_quoted_with_who_said_it_and_when(
+    memory: Memory, ada: str, question: str, quote: str, said: int
+) -> None:
+    heard: list[str] = []
+    reply = memory.within(user_id=ada).chat(question, on_text=heard.append)
+    assert reply.text.splitlines()[0] == quote
+    assert heard == [reply.text]  # nothing of the model's guess was heard
+    assert TALK[said]["content"] in [getattr(cube.payload, "verbatim", "") for cube in reply.admission.cubes]
+
+
+def test_the_way_to_a_model_of_ones_own_is_told_once(memory: Memory, ada: str) -> None:
+    texts = [memory.chat("where is the ladder?", user_id=ada)["text"] for _ in range(2)]
+    assert [WAY_OUT in text for text in texts] == [True, False]
+
+
+def test_what_is_not_remembered_is_told(memory: Memory, ada: str) -> None:
+    reply = memory.chat("who is my dentist?", user_id=ada)
+    assert reply["text"].startswith(NOT_REMEMBERED)
+    assert reply["used"] == []
+
+
+def test_without_memory_the_model_says_what_it_knows(memory: Memory, ada: str) -> None:
+    assert "said" not in memory.chat("Who does Balthazar report to?", user_id=ada, via="none")["text"]
+
+
+def test_a_conversation_goes_on_after_a_quote(memory: Memory, ada: str) -> None:
+    first = memory.chat("where is the ladder?", user_id=ada, session="monday")["text"]
+    assert memory.chat("Where do I live?", user_id=ada, session="monday")["text"] == "Oslo"
+    turns = memory.within(user_id=ada).turns("monday")
+    assert first in [getattr(turn.payload, "answer", "") for turn in turns]
+
+
+def test_a_long_text_is_quoted_in_part(memory: Memory, ada: str) -> None:
+    memory.add("the recipe for plum jam: " + "plums and sugar, " * 60, user_id=ada)
+    line = memory.chat("what is the recipe for plum jam?", user_id=ada)["text"].splitlines()[0]
+    assert line.endswith(" …”") and len(line) < MAX_CHARS + 40
+
+
+def test_an_answer_stands_where_a_fact_was_asked_for_and_read() -> None:
+    asks, read = (
+        [Fact(subject="User", relation="city", object="")],
+        [Fact(subject="User", relation="city", object="Oslo")],
+    )
+    assert stands("oslo.", asks, read)
+    assert not stands("Oslo", [], read)
+    assert not stands("the vacuum", asks, read)
+    assert not stands("unknown", asks, read)
