@@ -46,8 +46,11 @@ def facts_read(talk: Talk, admission: Admission, read: Callable[[str], Sequence[
 
 
 def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
-    """True if a question asks for a fact (memos.interface.reading.phrasebook), and the answer is one that was there."""
-    return bool(asks) and plain(answer) in {plain(words) for fact in facts for words in (fact.subject, fact.object)}
+    """True if a question asks for a fact (memos.interface.reading.phrasebook), and the answer, which may have been cut,
+    is one that was there."""
+    said = plain(answer)
+    there = (plain(words) for fact in facts for words in (fact.subject, fact.object))
+    return bool(asks and said) and any(words.startswith(said) for words in there)
 
 
 def quoted(cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:

@@ -84,6 +84,8 @@ def test_an_answer_stands_where_a_fact_was_asked_for_and_read() -> None:
         [Fact(subject="User", relation="city", object="Oslo")],
     )
     assert stands("oslo.", asks, read)
+    assert stands("Os", asks, read)  # no more tokens were allowed
+    assert not stands("", asks, read)
     assert not stands("Oslo", [], read)
     assert not stands("the vacuum", asks, read)
     assert not stands("unknown", asks, read)
