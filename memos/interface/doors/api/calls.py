@@ -55,10 +55,11 @@ class MemoryCalls(TableCalls):
         expires: datetime | None = None,
         **who: Unpack[Who],
     ) -> Items:
-        """Remember a statement, or what is worth it in the messages of a conversation, and what its calls of tools came
-        to; durable when it returns.
+        """Remember a statement, or a conversation: every message as it was said, what it states, and what its calls of
+        tools came to; durable when it returns.
 
-        infer: False keeps every message as it is. metadata: kept with each memory. ttl_s: seconds for which it answers.
+        A message is known by its `id`, where it has one, or its `time`: given again, it adds nothing. infer: False
+        reads no statements in messages. metadata: kept with each memory. ttl_s: seconds for which it answers.
         """
         calls, began = self.within(**who), self.kernel.vault.now()
         cubes = calls.add(
