@@ -69,6 +69,12 @@ class Arriving(Sequence[Layer]):
                 arrived.record(self._stream)
             return layer, arrived
 
+    @property
+    def failed(self) -> bool:
+        """Whether a layer is known not to have come. Waits for the first, as whoever goes on with them does."""
+        first, *later = self._futures
+        return first.exception() is not None or any(f.done() and f.exception() is not None for f in later)
+
     def __len__(self) -> int:
         return len(self._futures)
 
@@ -108,6 +114,11 @@ class Activation:
     def rows(self) -> int:
         """Of keys and values."""
         return self.trained or len(self.ids)
+
+    @property
+    def failed(self) -> bool:
+        """Whether some of it is known not to have come: to read that raises."""
+        return isinstance(self.layers, Arriving) and self.layers.failed
 
     @property
     def bytes(self) -> int:
@@ -314,11 +325,12 @@ class KVTiers:
             return {name: activation for name, (_, activation) in self._cached.items()}
 
     def bring(self, name: str, load: Callable[[], Activation]) -> Activation:
-        """The KV of this name, on the device; from `load` where it is not in memory. Raises what `load` raises."""
+        """The KV of this name, on the device; from `load` where it is not in memory, or did not come when it was last
+        brought. Raises what `load` raises."""
         with self._lock:
             cached = self._cached  # as it is now: what is loaded while all is let go of is used once and not stored
             known = cached.get(name)
-        activation = known[1].on(self._device) if known else load()
+        activation = known[1].on(self._device) if known and not known[1].failed else load()
         with self._lock:
             cached[name] = self._home, activation
         return activation

@@ -193,6 +193,23 @@ def test_what_cannot_be_loaded_is_not_held(kept: Activation) -> None:
     assert tiers.resident("a") is None
 
 
+@pytest.mark.parametrize("missing", ["first", "last"])
+def test_what_did_not_come_is_loaded_again(kept: Activation, missing: str) -> None:
+    """Memory that was full while it was brought ahead may have room now."""
+    layers, lost = len(kept.layers), 0 if missing == "first" else len(kept.layers) - 1
+
+    def full(n: int) -> Layer:
+        if n == lost:
+            raise MemoryError
+        return kept.layers[n]
+
+    tiers, arriving = KVTiers(CPU), Arriving(layers, full, CPU)
+    tiers.bring("a", lambda: replace(kept, layers=arriving))
+    with pytest.raises(NoRoom, match="there is no memory left for a KV cache"):
+        arriving[lost]
+    assert tiers.bring("a", lambda: kept) is kept and tiers.resident("a") is kept
+
+
 # used often
 
 
