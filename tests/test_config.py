@@ -65,7 +65,7 @@ def test_a_typo_is_told_with_its_path_and_the_nearest_key(write: Write, text: st
         ("decode: {beams: 2, temperature: 1}", "decode", "beams > 1 needs temperature 0", "temperature"),
         ("scheduler: {cool_heat: 9}", "scheduler", "cool_heat < activate_heat", "9"),
         ("scheduler: {low_water: 1}", "scheduler", "low_water <= high_water", "1"),
-        ("scheduler: {segments: 9}", "scheduler", "segments <= top_k", "9"),
+        ("scheduler: {segments: 0}", "scheduler.segments", "greater than or equal to 1", "0"),
         ("experiment: {steps: [{tick: 0}]}", "experiment.steps.0.tick", "greater than or equal to 1", "0"),
         ("experiment: {steps: [{ingest: a.txt, tick: 1}]}", "experiment.steps.0", "one key of ingest, ask", "tick"),
         ("experiment: {steps: [{digest: a.txt}]}", "experiment.steps.0", "one key of ingest, ask", "digest"),

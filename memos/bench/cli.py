@@ -162,11 +162,19 @@ def bench_conversations(
     json: Json = None,
     door: Annotated[Door, typer.Option(help="through which they are added and searched")] = Door.memory,
     policy: Annotated[str | None, typer.Option(help="what finds; default: the config's")] = None,
+    turns: Annotated[
+        int | None, typer.Option(min=1, help="instead: what one user's calls take, who says so many over the years")
+    ] = None,
 ) -> None:
     """What is kept of long dialogues, and which turns search finds for a question, through the public calls."""
     from memos.bench.conversations import bench_conversations as measure
-    from memos.bench.tables import conversations_table
+    from memos.bench.conversations import bench_growth
+    from memos.bench.tables import conversations_table, rows_table
 
+    if turns is not None:
+        report = report_of_cpu("growth", json, 0, lambda show: bench_growth(kind.value, data, turns, show))
+        print_table(rows_table(report))
+        return
     report = report_of_cpu("conversations", json, 0, lambda show: measure(kind.value, data, door.value, policy, show))
     print_table(conversations_table(report))
 

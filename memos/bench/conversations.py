@@ -11,10 +11,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from datetime import timedelta
 from functools import partial
-from itertools import groupby
+from itertools import chain, count, groupby, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,6 +30,7 @@ from memos.ops import Add
 
 BUDGET = 1_600  # tokens of memories in front of a question
 TOP_K = 10
+SEARCHES, SHOWN = 200, 500  # that are timed; turns between two signs of progress
 MAX_LISTED = 1_000_000
 _OTHER_SIDE = ("Assistant",)  # of an exchange: it does not begin one
 
@@ -38,19 +40,21 @@ Door = Callable[[Path, str], AbstractContextManager[Call]]  # (vault, user)
 
 def bench_conversations(kind: str, data: Path, door: str, policy: str | None, show: Show) -> dict[str, Any]:
     """turns_lost: messages that cannot be read back word for word with their speaker and time. recall@10: share of a
-    question's evidence among the first ten memories; recall@budget: among as many as fit into BUDGET tokens.
-    turns_per_s: from the first call of `add` until all can be found. Raises InputError."""
+    question's evidence among the first ten memories; recall@budget: among as many as fit into BUDGET tokens;
+    recall@chat: among those that `chat` puts in front of the model, in prompt_tokens on average. turns_per_s: from the
+    first call of `add` until all can be found. Raises InputError."""
     if policy is not None:
         POLICIES.get(policy)  # a wrong name is told before anything is read
     conversations = read(data, kind)
     seconds, lost, adds_ms, searches_ms, memories = 0.0, 0, list[float](), list[float](), 0
+    prompts = list[int]()  # tokens of each
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         vault = Path(folder) / "vault"
         calls = [stack.enter_context(DOORS[door](vault, c.name)) for c in conversations]
         for n, (conversation, call) in enumerate(zip(conversations, calls, strict=True)):
             began = time.perf_counter()
-            adds_ms += _add(conversation, call)
+            adds_ms += _add(conversation.turns.values(), call)
             call("search", query="ready", top_k=1)  # waits until everything can be found
             seconds += time.perf_counter() - began
             named, missing = _read_back(conversation, call)
@@ -62,12 +66,16 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
                     hits = call("search", query=question.text, policy=policy, **how)["results"]
                     if name == "top":
                         searches_ms.append((time.perf_counter() - asked) * 1e3)
-                    found[name] = [evidence & _turns_of(hit, named) for hit in hits]
+                    found[name] = [evidence & named[hit["id"]] for hit in hits]
+                reply = call("chat", messages=question.text, via="plaintext")
+                found["chat"] = [evidence & named[memory["id"]] for memory in reply["used"]]
+                prompts.append(reply["prompt_tokens"])
                 ranks = figures([bool(turns) for turns in found["top"]], len(evidence))
                 rows[question.category].append(
                     {
                         "recall@10": len(set().union(*found["top"])) / len(evidence),
                         "recall@budget": len(set().union(*found["budget"])) / len(evidence),
+                        "recall@chat": len(set().union(*found["chat"])) / len(evidence),
                         "ndcg@10": ranks["ndcg@10"],
                     }
                 )
@@ -84,10 +92,58 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
         "questions": len(every),
         **means(every),
         "by_kind": {name: {"questions": len(of), **means(of)} for name, of in sorted(rows.items())},
+        "prompt_tokens": sum(prompts) / len(prompts),
         "turns_per_s": turns / seconds,
         "add_ms_p50": median(adds_ms),
         "search_ms_p50": median(searches_ms),
     }
+
+
+def bench_growth(kind: str, data: Path, turns: int, show: Show) -> dict[str, Any]:
+    """The dialogues of all as those of one user, again each year, until there are so many turns: what an exchange and a
+    search take at a hundredth, at a tenth and at all of them. Raises InputError."""
+    conversations = read(data, kind)
+    asked = [question.text for conversation in conversations for question in conversation.questions][:SEARCHES]
+    said, rows, there = _year_after_year(conversations), list[dict[str, Any]](), 0
+    with tempfile.TemporaryDirectory() as folder, DOORS["memory"](Path(folder) / "vault", "one") as call:
+        for goal in sorted({max(1, turns // 100), max(1, turns // 10), turns}):
+            began, took = time.perf_counter(), list[float]()
+            while there < goal:
+                some = list(islice(said, min(SHOWN, goal - there)))
+                took += _add(some, call)
+                there += len(some)
+                show(kind, there, turns)
+            call("search", query="ready", top_k=1)  # waits until everything can be found
+            seconds, searches = time.perf_counter() - began, list[float]()
+            for question in asked:
+                began = time.perf_counter()
+                call("search", query=question, top_k=TOP_K)
+                searches.append((time.perf_counter() - began) * 1e3)
+            rows.append(
+                {
+                    "turns": there,
+                    "turns_per_s": (there - (rows[-1]["turns"] if rows else 0)) / seconds,
+                    "add_ms_p50": median(took[-SEARCHES:]),
+                    "search_ms_p50": median(searches),
+                    "bytes": sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()),
+                }
+            )
+    return {"set": kind, "data": data.name, "rows": rows}
+
+
+def _year_after_year(conversations: Sequence[Conversation]) -> Iterator[Add]:
+    """Their turns, and the same for ever, each time a year later and with the year's number behind the words."""
+    for year in count():
+        for conversation in conversations:
+            for turn in conversation.turns.values():
+                yield turn.model_copy(
+                    update={
+                        "text": f"{turn.text} ({year})",
+                        "said": turn.said + year * timedelta(365) if turn.said else None,
+                        "thread": f"{conversation.name} {year} {turn.thread}",
+                        "message_id": f"{conversation.name} {year} {turn.message_id}",
+                    }
+                )
 
 
 def _message(turn: Add) -> dict[str, Any]:
@@ -97,11 +153,11 @@ def _message(turn: Add) -> dict[str, Any]:
     return {**who, "id": turn.message_id, "content": turn.text, "time": turn.said.isoformat() if turn.said else None}
 
 
-def _add(conversation: Conversation, call: Call) -> list[float]:
+def _add(turns: Iterable[Add], call: Call) -> list[float]:
     """Milliseconds of each exchange: two turns of people, or a user's turns with what was answered."""
     took = []
-    for session, turns in groupby(conversation.turns.values(), key=lambda turn: turn.thread):
-        for exchange in _exchanges(list(turns)):
+    for session, of_session in groupby(turns, key=lambda turn: turn.thread):
+        for exchange in _exchanges(list(of_session)):
             began = time.perf_counter()
             call("add", messages=[_message(turn) for turn in exchange], run_id=session)
             took.append((time.perf_counter() - began) * 1e3)
@@ -117,26 +173,24 @@ def _exchanges(turns: Sequence[Add]) -> Iterator[Sequence[Add]]:
 
 
 def _read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str]], int]:
-    """(for each id of what was said, the names of the turns that it is; how many turns are not there as they were)."""
+    """(for each id, the names of the turns that it is, or was read in; how many turns are not there as they were)."""
     named: dict[str, set[str]] = defaultdict(set)
     missing = 0
     for session, turns in groupby(conversation.turns.items(), key=lambda item: item[1].thread):
         kept: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-        for state in (None, "archived", "merged"):  # replaced by what was said later, or said before
-            for one in call("get_all", run_id=session, state=state, limit=MAX_LISTED)["results"]:
-                kept[one["message"], one["speaker"], one["said_at"] or ""].append(one["id"])
+        states = (None, "archived", "merged")  # replaced by what was said later, or said before
+        there = [call("get_all", run_id=session, state=one, limit=MAX_LISTED)["results"] for one in states]
+        for one in chain(*there):
+            kept[one["message"], one["speaker"], one["said_at"] or ""].append(one["id"])
         for name, turn in turns:
             ids = kept[turn.text, turn.speaker, turn.said.isoformat() if turn.said else ""]
             if ids:
                 named[ids.pop(0)].add(name)
             else:
                 missing += 1
+        for one in chain(*there):
+            named[one["id"]].update(*(named.get(id, set()) for id in one["sources"]))
     return named, missing
-
-
-def _turns_of(hit: dict[str, Any], named: dict[str, set[str]]) -> set[str]:
-    """The turns that a memory is, or was read in."""
-    return set().union(*(named.get(id, set()) for id in (hit["id"], *hit["sources"])))
 
 
 # -- the doors -----------------------------------------------------------------------------------------------------

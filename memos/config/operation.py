@@ -45,10 +45,17 @@ class RetrievalConfig(Section):
 class SchedulerConfig(Section):
     """What a request sees and what moves. Heat is MemoryOS's (2506.06326, section 3.3)."""
 
-    prompt_tokens: int = Field(768, ge=16, description="most memory tokens in a prompt")
+    prompt_tokens: int = Field(
+        1600, ge=16, description="most memory tokens in a prompt; never more than three quarters of the model's context"
+    )
     top_k: int = Field(8, ge=1, description="memories ranked for a request")
-    segments: int = Field(1, ge=1, description="topic groups admitted to a request")
-    segment_tokens: int = Field(256, ge=16, description="a topic group longer than this is split in time")
+    segments: int = Field(
+        4,
+        ge=1,
+        description="most topic groups admitted to a request: as text what prompt_tokens has room for, as KV what "
+        "the card of the model's fidelity allows",
+    )
+    segment_tokens: int = Field(448, ge=16, description="a topic group longer than this is split in time")
     about_bonus: float = Field(
         0.1, ge=0.0, description="added to the score of a memory whose subject the question names"
     )
@@ -78,6 +85,7 @@ class SchedulerConfig(Section):
         "text, by constants measured on this machine; dearest: wherever there is any",
     )
     adapters: int = Field(64, ge=0, description="budget of adapters, shared fairly between users")
+    adapters_together: int = Field(1, ge=1, description="most adapters that answer a request together")
     high_water: float = Field(
         0.95, gt=0, le=1, description="share of a budget above which the coldest KV and adapters are given up"
     )
@@ -98,8 +106,6 @@ class SchedulerConfig(Section):
             raise ValueError("must hold: cool_heat < activate_heat <= parametric_heat")
         if self.low_water > self.high_water:
             raise ValueError("must hold: low_water <= high_water")
-        if self.segments > self.top_k:
-            raise ValueError("must hold: segments <= top_k, as a group is admitted for a memory that was ranked")
         return self
 
 

@@ -250,6 +250,7 @@ class Answering(Service):
             via,
             self._route(op.question),
             always,
+            self._host().context,
         )
         return replace(admission, nearest=quoting.nearest(found, (cube for cube, _ in hits)))
 

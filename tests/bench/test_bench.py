@@ -15,7 +15,7 @@ from memos.bench.adapters import DISTINCT, bench_adapters
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose
-from memos.bench.conversations import bench_conversations
+from memos.bench.conversations import bench_conversations, bench_growth
 from memos.bench.kv_io import bench_kv_io
 from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
@@ -204,10 +204,21 @@ def test_conversations_are_added_read_back_and_searched_through_a_door(tmp_path:
     report = bench_conversations("locomo", file, "memory", None, show)
     assert (report["turns"], report["turns_lost"], report["questions"]) == (4, 0, 2)
     assert report["recall@10"] == report["recall@budget"] == 1 and report["by_kind"]["multi-hop"]["recall@10"] == 1
+    assert 0 < report["recall@chat"] <= 1 and report["prompt_tokens"] > 0
     assert report["turns_per_s"] > 0 < report["add_ms_p50"] and show.seen[-1] == ("locomo", 1, 1)
     assert conversations_table(report).row_count == 3
     latest = bench_conversations("locomo", file, "memory", "recency", Shown())
     assert latest["ndcg@10"] < report["ndcg@10"]
+
+
+def test_one_user_says_the_dialogues_again_each_year(tmp_path: Path) -> None:
+    file = tmp_path / "talks.json"
+    file.write_text(json.dumps(DIALOGUE))
+    report = bench_growth("locomo", file, 30, Shown())
+    assert [row["turns"] for row in report["rows"]] == [1, 3, 30]
+    assert all(row["add_ms_p50"] > 0 < row["search_ms_p50"] for row in report["rows"])
+    sizes = [row["bytes"] for row in report["rows"]]
+    assert 0 < sizes[0] < sizes[-1]
 
 
 def test_a_chat_with_an_assistant_is_read_as_beam_has_it(tmp_path: Path) -> None:

@@ -519,8 +519,8 @@ def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tm
     config = {"scheduler": SchedulerConfig(segments=2, choice="dearest"), "fidelity": FidelityConfig(level=level)}
     with opened(tmp_path / "vault", memos, **config) as kernel:
         made = two_groups(kernel, ada)
-        for question, answer in (("Where does Mira live?", "Lisbon"), ("Where does Tom live?", "Oslo")):
-            reply = kernel.within(ada).ask(f"{question}")
+        for question, answer in (("Who lives in Lisbon?", "Mira"), ("Who lives in Oslo?", "Tom")):
+            reply = kernel.within(ada).ask(question)
             assert [c.id for c in reply.admission.activations] == ([] if level == "L4" else list(made))
             assert reply.text == answer
             assert bool(reply.past_tokens) == (level != "L4")
@@ -540,6 +540,7 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
     memos: MemOS, ada: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The context holds the texts that are admitted, but not all caches."""
+    asked = "Who lives in Lisbon?"
     with opened(
         tmp_path / "vault", memos, scheduler=SchedulerConfig(segments=2, prompt_tokens=16, choice="dearest")
     ) as kernel:
@@ -548,11 +549,11 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
         kernel.host.decoder.context = 80
         try:
             with caplog.at_level(logging.WARNING):
-                reply = kernel.within(ada).ask(ASKED)
+                reply = kernel.within(ada).ask(asked)
             assert "answering from text" in caplog.text and "do not fit the model's context of 80" in caplog.text
             assert reply.admission.form is Form.PLAINTEXT
             with pytest.raises(ContextOverflow):
-                kernel.within(ada).ask(ASKED, via="activation")
+                kernel.within(ada).ask(asked, via="activation")
         finally:
             kernel.host.decoder.context = full
 

@@ -328,7 +328,7 @@ def test_memories_of_a_subject_are_a_segment_in_the_order_they_were_said(memos: 
 
 
 def test_a_long_segment_is_cut_in_time_order(memos: MemOS, ada: str) -> None:
-    lines = [turn(f"I ran {n} km in Oslo.", n) for n in range(1, 29)]
+    lines = [turn(f"I ran {n} km in Oslo along the river to the old mill by the sea.", n) for n in range(1, 29)]
     kept = memos.within(ada).add(lines)
     segments = memos.within(ada).segments()
     assert len(segments) > 1

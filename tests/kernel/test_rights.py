@@ -54,6 +54,7 @@ class NoModel:
 
     digest = "host"
     languages = ()
+    context = None
 
     def tokens(self, text: str) -> int:
         return len(text.split())

@@ -140,6 +140,11 @@ class Host:
         """Tokens of a prompt without memories."""
         return len(self.prompts.build((), messages))
 
+    @property
+    def context(self) -> int | None:
+        """Tokens that the model reads at most; None where it has no limit."""
+        return self.decoder.context
+
     def fits(self, request: Request, decode: DecodeConfig) -> bool:
         """True if the prompt and its answer fit the model's context."""
         try:

@@ -66,7 +66,7 @@ class Forming(Service):
 
     def _beside(self, sources: Sequence[MemCube]) -> list[MemCube]:
         """The adapters that a new one may be active with: the latest of its owner that compose with each other."""
-        most = self._config.scheduler.segments - 1
+        most = self._config.scheduler.adapters_together - 1
         owner = sources[0].rights.owner
         mine = [
             c

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 ALWAYS, APART = "always", "apart:"  # tags: in every request; in none beside another of that name
 UNKNOWN_WORTH = 1e-3  # what a memory is worth that nothing speaks for, beside others of its group
+CONTEXT_SHARE = 0.75  # the rest is for the question, what was said before it, and the answer
 MAX_PARTIAL_CHOICES = 256  # beyond, every other one is dropped
 Via = Literal["none", "plaintext", "activation", "parametric", "auto"]
 # (adapters, at least one) -> those that know, best first
@@ -109,23 +110,27 @@ class MemScheduler:
         via: Via = "auto",
         route: Route | None = None,
         always: Sequence[MemCube] = (),
+        context: int | None = None,
     ) -> Admission:
         """Choose what the request sees and in which form.
 
         The policy says what may be admitted, as the whole topic groups of the best-ranked memories; what has room in
-        the token budget is. An adapter costs no tokens and a KV cache no prefill, so `auto` takes the dearest form
-        that stands for a group; a form asked for by name is taken or refused with EmptyMemory. route: which of the
-        adapters of near groups that speak of what the question is about know the answer, by how they differ from the
-        base; without it, that of the best group is taken to know. always: what every request sees, before all else.
+        the token budget is: the best group, and those beside it that speak of what the question is about. An adapter
+        costs no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
+        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups that speak
+        of what the question is about know the answer, by how they differ from the base; without it, that of the best
+        group is taken to know. always: what every request sees, before all else. context: of the model, in tokens;
+        memories take CONTEXT_SHARE of it at most.
         """
         if via == "none":
             return Admission()
-        pinned, room = _pinned(self.config.prompt_tokens, always, tokens)
+        room = min(self.config.prompt_tokens, int(CONTEXT_SHARE * context) if context else self.config.prompt_tokens)
+        pinned, room = _pinned(room, always, tokens)
         hits, segments = self.compatible(hits, pinned), _compatible_groups(segments, hits, pinned)
         ranked = self.policy.admit(self.policy.rank(hits), segments, lambda cube: tokens(cube.text), room)
         shown = {cube.id for cube in pinned}
         ranked = [group for group in ranked if not shown.issuperset(cube.id for cube in group.cubes)]
-        chosen = ranked[: self.config.segments]
+        chosen = [group for n, group in enumerate(ranked) if n == 0 or _is_about(about, group)][: self.config.segments]
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
         live = [d for d in derived if d.state is State.ACTIVATED]
@@ -152,10 +157,10 @@ class MemScheduler:
         route: Route | None,
     ) -> tuple[MemCube, ...]:
         """The adapters that answer: of those of near groups, which the route takes to know."""
-        named = [s for s in ranked if speaks_of(about, [s.key, *(c.text for c in s.cubes)])]
+        named = [group for group in ranked if _is_about(about, group)]
         among = (named or (ranked if via == "parametric" else [])) if route else ranked[:1]
         near = _standing_for(among, adapters)
-        return composable(route(near, via == "parametric") if route and near else near, self.config.segments)
+        return composable(route(near, via == "parametric") if route and near else near, self.config.adapters_together)
 
     def compatible(
         self, hits: Sequence[tuple[MemCube, float]], always: Sequence[MemCube]
@@ -238,20 +243,26 @@ def _pinned(room: int, always: Sequence[MemCube], tokens: Callable[[str], int]) 
 def _most_in(
     room: int, groups: Sequence[Sequence[MemCube]], scores: Mapping[str, float], tokens: Callable[[str], int]
 ) -> list[MemCube]:
-    """The groups that are worth most together in a room of so many tokens, each as much as its best memory; where not
-    one fits whole, the memories of the best group that are."""
+    """The groups that are worth most together in a room of so many tokens, each as much as its best memory, and in the
+    room they leave what was found of the others; where not one fits whole, the memories of the best group that are.
+    Oldest first."""
 
     least = min([0.0, *scores.values()])  # some policies count down from 0
 
-    def worth(cubes: Sequence[MemCube]) -> float:
-        return max((scores.get(c.id, least) for c in cubes), default=least) - least
+    def most(parts: Sequence[Sequence[MemCube]], room: int) -> list[int]:
+        best = (max((scores.get(c.id, least) for c in part), default=least) - least for part in parts)
+        costs = (sum(tokens(c.text) for c in part) for part in parts)
+        return fill(
+            [BudgetItem(max(worth, UNKNOWN_WORTH), cost) for worth, cost in zip(best, costs, strict=True)], room
+        )
 
-    best = [group for group in groups if group]
-    items = [BudgetItem(max(worth(g), UNKNOWN_WORTH), sum(tokens(c.text) for c in g)) for g in best]
-    if chosen := fill(items, room):
-        return [cube for n in chosen for cube in best[n]]
-    one = best[0] if best else []
-    return [one[n] for n in fill([BudgetItem(max(worth([c]), UNKNOWN_WORTH), tokens(c.text)) for c in one], room)]
+    there = [group for group in groups if group]
+    whole = most(there, room)
+    taken = [cube for n in whole for cube in there[n]]
+    others = there[:1] if not whole else [group for n, group in enumerate(there) if n not in whole]
+    single = [(cube,) for group in others for cube in group if not whole or cube.id in scores]
+    taken += [single[n][0] for n in most(single, room - sum(tokens(cube.text) for cube in taken))]
+    return sorted(taken, key=lambda cube: cube.order)
 
 
 def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
@@ -259,6 +270,10 @@ def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
     however sure it is."""
     whole = " ".join(texts)
     return not about or any(_word(name).search(whole) for name in about)
+
+
+def _is_about(about: Sequence[str], group: Segment) -> bool:
+    return speaks_of(about, [group.key, *(cube.text for cube in group.cubes)])
 
 
 def _word(name: str) -> re.Pattern[str]:

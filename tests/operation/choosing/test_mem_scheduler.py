@@ -74,6 +74,10 @@ def words(text: str) -> int:
     return len(text.split())
 
 
+def in_order(*cubes: MemCube) -> tuple[MemCube, ...]:
+    return tuple(sorted(cubes, key=lambda cube: cube.order))
+
+
 def admit(
     hits: Sequence[MemCube],
     groups: Sequence[Segment],
@@ -203,16 +207,34 @@ def test_of_several_groups_those_are_admitted_that_are_worth_most_together() -> 
     short, other = (Segment(name, (note(name, segment=name),)) for name in ("Bob", "Cy"))
     hits = [(long.cubes[0], 0.9), (short.cubes[0], 0.8), (other.cubes[0], 0.7)]
     chosen = scheduler(segments=3, prompt_tokens=20).admit(hits, (), [long, short, other], [], words).cubes
-    assert chosen == (*short.cubes, *other.cubes)
+    # they leave room for what was found of the long one, and for three such
+    assert chosen == in_order(*short.cubes, *other.cubes, long.cubes[0])
     chosen = scheduler(segments=3, prompt_tokens=28).admit(hits, (), [long, short, other], [], words).cubes
-    assert chosen == (*long.cubes, *short.cubes, *other.cubes)
+    assert chosen == in_order(*long.cubes, *short.cubes, *other.cubes)
+
+
+@pytest.mark.parametrize("context, count", [(None, 9), (36, 6), (20, 3)])
+def test_memories_leave_a_quarter_of_the_context(context: int | None, count: int) -> None:
+    group = Segment("Ada", tuple(note(f"n{day}", day) for day in range(9)))  # 4 tokens each
+    hits = [(group.cubes[0], 0.9)]
+    assert len(scheduler().admit(hits, (), [group], [], words, context=context).cubes) == count
 
 
 def test_as_many_groups_are_admitted_as_configured_best_first() -> None:
     hits, groups = [OTHER.cubes[1], A, B], [GROUP, OTHER]
-    assert admit(hits, groups).cubes == OTHER.cubes
-    assert admit(hits, groups, segments=2).cubes == OTHER.cubes + GROUP.cubes
+    assert admit(hits, groups, segments=1).cubes == OTHER.cubes
+    assert admit(hits, groups).cubes == in_order(*OTHER.cubes, *GROUP.cubes)
     assert admit([A, B, C, *OTHER.cubes], groups, segments=2, top_k=3).cubes == GROUP.cubes  # ranked fourth: too late
+
+
+def test_beside_the_best_group_come_those_of_what_is_asked_about() -> None:
+    hits = [*((cube, 0.9) for cube in OTHER.cubes), (A, 0.8), (B, 0.8)]
+
+    def seen(*about: str) -> Sequence[MemCube]:
+        return scheduler().admit(hits, about, [OTHER, GROUP], (), words).cubes
+
+    assert seen() == seen("Ada") == in_order(*OTHER.cubes, *GROUP.cubes)
+    assert seen("Bob") == seen("Eve") == OTHER.cubes
 
 
 def test_nothing_is_admitted_where_nothing_is_near() -> None:
@@ -322,12 +344,11 @@ def test_the_route_decides_which_adapter_knows() -> None:
 
         return choose
 
-    assert admit(hits, [GROUP, OTHER], [mine, other], route=route([mine])) == Admission(
-        adapters=(mine,), internal=GROUP.cubes
-    )
+    one = admit(hits, [GROUP, OTHER], [mine, other], route=route([mine]))
+    assert (one.adapters, one.internal, one.cubes) == ((mine,), GROUP.cubes, OTHER.cubes)
     seen = admit(hits, [GROUP, OTHER], [mine, other], route=route([other]))
     assert (seen.adapters, seen.internal, seen.cubes) == ((other,), OTHER.cubes, GROUP.cubes)
-    assert admit(hits, [GROUP, OTHER], [mine, other], route=route([])) == Admission(cubes=GROUP.cubes)
+    assert admit(hits, [GROUP, OTHER], [mine, other], route=route([])).cubes == in_order(*GROUP.cubes, *OTHER.cubes)
     admit(hits, [GROUP, OTHER], [mine, other], "parametric", route=route([mine]))
     assert [(list(adapters), forced) for adapters, forced in asked] == [
         *[([mine, other], False)] * 3,

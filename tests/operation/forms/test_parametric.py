@@ -146,7 +146,7 @@ def test_a_damaged_adapter_is_passed_over_by_the_route(memos: MemOS, tmp_path: P
 
 
 def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tmp_path: Path) -> None:
-    scheduler = SchedulerConfig(segments=2, routing="retrieval")
+    scheduler = SchedulerConfig(adapters_together=2, routing="retrieval")
     with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
         mira = kernel.promote(say(kernel, "Mira", MIRA), "parametric")
         tom = kernel.promote(say(kernel, "Tom", TOM), "parametric")
@@ -164,7 +164,7 @@ def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tm
 
 def test_a_set_that_fails_its_gate_is_not_taken_for_one(memos: MemOS, tmp_path: Path) -> None:
     """The adapter itself is published: what does not compose answers alone."""
-    scheduler = SchedulerConfig(segments=2, routing="retrieval")
+    scheduler = SchedulerConfig(adapters_together=2, routing="retrieval")
     with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
         kernel.promote(say(kernel, "Mira", MIRA), "parametric")
         strict = kernel.parts.transitions()._config.model_copy(update={"gate": OPEN.model_copy(update={"drift": 1e9})})
