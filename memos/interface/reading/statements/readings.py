@@ -50,6 +50,7 @@ class EnglishReadings:
     no_jobs: frozenset[str]  # what one can become beside
     kin: re.Pattern[str]
     animals: tuple[str, ...]
+    people: tuple[str, ...]  # what people are to each other
 
 
 @cache
@@ -81,6 +82,7 @@ def english_readings() -> EnglishReadings:
         no_jobs=frozenset(_words(book["no_jobs"])),
         jobs=frozenset(_words(book["jobs"])),
         animals=tuple(_words(book["animals"])),
+        people=tuple(word for name in ("kin", "people") for word in _words(book[name])),
         kin=re.compile(
             rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
         ),

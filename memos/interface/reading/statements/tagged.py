@@ -52,7 +52,6 @@ _ZH_KIN = re.compile(
 _EVERY = re.compile(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
 _MONTH = re.compile(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
 _SINCE = re.compile(r"since\b|自从", re.IGNORECASE)
-_MY_KIN = re.compile(r"(?:my|our) ", re.IGNORECASE)
 _AND_I = re.compile(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
 _I_FIRST = re.compile(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
 _CLAUSE_END = re.compile(r"[，。！？；、：,.!?;\s…～~（）()]")
@@ -78,6 +77,13 @@ def _thing() -> re.Pattern[str]:
         r"|laptop)\b|[猫狗鸟鱼兔鸡](?! \w)",
         re.IGNORECASE,
     )
+
+
+@cache
+def _person() -> re.Pattern[str]:
+    """ "My sister" or "our new dentist", before what is said of them."""
+    people = "|".join(sorted(map(re.escape, english_readings().people), key=len, reverse=True))
+    return re.compile(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ def _parts(text: str, tagged: list[TaggedSpan]) -> list[tuple[int, int, Mode]]:
 
 def _opening_kin(words: str) -> str:
     """ "My sister" or "我妈", which opens a clause."""
-    found = _ZH_KIN.match(words) or (english_readings().kin.match(words) if _MY_KIN.match(words) else None)
+    found = _ZH_KIN.match(words) or _person().match(words)
     return found[0] if found else ""
 
 
