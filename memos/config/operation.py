@@ -55,6 +55,12 @@ class SchedulerConfig(Section):
         description="most topic groups admitted to a request: as text what prompt_tokens has room for, as KV what "
         "the card of the model's fidelity allows",
     )
+    beside: float = Field(
+        0.7,
+        ge=0,
+        le=1,
+        description="share of the best memory's score from which another group is admitted beside its own",
+    )
     segment_tokens: int = Field(448, ge=16, description="a topic group longer than this is split in time")
     about_bonus: float = Field(
         0.1, ge=0.0, description="added to the score of a memory whose subject the question names"

@@ -516,10 +516,10 @@ def two_groups(memos: MemOS, user: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("level", ["auto", "L0", "L1", "L2", "L3", "L4"])
 def test_the_caches_of_two_groups_answer_one_question(memos: MemOS, ada: str, tmp_path: Path, level: str) -> None:
-    config = {"scheduler": SchedulerConfig(segments=2, choice="dearest"), "fidelity": FidelityConfig(level=level)}
-    with opened(tmp_path / "vault", memos, **config) as kernel:
+    scheduler = SchedulerConfig(beside=0, choice="dearest")
+    with opened(tmp_path / "vault", memos, scheduler=scheduler, fidelity=FidelityConfig(level=level)) as kernel:
         made = two_groups(kernel, ada)
-        for question, answer in (("Who lives in Lisbon?", "Mira"), ("Who lives in Oslo?", "Tom")):
+        for question, answer in (("Where does Mira live?", "Lisbon"), ("Where does Tom live?", "Oslo")):
             reply = kernel.within(ada).ask(question)
             assert [c.id for c in reply.admission.activations] == ([] if level == "L4" else list(made))
             assert reply.text == answer
@@ -540,20 +540,19 @@ def test_kv_that_this_prompt_cannot_use_is_passed_over(
     memos: MemOS, ada: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The context holds the texts that are admitted, but not all caches."""
-    asked = "Who lives in Lisbon?"
     with opened(
-        tmp_path / "vault", memos, scheduler=SchedulerConfig(segments=2, prompt_tokens=16, choice="dearest")
+        tmp_path / "vault", memos, scheduler=SchedulerConfig(beside=0, prompt_tokens=16, choice="dearest")
     ) as kernel:
         two_groups(kernel, ada)
         full = kernel.host.decoder.context
         kernel.host.decoder.context = 80
         try:
             with caplog.at_level(logging.WARNING):
-                reply = kernel.within(ada).ask(asked)
+                reply = kernel.within(ada).ask(ASKED)
             assert "answering from text" in caplog.text and "do not fit the model's context of 80" in caplog.text
             assert reply.admission.form is Form.PLAINTEXT
             with pytest.raises(ContextOverflow):
-                kernel.within(ada).ask(asked, via="activation")
+                kernel.within(ada).ask(ASKED, via="activation")
         finally:
             kernel.host.decoder.context = full
 

@@ -115,12 +115,11 @@ class MemScheduler:
         """Choose what the request sees and in which form.
 
         The policy says what may be admitted, as the whole topic groups of the best-ranked memories; what has room in
-        the token budget is: the best group, and those beside it that speak of what the question is about. An adapter
-        costs no tokens and a KV cache no prefill, so `auto` takes the dearest form that stands for a group; a form
-        asked for by name is taken or refused with EmptyMemory. route: which of the adapters of near groups that speak
-        of what the question is about know the answer, by how they differ from the base; without it, that of the best
-        group is taken to know. always: what every request sees, before all else. context: of the model, in tokens;
-        memories take CONTEXT_SHARE of it at most.
+        the token budget is. An adapter costs no tokens and a KV cache no prefill, so `auto` takes the dearest form
+        that stands for a group; a form asked for by name is taken or refused with EmptyMemory. route: which of the
+        adapters of near groups that speak of what the question is about know the answer, by how they differ from the
+        base; without it, that of the best group is taken to know. always: what every request sees, before all else.
+        context: of the model, in tokens; memories take CONTEXT_SHARE of it at most.
         """
         if via == "none":
             return Admission()
@@ -130,7 +129,7 @@ class MemScheduler:
         ranked = self.policy.admit(self.policy.rank(hits), segments, lambda cube: tokens(cube.text), room)
         shown = {cube.id for cube in pinned}
         ranked = [group for group in ranked if not shown.issuperset(cube.id for cube in group.cubes)]
-        chosen = [group for n, group in enumerate(ranked) if n == 0 or _is_about(about, group)][: self.config.segments]
+        chosen = ranked[: self.config.segments]
         if not chosen and via in ("activation", "parametric"):
             raise EmptyMemory(f"nothing remembered is near enough to the question, so no {via} memory serves it")
         live = [d for d in derived if d.state is State.ACTIVATED]
@@ -157,7 +156,7 @@ class MemScheduler:
         route: Route | None,
     ) -> tuple[MemCube, ...]:
         """The adapters that answer: of those of near groups, which the route takes to know."""
-        named = [group for group in ranked if _is_about(about, group)]
+        named = [s for s in ranked if speaks_of(about, [s.key, *(c.text for c in s.cubes)])]
         among = (named or (ranked if via == "parametric" else [])) if route else ranked[:1]
         near = _standing_for(among, adapters)
         return composable(route(near, via == "parametric") if route and near else near, self.config.adapters_together)
@@ -270,10 +269,6 @@ def speaks_of(about: Sequence[str], texts: Iterable[str]) -> bool:
     however sure it is."""
     whole = " ".join(texts)
     return not about or any(_word(name).search(whole) for name in about)
-
-
-def _is_about(about: Sequence[str], group: Segment) -> bool:
-    return speaks_of(about, [group.key, *(cube.text for cube in group.cubes)])
 
 
 def _word(name: str) -> re.Pattern[str]:

@@ -49,12 +49,13 @@ class MemosPolicy:
     def admit(
         self, ranked: Ranked, groups: Sequence[Segment], need: Callable[[MemCube], int], room: int
     ) -> list[Segment]:
-        """The whole groups of the best-ranked memories, best first; the scheduler takes of them what there is room
-        for."""
+        """The whole groups of the best-ranked memories, best first, as far as these are nearly as good as the best;
+        the scheduler takes of them what there is room for."""
         home = {cube.id: group for group in groups for cube in group.cubes}
         best: dict[int, Segment] = {}
-        for cube, _ in ranked[: self._config.top_k]:
-            if cube.id in home:
+        least = self._config.beside * max((score for _, score in ranked[:1]), default=0.0)
+        for cube, score in ranked[: self._config.top_k]:
+            if cube.id in home and score >= least:
                 best.setdefault(id(home[cube.id]), home[cube.id])
         return list(best.values())
 

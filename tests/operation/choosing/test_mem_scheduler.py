@@ -227,14 +227,12 @@ def test_as_many_groups_are_admitted_as_configured_best_first() -> None:
     assert admit([A, B, C, *OTHER.cubes], groups, segments=2, top_k=3).cubes == GROUP.cubes  # ranked fourth: too late
 
 
-def test_beside_the_best_group_come_those_of_what_is_asked_about() -> None:
-    hits = [*((cube, 0.9) for cube in OTHER.cubes), (A, 0.8), (B, 0.8)]
-
-    def seen(*about: str) -> Sequence[MemCube]:
-        return scheduler().admit(hits, about, [OTHER, GROUP], (), words).cubes
-
-    assert seen() == seen("Ada") == in_order(*OTHER.cubes, *GROUP.cubes)
-    assert seen("Bob") == seen("Eve") == OTHER.cubes
+@pytest.mark.parametrize("beside, both", [(0.7, False), (0.6, True), (0.0, True)])
+def test_a_group_is_admitted_beside_the_best_if_it_is_nearly_as_good(beside: float, both: bool) -> None:
+    """Where one memory states what is asked for, others only distract."""
+    hits = [(OTHER.cubes[0], 2.0), (A, 1.3)]
+    seen = scheduler(beside=beside).admit(hits, (), [OTHER, GROUP], (), words).cubes
+    assert seen == in_order(*OTHER.cubes, *(GROUP.cubes if both else ()))
 
 
 def test_nothing_is_admitted_where_nothing_is_near() -> None:
