@@ -51,7 +51,7 @@ MARKS = ("past", "ahead", "until", "person", "me")  # days behind the day of the
 LABELS = {"parts": PARTS, "slots": SLOTS, "refs": REFS, "marks": MARKS}
 UNKNOWN = "?"  # words that were put in, in which nobody marked anything
 ON_MEMORIES = ("forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback")
-BATCH, RATE, NEW_RATE, RANK = 32, 2e-4, 1e-3, 96
+BATCH, RATE, NEW_RATE, RANK = 32, 2e-4, 1e-3, 48
 JOINS = {
     "en": (". ", ". ", " and ", ", then ", "; ", " - also ", " and then ", ", and "),
     "zh": ("。", "。", "，", "，然后", "；", "，另外", "，顺便"),
@@ -72,7 +72,7 @@ Place = tuple[int, int, str]  # [begin, end) and label
 class Message:
     """A marked message. parts, slots: places in the text; pointed: in what was said before; free: the slots whose words
     may be others without a change of meaning. whole: what is to be found in the text is marked there; else only what
-    is to be found in what was said before. bounded: where its parts begin and end is marked as it is to be learnt."""
+    is to be found in what was said before."""
 
     language: str
     before: str
@@ -82,7 +82,6 @@ class Message:
     pointed: tuple[Place, ...]
     free: frozenset[Place] = field(default=frozenset())
     whole: bool = True
-    bounded: bool = True
 
 
 def messages(folder: Path) -> list[Message]:
@@ -245,7 +244,6 @@ def joined(message: Message, other: Message, join: str) -> Message:
         text=plain.text + join + other.text,
         parts=(*plain.parts, *moved(other.parts)),
         slots=(*plain.slots, *moved(other.slots)),
-        bounded=plain.bounded and other.bounded,
     )
 
 
@@ -302,8 +300,7 @@ class Network(nn.Module):
             labels = [-100] * len(ids)
             if message.whole:
                 places = message.parts if head == "parts" else message.slots
-                if head != "parts" or message.bounded:
-                    labels[late:-1] = _labels(asked, places, self.labels[head])
+                labels[late:-1] = _labels(asked, places, self.labels[head])
             if head in ("slots", "refs"):
                 labels[1 : 1 + len(said)] = _labels(said, message.pointed, self.labels[head])
             out.append(labels)
@@ -321,7 +318,7 @@ class Network(nn.Module):
                     self.heads[head].get_parameter("bias").copy_(own[f"{head}.bias"])
 
     def saved(self, folder: Path, characters: list[str]) -> None:
-        """In the form that `TextTagger` loads: of each matrix its change, at a rank of RANK, in half precision."""
+        """In the form that `TextTagger` loads: of each matrix its change, at a rank of 48, in half precision."""
         folder.mkdir(parents=True, exist_ok=True)
         out: dict[str, torch.Tensor] = {}
         for name, tensor in self.encoder.state_dict().items():
@@ -343,26 +340,6 @@ class Network(nn.Module):
         (folder / "config.json").write_text(
             json.dumps({"heads": self.labels, "sha256": digests}, indent=1) + "\n", "utf-8"
         )
-
-
-def averaged(folders: Sequence[Path], out: Path, labels: Mapping[str, Sequence[str]]) -> None:
-    """Weights in the middle of several that began alike (model soups, arXiv 2203.05482). A character that some of them
-    lack is as the first that has it knows it."""
-    known = [(folder / "characters.txt").read_text("utf-8").split() for folder in folders]
-    characters = max(known, key=len)
-    networks = [Network(characters, labels) for _ in folders]
-    for network, folder in zip(networks, folders, strict=True):
-        network.load(folder)
-    every = [network.state_dict() for network in networks]
-    for states, own in zip(every, known, strict=True):
-        longest = every[known.index(characters)]["characters.weight"]
-        states["characters.weight"][len(own) :] = longest[len(own) :]
-    mean = {
-        name: torch.stack([states[name] for states in every]).mean(0) if tensor.is_floating_point() else tensor
-        for name, tensor in every[0].items()
-    }
-    networks[0].load_state_dict(mean)
-    networks[0].saved(out, characters)
 
 
 def _labels(tokens: list[tuple[int, int]], places: Sequence[Place], labels: Sequence[str]) -> list[int]:
@@ -420,7 +397,6 @@ def arguments(about: str | None, data: Path) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
     parser.add_argument("--data", type=Path, default=data, help="folder with the marked messages")
     parser.add_argument("--begin", type=Path, help="folder with weights to go on from")
-    parser.add_argument("--mean", type=Path, nargs="+", help="instead of training: folders with weights to be averaged")
     parser.add_argument("--rate", type=float, default=1.0, help="of learning, a share of the usual one")
     parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--validate", type=int, default=0, help="hold back each so-manieth message")
@@ -454,8 +430,6 @@ def train(
     labels: Mapping[str, Sequence[str]],
 ) -> None:
     """held: judged after each epoch. given: see `arguments`."""
-    if given.mean:
-        return averaged(given.mean, given.out, labels)
     characters = sorted({c for m in told for c in m.before + m.text if re.match(HAN, c)})
     if given.begin:
         known = (given.begin / "characters.txt").read_text("utf-8").split()

@@ -29,11 +29,9 @@ SLOTS = (
 WHO, OUT = "who", "out"
 LABELS = {"parts": MODES, "slots": SLOTS, "refs": (OUT,), "marks": (WHO,)}
 JOINS = {
-    "en": (". ", ", ", "! ", " and ", ", and ", " n ", " & ", " lol ", "; ", "... ", " so ", " but ", "\n", " - "),
-    "zh": ("。", "，", "，", "！", "，然后", "，不过", "\n"),
+    "en": (". ", ", ", "! ", " and ", " lol ", "; ", "... ", " so ", " but ", "\n", " - "),
+    "zh": ("。", "，", "！", "，然后", "，不过", "\n"),
 }
-MEASURED, REPEATS = "first_half.txt", 4  # marked as the sets are that the reader is measured by: learnt so many times
-WHOM = "whom_"  # begins the names of files whose statements end by another convention than the others'
 TAG = re.compile(r"<(/?)(\w+)>")
 
 
@@ -49,9 +47,7 @@ def read(folder: Path) -> tuple[list[Message], list[Message]]:
                     f"{file}:{n}: {line!r} is not LANGUAGE | sentence, nor LANGUAGE | earlier | + later ..."
                 )
             if len(fields) == 2:
-                message = parse(*fields)
-                of_whom = file.name.startswith(WHOM) and len(message.parts) < 2
-                marked += [replace(message, bounded=not of_whom)] * (REPEATS if file.name == MEASURED else 1)
+                marked.append(parse(*fields))
             pairs += [pair(fields[0], fields[1], later) for later in fields[2:]]
     return marked, pairs
 
@@ -84,16 +80,16 @@ def pair(language: str, earlier: str, later: str) -> Message:
     return Message(language, earlier, later[1:].strip(), (), (), gone, whole=False)
 
 
-def varied(message: Message, pools: dict[tuple[str, str], list[str]], others: dict[str, list[Message]]) -> Message:
-    """With other things in it, beside another sentence, and as somebody hasty writes it. others: by language."""
+def varied(message: Message, pools: dict[tuple[str, str], list[str]], others: list[Message]) -> Message:
+    """With other things in it, beside another sentence, and as somebody hasty writes it."""
     if not message.before:
         if random.random() < 0.5:
             for place in sorted(message.free, reverse=True):
                 if random.random() < 0.5 and (pool := pools.get((message.language, place[2]))):
                     message = train_reader.put(message, place, random.choice(pool))
-        if random.random() < 0.4:
-            beside, join = random.choice(others[message.language]), random.choice(JOINS[message.language])
-            message = train_reader.joined(*random.sample((message, beside), 2), join)
+        if random.random() < 0.25 and (other := random.choice(others)).language == message.language:
+            join = random.choice(JOINS[message.language])
+            message = train_reader.joined(*random.sample((message, other), 2), join)
     drawn = random.random()
     if drawn < 0.2 and len(lower := message.text.lower()) == len(message.text):
         message = replace(message, text=lower)
@@ -105,14 +101,10 @@ def varied(message: Message, pools: dict[tuple[str, str], list[str]], others: di
     return message
 
 
-def by_language(messages: list[Message]) -> dict[str, list[Message]]:
-    return {language: [m for m in messages if m.language == language] for language in JOINS}
-
-
 def unrelated(pairs: list[Message]) -> list[Message]:
     """Later messages beside earlier ones of somebody else, which they do not end."""
-    others = by_language(pairs)
-    drawn = ((one, random.choice(others[one.language])) for one in random.sample(pairs, len(pairs) // 4))
+    by_language = {language: [m for m in pairs if m.language == language] for language in JOINS}
+    drawn = ((one, random.choice(by_language[one.language])) for one in random.sample(pairs, len(pairs) // 4))
     return [replace(one, text=other.text, pointed=()) for one, other in drawn if one.before != other.before]
 
 
@@ -124,8 +116,7 @@ def main() -> None:
     marked = [message for message in marked if message not in held]
     random.seed(given.seed)
     told, pools = [*marked, *pairs, *unrelated(pairs)], train_reader.slot_pools(marked)
-    others = by_language([message for message in marked if message.bounded])
-    train_reader.train(told, held, lambda message: varied(message, pools, others), given, LABELS)
+    train_reader.train(told, held, lambda message: varied(message, pools, marked), given, LABELS)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import train_statements
-from train_statements import DATA, by_language, pair, parse, read, unrelated, varied
+from train_statements import DATA, pair, parse, read, unrelated, varied
 
 from memos.infrastructure.host.encoders.embedder import TextTagger
 
@@ -45,7 +45,7 @@ def test_the_data_parse_and_stay_marked_as_they_are_varied() -> None:
     marked, pairs = read(DATA)
     random.seed(0)
     for message in random.sample(marked, 200):
-        other = varied(message, {("en", "city"): ["Oslo"]}, by_language(marked))
+        other = varied(message, {("en", "city"): ["Oslo"]}, marked)
         assert len(other.parts) >= len(message.parts)
         assert all(other.text[begin:end].strip() for begin, end, _ in (*other.parts, *other.slots))
     assert all(not one.pointed for one in unrelated(pairs))
@@ -56,19 +56,3 @@ def test_a_few_steps_of_training_load_as_a_tagger(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.argv", ["train", "--out", str(tmp_path / "out"), "--data", str(tmp_path), "--epochs", "1"])
     train_statements.main()
     TextTagger(tmp_path / "out").tag("quit", "i smoke")
-    both = ["train", "--out", str(tmp_path / "mean"), "--data", str(tmp_path), "--mean", *[str(tmp_path / "out")] * 2]
-    monkeypatch.setattr("sys.argv", both)
-    train_statements.main()
-    one, mean = (TextTagger(tmp_path / name).tag("quit", "i smoke") for name in ("out", "mean"))
-    assert [(s.begin, s.end, s.label) for s in one.pointed] == [(s.begin, s.end, s.label) for s in mean.pointed]
-
-
-def test_of_a_file_of_another_convention_only_whom_and_what_are_learnt(tmp_path: Path) -> None:
-    (tmp_path / "whom_en.txt").write_text(f"en | <is><who>my vet</who> moved</is>\nen | {LINE}\n")
-    (tmp_path / "first_half.txt").write_text("en | <is>i smoke</is>\n")
-    marked, _ = read(tmp_path)
-    assert [(message.text, message.bounded) for message in marked] == [
-        *[("i smoke", True)] * 4,
-        ("my vet moved", False),
-        ("so my brother works at the port, got a cat lol", True),  # which is of several is known all the same
-    ]

@@ -81,9 +81,11 @@ def _thing() -> re.Pattern[str]:
 
 @cache
 def _person() -> re.Pattern[str]:
-    """ "My sister" or "our new dentist", before what is said of them."""
+    """ "My sister" or "our new dentist", before what is said of them, if that is not who that is."""
     people = "|".join(sorted(map(re.escape, english_readings().people), key=len, reverse=True))
-    return re.compile(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )", re.IGNORECASE)
+    return re.compile(
+        rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:is|are)(?: an? \w+)? (?:called|named)\b)", re.IGNORECASE
+    )
 
 
 @dataclass(frozen=True)
