@@ -41,8 +41,8 @@ Door = Callable[[Path, str], AbstractContextManager[Call]]  # (vault, user)
 def bench_conversations(kind: str, data: Path, door: str, policy: str | None, show: Show) -> dict[str, Any]:
     """turns_lost: messages that cannot be read back word for word with their speaker and time. recall@10: share of a
     question's evidence among the first ten memories; recall@budget: among as many as fit into BUDGET tokens;
-    recall@chat: among those that `chat` puts in front of the model, in prompt_tokens on average. turns_per_s: from the
-    first call of `add` until all can be found. Raises InputError."""
+    recall@chat: among those that a reply of `chat` rests on, which the packaged model quotes; prompt_tokens: of its
+    prompts, on average. turns_per_s: from the first call of `add` until all can be found. Raises InputError."""
     if policy is not None:
         POLICIES.get(policy)  # a wrong name is told before anything is read
     conversations = read(data, kind)
@@ -58,7 +58,7 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
             call("search", query="ready", top_k=1)  # waits until everything can be found
             seconds += time.perf_counter() - began
             named, missing = _read_back(conversation, call)
-            lost, memories = lost + missing, memories + len(named)
+            lost, memories, measured = lost + missing, memories + len(named), list[dict[str, float]]()
             for question in conversation.questions:
                 evidence, found = set(question.evidence), dict[str, list[set[str]]]()
                 for name, how in (("top", {"top_k": TOP_K}), ("budget", {"budget": BUDGET})):
@@ -67,18 +67,20 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
                     if name == "top":
                         searches_ms.append((time.perf_counter() - asked) * 1e3)
                     found[name] = [evidence & named[hit["id"]] for hit in hits]
-                reply = call("chat", messages=question.text, via="plaintext")
-                found["chat"] = [evidence & named[memory["id"]] for memory in reply["used"]]
-                prompts.append(reply["prompt_tokens"])
                 ranks = figures([bool(turns) for turns in found["top"]], len(evidence))
-                rows[question.category].append(
+                measured.append(
                     {
                         "recall@10": len(set().union(*found["top"])) / len(evidence),
                         "recall@budget": len(set().union(*found["budget"])) / len(evidence),
-                        "recall@chat": len(set().union(*found["chat"])) / len(evidence),
                         "ndcg@10": ranks["ndcg@10"],
                     }
                 )
+            for question, row in zip(conversation.questions, measured, strict=True):
+                # after all searches, as a message may leave something behind
+                reply = call("chat", messages=question.text, via="plaintext")
+                shown = set().union(*(named[memory["id"]] for memory in reply["used"])) & set(question.evidence)
+                rows[question.category].append(row | {"recall@chat": len(shown) / len(set(question.evidence))})
+                prompts.append(reply["prompt_tokens"])
             show(kind, n + 1, len(conversations))
     turns = sum(len(c.turns) for c in conversations)
     every = [row for of_kind in rows.values() for row in of_kind]
