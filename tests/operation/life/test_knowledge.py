@@ -244,7 +244,7 @@ def test_of_two_that_are_kept_apart_one_is_seen(memos: MemOS, ada: str) -> None:
     ids = say(memos, ada, "I live in Oslo.", "I have a cat as a pet.", "I like to eat soup.")
     for id in ids[:2]:
         memos.within(ada).tag(id, ["apart:home"])
-    with MemOS(Config(scheduler=SchedulerConfig(segments=3)), vault=memos.vault.path) as kernel:
+    with MemOS(Config(scheduler=SchedulerConfig(beside=0)), vault=memos.vault.path) as kernel:
         for question, seen, unseen in (("Where does Mira live?", 0, 1), ("What pet does Mira have?", 1, 0)):
             cubes = [c.id for c in kernel.within(ada).ask(question, via="plaintext").admission.cubes]
             assert ids[seen] in cubes and ids[unseen] not in cubes and ids[2] in cubes
