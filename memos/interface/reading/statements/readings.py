@@ -51,6 +51,7 @@ class EnglishReadings:
     kin: re.Pattern[str]
     animals: tuple[str, ...]
     people: tuple[str, ...]  # what people are to each other
+    of_people: tuple[str, ...]  # what is named after such a one, and is not about them
 
 
 @cache
@@ -83,6 +84,7 @@ def english_readings() -> EnglishReadings:
         jobs=frozenset(_words(book["jobs"])),
         animals=tuple(_words(book["animals"])),
         people=tuple(word for name in ("kin", "people") for word in _words(book[name])),
+        of_people=tuple(_words(book["of_people"])),
         kin=re.compile(
             rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
         ),

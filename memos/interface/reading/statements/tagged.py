@@ -81,11 +81,11 @@ def _thing() -> re.Pattern[str]:
 
 @cache
 def _person() -> re.Pattern[str]:
-    """ "My sister" or "our new dentist", before what is said of them, if that is not who that is."""
+    """ "My sister" or "our new dentist", before what is said of them; not "my sister is called", nor "my dentist
+    appointment"."""
     people = "|".join(sorted(map(re.escape, english_readings().people), key=len, reverse=True))
-    return re.compile(
-        rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:is|are)(?: an? \w+)? (?:called|named)\b)", re.IGNORECASE
-    )
+    named, of_them = r"(?:is|are)(?: an? \w+)? (?:called|named)", "|".join(english_readings().of_people)
+    return re.compile(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:{named}|{of_them})\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
