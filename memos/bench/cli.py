@@ -172,7 +172,9 @@ def bench_conversations(
     from memos.bench.tables import conversations_table, rows_table
 
     if turns is not None:
-        report = report_of_cpu("growth", json, 0, lambda show: bench_growth(kind.value, data, turns, show))
+        report = report_of_cpu(
+            "growth", json, 0, lambda show: bench_growth(kind.value, data, door.value, policy, turns, show)
+        )
         print_table(rows_table(report))
         return
     report = report_of_cpu("conversations", json, 0, lambda show: measure(kind.value, data, door.value, policy, show))

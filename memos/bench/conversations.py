@@ -101,13 +101,15 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
     }
 
 
-def bench_growth(kind: str, data: Path, turns: int, show: Show) -> dict[str, Any]:
+def bench_growth(kind: str, data: Path, door: str, policy: str | None, turns: int, show: Show) -> dict[str, Any]:
     """The dialogues of all as those of one user, again each year, until there are so many turns: what an exchange and a
     search take at a hundredth, at a tenth and at all of them. Raises InputError."""
+    if policy is not None:
+        POLICIES.get(policy)
     conversations = read(data, kind)
     asked = [question.text for conversation in conversations for question in conversation.questions][:SEARCHES]
     said, rows, there = _year_after_year(conversations), list[dict[str, Any]](), 0
-    with tempfile.TemporaryDirectory() as folder, DOORS["memory"](Path(folder) / "vault", "one") as call:
+    with tempfile.TemporaryDirectory() as folder, DOORS[door](Path(folder) / "vault", "one") as call:
         for goal in sorted({max(1, turns // 100), max(1, turns // 10), turns}):
             began, took = time.perf_counter(), list[float]()
             while there < goal:
@@ -119,7 +121,7 @@ def bench_growth(kind: str, data: Path, turns: int, show: Show) -> dict[str, Any
             seconds, searches = time.perf_counter() - began, list[float]()
             for question in asked:
                 began = time.perf_counter()
-                call("search", query=question, top_k=TOP_K)
+                call("search", query=question, policy=policy, top_k=TOP_K)
                 searches.append((time.perf_counter() - began) * 1e3)
             rows.append(
                 {
@@ -130,7 +132,7 @@ def bench_growth(kind: str, data: Path, turns: int, show: Show) -> dict[str, Any
                     "bytes": sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()),
                 }
             )
-    return {"set": kind, "data": data.name, "rows": rows}
+    return {"set": kind, "door": door, "data": data.name, "rows": rows}
 
 
 def _year_after_year(conversations: Sequence[Conversation]) -> Iterator[Add]:

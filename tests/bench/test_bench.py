@@ -214,7 +214,7 @@ def test_conversations_are_added_read_back_and_searched_through_a_door(tmp_path:
 def test_one_user_says_the_dialogues_again_each_year(tmp_path: Path) -> None:
     file = tmp_path / "talks.json"
     file.write_text(json.dumps(DIALOGUE))
-    report = bench_growth("locomo", file, 30, Shown())
+    report = bench_growth("locomo", file, "memory", None, 30, Shown())
     assert [row["turns"] for row in report["rows"]] == [1, 3, 30]
     assert all(row["add_ms_p50"] > 0 < row["search_ms_p50"] for row in report["rows"])
     sizes = [row["bytes"] for row in report["rows"]]

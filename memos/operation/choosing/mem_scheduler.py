@@ -123,7 +123,9 @@ class MemScheduler:
         """
         if via == "none":
             return Admission()
-        room = min(self.config.prompt_tokens, int(CONTEXT_SHARE * context) if context else self.config.prompt_tokens)
+        room = self.config.prompt_tokens
+        if context:
+            room = min(room, int(CONTEXT_SHARE * context))
         pinned, room = _pinned(room, always, tokens)
         hits, segments = self.compatible(hits, pinned), _compatible_groups(segments, hits, pinned)
         ranked = self.policy.admit(self.policy.rank(hits), segments, lambda cube: tokens(cube.text), room)
@@ -248,19 +250,19 @@ def _most_in(
 
     least = min([0.0, *scores.values()])  # some policies count down from 0
 
-    def most(parts: Sequence[Sequence[MemCube]], room: int) -> list[int]:
-        best = (max((scores.get(c.id, least) for c in part), default=least) - least for part in parts)
-        costs = (sum(tokens(c.text) for c in part) for part in parts)
-        return fill(
-            [BudgetItem(max(worth, UNKNOWN_WORTH), cost) for worth, cost in zip(best, costs, strict=True)], room
-        )
+    def item(part: Sequence[MemCube]) -> BudgetItem:
+        worth = max(scores.get(cube.id, least) for cube in part) - least
+        return BudgetItem(max(worth, UNKNOWN_WORTH), sum(tokens(cube.text) for cube in part))
 
     there = [group for group in groups if group]
-    whole = most(there, room)
+    whole = fill([item(group) for group in there], room)
     taken = [cube for n in whole for cube in there[n]]
-    others = there[:1] if not whole else [group for n, group in enumerate(there) if n not in whole]
-    single = [(cube,) for group in others for cube in group if not whole or cube.id in scores]
-    taken += [single[n][0] for n in most(single, room - sum(tokens(cube.text) for cube in taken))]
+    if whole:
+        single = [c for n, group in enumerate(there) if n not in whole for c in group if c.id in scores]
+    else:
+        single = [cube for group in there[:1] for cube in group]
+    left = room - sum(tokens(cube.text) for cube in taken)
+    taken += [single[n] for n in fill([item((cube,)) for cube in single], left)]
     return sorted(taken, key=lambda cube: cube.order)
 
 

@@ -53,7 +53,7 @@ class MemosPolicy:
         the scheduler takes of them what there is room for."""
         home = {cube.id: group for group in groups for cube in group.cubes}
         best: dict[int, Segment] = {}
-        top = max((score for _, score in ranked[:1]), default=0.0)
+        top = ranked[0][1] if ranked else 0.0
         least = min(top, self._config.beside * top)  # scores may be negative
         for cube, score in ranked[: self._config.top_k]:
             if cube.id in home and score >= least:
