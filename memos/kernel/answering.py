@@ -241,6 +241,7 @@ class Answering(Service):
                 texts = self._access.texts(caller)
         texts = [shown(c) for c in texts if c.state in ANSWERING]  # another may have archived one meanwhile
         made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in texts), seen=texts)
+        self._tokens.of([cube.text for cube in texts])  # at once
         admission = scheduler.admit(
             hits,
             op.about,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
 from memos.infrastructure.host.engines import engines, loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
-from memos.kernel.access import Access, Freshness, Identity, Schedulers
+from memos.kernel.access import Access, Freshness, Identity, Schedulers, TokenCounts
 from memos.lazy import Lazy
 from memos.operation.choosing.foresight import Foresight
 from memos.operation.choosing.moves import Budgets, budgets
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 DEFAULT_VAULT = Path("memos-data")
-MAX_COUNTED_TEXTS = 65_536  # texts whose number of tokens is remembered
 
 
 class Parts:
@@ -88,7 +86,7 @@ class Parts:
         self.sessions = Lazy(self.make_sessions)
         self.transitions = Lazy(self.make_transitions)
         self.freshness = Freshness(self.operator, self.serving)
-        self.tokens = lru_cache(MAX_COUNTED_TEXTS)(lambda text: self.host().tokens(text))
+        self.tokens = TokenCounts(lambda texts: self.host().counts(texts))
 
     @contextmanager
     def called(self) -> Iterator[None]:

@@ -157,6 +157,10 @@ class Host:
         """Tokens that one memory takes in a prompt."""
         return len(self.prompts.line(memory))
 
+    def counts(self, memories: Sequence[str]) -> list[int]:
+        """Tokens that each takes in a prompt."""
+        return [len(line) for line in self.prompts.lines(memories)]
+
     # -- answering -----------------------------------------------------------------------------------------
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> ModelAnswer:

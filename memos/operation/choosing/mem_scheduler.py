@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -191,21 +191,23 @@ def _admission(
     tokens: Callable[[str], int],
 ) -> Admission:
     """What KV and adapters stand for, what every request sees, and of the rest what has room."""
-    known = {source for adapter in adapters for source in adapter.sources}
-    every = {c.pin: c for segment in chosen for c in segment.cubes}
-    admitted = [every[source] for kv in kvs for source in kv.sources]
-    inside = tuple(cube for source, cube in every.items() if source in known)
+    admitted, inside = list[MemCube](), list[MemCube]()
+    if kvs or adapters:
+        known = {source for adapter in adapters for source in adapter.sources}
+        every = {c.pin: c for segment in chosen for c in segment.cubes}
+        admitted = [every[source] for kv in kvs for source in kv.sources]
+        inside = [cube for source, cube in every.items() if source in known]
     covered = {cube.id for cube in (*admitted, *inside)}
     first = {cube.id: cube for cube in pinned if cube.id not in covered}
     rest = [[cube for cube in group.cubes if cube.id not in covered | first.keys()] for group in chosen]
     admitted += [*first.values(), *_most_in(room, rest, scores, tokens)]
     unfound = tuple(cube for cube in pinned if cube.id not in scores)
-    return Admission(tuple(admitted), tuple(kvs), adapters, inside, pinned=unfound)
+    return Admission(tuple(admitted), tuple(kvs), adapters, tuple(inside), pinned=unfound)
 
 
-def apart(cube: MemCube) -> set[str]:
+def apart(cube: MemCube) -> Set[str]:
     """Names of what a memory must not stand beside; others have the same."""
-    return {tag for tag in cube.header.tags if tag.startswith(APART)}
+    return {tag for tag in cube.header.tags if tag.startswith(APART)} if cube.header.tags else frozenset()
 
 
 def _without_clashes(cubes: Iterable[MemCube], taken: set[str], settled: Collection[str] = ()) -> list[MemCube]:
