@@ -32,14 +32,18 @@ def fingerprint_parts(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def weights_digest(model: PreTrainedModel) -> str:
-    """sha256 over names, shapes and values: every byte of models up to 256 MiB, an even sample beyond."""
-    total = sum(p.numel() * p.element_size() for p in model.parameters())
+    """sha256 over names, shapes and values: every byte of models up to 256 MiB, an even sample beyond. Of parameters
+    and of the buffers that are saved with them, in which packed weights and the biases of routers lie."""
+    saved = model.state_dict().keys()  # and not what is computed from the config, such as angles
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    tensors = dict(model.named_parameters()) | buffers
+    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        flat = parameter.detach().reshape(-1)
+    for name, tensor in sorted(tensors.items()):
+        flat = tensor.detach().reshape(-1)
         if total > WHOLE_BYTES and flat.numel() > SAMPLED_ELEMENTS:
             flat = flat[evenly(flat.numel(), flat.device)]
-        digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(flat.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
