@@ -5,6 +5,7 @@ Knows files and schemas; must not know what the rows are for.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from itertools import chain
@@ -75,15 +76,18 @@ def side_of(file: Path) -> Path:
 
 
 def opened(file: Path, driver: Driver, lock: WriterLock) -> sqlite3.Connection:
-    """The connection that writes."""
+    """The connection that writes. New files are for their owner alone, whatever the umask says."""
     try:
+        for path in (file, side_of(file)):
+            if not path.exists():
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         db = _open(file, driver)
         try:
             _prepare(db, file, driver, lock)
         except BaseException:
             db.close()
             raise
-    except driver.unusable as error:
+    except (driver.unusable, OSError) as error:
         raise VaultError(
             f"{file} cannot be opened ({error}); it is as it was, make sure that the disk has room, the folder can be "
             "written to and no other process holds the vault, and try again"

@@ -19,7 +19,7 @@ class FolderLock:
         """Make the folder if absent. Nothing is held before the first `alone`. Raises VaultError."""
         try:
             if not folder.exists():
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # memories are for their owner's eyes
                 fsync(folder.parent)  # or a loss of power takes a new vault along
             self._folder, self._file = folder, (folder / "lock").open("a")
         except OSError as error:

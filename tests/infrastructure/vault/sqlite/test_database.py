@@ -450,3 +450,15 @@ def test_of_those_who_leave_a_folder_the_last_is_alone(tmp_path: Path) -> None:
         assert not alone
     with other.alone(leaving=True) as alone:
         assert alone
+
+
+def test_a_new_vault_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with MemVault(tmp_path / "vault"):
+            folder = tmp_path / "vault"
+            modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.glob("*.db*"))}
+    finally:
+        os.umask(before)
+    assert modes["vault"] == 0o700
+    assert {modes[name] for name in ("vault.db", "vault.db-wal", "vault.db-shm", "vectors.db")} == {0o600}
