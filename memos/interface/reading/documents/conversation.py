@@ -14,6 +14,8 @@ from memos.interface.reading.documents.parts import DialogueTurn, ToolCall
 from memos.interface.reading.documents.trace import Trace
 from memos.interface.reading.phrasebook import require_text
 
+# what programs call the two sides of a chat
+_SIDES = {name: "assistant" for name in ("ai", "bot", "chatbot", "model", "llm", "gpt", "chatgpt")} | {"human": "user"}
 _SILENT = frozenset({"assistant", "system", "tool", "developer", "function"})  # roles whose words are no memories
 HOW = 'write one {"role": "user", "content": "..."} or {"speaker": "Mira", "content": "..."} an entry'
 
@@ -44,13 +46,16 @@ def _turn(entry: dict[str, object], time: datetime | None, where: str) -> Dialog
     for part in (role, name):
         if isinstance(part, str):
             require_text(part, where)
-    if not (isinstance(role, str) and isinstance(name, str)) or not (role or name):
+    if not (isinstance(role, str) and isinstance(name, str)) or not (role.strip() or name.strip()):
         raise InputError(f'{where}: a turn needs a "role" or a "speaker" as text; {HOW}')
-    speaker = name or role.capitalize()
+    role, name = role.strip(), name.strip()
+    side = (role or (name if name.casefold() in ("assistant", *_SIDES) else "user")).casefold()
+    side = _SIDES.get(side, side)
+    speaker = name or side.capitalize()
     id = "" if entry.get("id") is None else entry["id"]
     if not isinstance(id, str | int):
         raise InputError(f'{where}: the "id" of a message is text or a number, not {type(id).__name__}; or omit it')
-    return DialogueTurn(speaker, content, time, role.lower() in _SILENT, role.lower() or "user", str(id))
+    return DialogueTurn(speaker, content, time, side in _SILENT, side, str(id))
 
 
 def _first(entry: dict[str, object], *names: str) -> object:

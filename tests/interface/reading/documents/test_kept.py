@@ -12,6 +12,7 @@ from memos import MemOS
 from memos.cube import Trust
 from memos.errors import InputError
 from memos.interface.doors.cli.app import app
+from memos.operation.life.knowledge import text_of
 from tests.plugins.documents.pdfs import pdf
 
 TRACE = """{"role": "user", "content": "Will it rain in Oslo tomorrow?"}
@@ -60,3 +61,18 @@ def test_the_command_takes_statements_and_files(tmp_path: Path, monkeypatch: pyt
     assert told[2].startswith("talk.jsonl: nothing in it is worth keeping")
     gone = CliRunner().invoke(app, ["add", "gone.pdf", "--vault", "v"])
     assert gone.exit_code == 1 and "gone.pdf: no such file" in gone.stderr
+
+
+@pytest.mark.parametrize("role", ["assistant", "ASSISTANT ", "model", "ai", "bot", "ChatGPT"])
+def test_what_an_assistant_says_is_nothing_about_the_user(tmp_path: Path, role: str) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        [kept] = memos.add([{"role": role, "content": "I live in Oslo."}])
+        assert (kept.header.role, kept.header.speaker) == ("assistant", "Assistant")
+        assert not text_of(kept).facts and kept.header.trust is Trust.MODEL
+
+
+def test_a_human_is_the_user(tmp_path: Path) -> None:
+    with MemOS(vault=tmp_path) as memos:
+        [kept] = memos.add([{"role": "human", "content": "I live in Oslo."}])
+        assert (kept.header.role, kept.header.speaker) == ("user", "User")
+        assert text_of(kept).facts
