@@ -57,6 +57,7 @@ ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED}
 
 
 EPISODE, PASSAGE = "episode", "passage"  # Header.kind of a turn of a conversation, and of a part of a long one
+SUMMARY = "summary"  # Header.kind of what sums up a part of a conversation
 READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
 PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
 
@@ -275,10 +276,10 @@ class MemCube(Frozen):
 
     @property
     def rests_on(self) -> tuple[Source, ...]:
-        """The sources that whoever reads it must be able to read. Not the turn that it was read in: a statement can be
-        shared without what else was said."""
+        """The sources that whoever reads it must be able to read. Not the turns that it was read in or quotes: it can
+        be shared without what else was said."""
         is_said = isinstance(self.payload, Text) and (self.payload.verbatim or self.header.origin.startswith(READ))
-        return () if is_said else self.sources
+        return () if is_said or self.header.kind == SUMMARY else self.sources
 
     @property
     def is_cut(self) -> bool:

@@ -77,9 +77,9 @@ class Access:
         shown = self._vault.guard.as_shown
         return lambda cube: cube if cube.rights.owner == caller.user_id else shown(cube)
 
-    def view(self, caller: Caller, limits: Limits = (None, None, None)) -> View:
-        """What the caller may see, within limits."""
-        return View(*self._governance.sight(caller), *limits, owner=caller.user_id)
+    def view(self, caller: Caller, limits: Limits = (None, None, None), *, summaries: bool = False) -> View:
+        """What the caller may see, within limits. summaries: these, too, whatever kinds are asked for."""
+        return View(*self._governance.sight(caller), *limits, owner=caller.user_id, summaries=summaries)
 
     def session(self, caller: Caller, name: str) -> Namespace:
         """A conversation of the caller. Raises Denied where the caller stands for another one alone."""

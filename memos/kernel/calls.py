@@ -268,7 +268,7 @@ class Services:
         self.keeping = Keeping(parts, self.unread)
         self.life = Life(parts)
         self.forming = Forming(parts)
-        self.planning = Planning(parts, self.forming, self.keeping, self.unread)
+        self.planning = Planning(parts, self.life, self.forming, self.keeping, self.unread)
         self.governing = Governing(parts, self.finding)
         self.seeing = Seeing(parts, self.finding, self.keeping, self.planning, self._origins)
         self.pipelines = Pipelines(

@@ -19,7 +19,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, Form, MemCube, Source, Text, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
 from memos.errors import ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
@@ -158,7 +158,8 @@ class Unread(Service):
     def _read_tagged(self, turn: MemCube) -> int:
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
         it; the number of memories made."""
-        words, header, read = said_words(turn), turn.header, self._vault.derived(turn.id)
+        words, header = said_words(turn), turn.header
+        read = [cube for cube in self._vault.derived(turn.id) if cube.header.kind != SUMMARY]
         day = _day(turn)
         if any(known for cube in (turn, *read) for known in facts_of(cube)):
             return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, Fact, Form, MemCube, Text, in_zone
+from memos.cube import ANSWERING, SUMMARY, Fact, Form, MemCube, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Limits, Service, unique
 from memos.operation.life.knowledge import stated
@@ -126,7 +126,7 @@ class Finding(Service):
     ) -> tuple[list[Hit], Decision]:
         """What a policy, by default the caller's, finds in the caller's view; and how far that view reached, which is
         still to be written into the audit log. k: None for as much as a request needs."""
-        view = self._access.view(caller, limits)
+        view = self._access.view(caller, limits, summaries=op.wants.overview)
         if where:
             shown, seen = self._access.as_read(caller), self._vault.at(self._operator().versions(view))
             view = replace(view, among=frozenset(cube.id for cube in seen if where(shown(cube))))
@@ -183,7 +183,8 @@ class Finding(Service):
     def roots(self, cube: MemCube) -> list[MemCube]:
         """What a memory was made of, down to what was said; a memory that was said, itself. All that is made of it goes
         with it."""
-        if not cube.sources or (isinstance(cube.payload, Text) and cube.payload.verbatim):
+        is_said = isinstance(cube.payload, Text) and bool(cube.payload.verbatim)
+        if not cube.sources or is_said or cube.header.kind == SUMMARY:
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memos.cube import ANSWERING, EPISODE, PASSAGE, MemCube, Namespace, Probe, State, Text, Trust, in_zone
+from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, MemCube, Namespace, Probe, State, Text, Trust, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
@@ -130,6 +130,8 @@ class Keeping(Service):
         payload, segment, probes = None, None, text_of(cube).probes
         if cube.header.kind == PASSAGE:
             raise InputError(f"cube {cube.id} is a part of a longer turn; update that, {cube.sources[0].id}")
+        if text is not None and cube.header.kind == SUMMARY:
+            raise InputError(f"cube {cube.id} quotes turns of a conversation; update these, and it is made again")
         if text is not None and cube.header.kind == EPISODE:
             return self._said_otherwise(cube, text, metadata)
         if text is not None:
@@ -154,13 +156,14 @@ class Keeping(Service):
         """
         cube = self._access.cube(caller, Delete(id=id), id)
         turns = [turn for turn in self._vault.at(s.id for s in cube.sources) if turn.header.kind == EPISODE]
-        if not turns or cube.blob:
+        if not turns or cube.blob or cube.header.kind == SUMMARY:
             return self._delete(caller, [cube.id])
         for turn in turns:
             self._governance.permit(caller, Delete(id=turn.id), turn)
         with self._vault.transaction():
             derived = self._vault.derived(*(turn.id for turn in turns))
-            others = [_as_told(c) for c in derived if c.id != cube.id and c.text and not text_of(c).verbatim]
+            read = [c for c in derived if c.text and not text_of(c).verbatim and c.header.kind != SUMMARY]
+            others = [_as_told(c) for c in read if c.id != cube.id]
             gone = self._delete(caller, [turn.id for turn in turns])
             self._knowledge.remember(others, cube.namespace)  # what a model has read in it, too
             for turn in turns:

@@ -18,6 +18,7 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from memos.kernel.services.forming import Forming
     from memos.kernel.services.keeping import Keeping
+    from memos.kernel.services.life import Life
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
     from memos.operation.policies.policy import Segment
@@ -28,9 +29,9 @@ log = logging.getLogger("memos")
 class Planning(Service):
     """jobs, cancel, tick, plan, segments; and the upkeep in the background."""
 
-    def __init__(self, parts: Parts, forming: Forming, keeping: Keeping, unread: Unread) -> None:
+    def __init__(self, parts: Parts, life: Life, forming: Forming, keeping: Keeping, unread: Unread) -> None:
         super().__init__(parts)
-        self._forming, self._keeping, self._unread = forming, keeping, unread
+        self._life, self._forming, self._keeping, self._unread = life, forming, keeping, unread
         self.upkeep = Upkeep(self._vault, self._plan_all, self._act)
 
     def stop(self) -> None:
@@ -67,10 +68,13 @@ class Planning(Service):
         The moves are written down first: killed or interrupted, the next tick goes on with them.
         """
         self._unread.finish()
+        made = [{"move": c.header.origin, "cube": c.id, "why": "consolidated"} for c in self._life.consolidate(caller)]
         aged = self._age(caller)
         visible = self._governance.visible_ids(caller, self._vault.at(move["cube"] for move in aged))
         self.plan(caller)
-        return [m for m in aged if m["cube"] in visible] + self.upkeep.work(progress, partial(self._sees, caller))
+        return (
+            made + [m for m in aged if m["cube"] in visible] + self.upkeep.work(progress, partial(self._sees, caller))
+        )
 
     def plan(self, caller: Caller) -> list[str]:
         """Let the scheduler plan moves of the user's cubes, and queue them as jobs, whose ids are returned; so is the
@@ -123,13 +127,16 @@ class Planning(Service):
     # in the background
 
     def _plan_all(self) -> bool:
-        """Plan for every user; False as long as no request has loaded the model, without which nothing can be moved."""
+        """Consolidate and plan for every user, as far as what that takes is loaded; False as long as no request has
+        loaded the model, without which nothing can be moved."""
         ready = self._serving.if_made is not None
-        for user in self._vault.users() if ready else ():
+        for user in self._vault.users() if ready or self._operator.if_made else ():
             caller = Caller(Namespace(user_id=user))
             try:
-                self._age(caller)
-                self.plan(caller)
+                self._life.consolidate(caller)
+                if ready:
+                    self._age(caller)
+                    self.plan(caller)
             except MemosError as error:  # the others' turn comes all the same
                 log.warning("nothing is planned for %s now: %s", user, error)
         return ready

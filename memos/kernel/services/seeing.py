@@ -199,7 +199,7 @@ class Seeing(Service):
         return "\n".join(f"{c.id} {c.text}" for c in cubes[:MAX_LISTED]) + more or "There is no such memory."
 
     def _history(self, caller: Caller, what: str) -> str:
-        found = self._finding.described(caller, self._reader.forget(what))[0]
+        found = self._finding.described(caller, self._reader.forget(what))[0] if what else []
         if len(found) == 1:
             return "\n".join(str(event) for event in self._keeping.history(caller, found[0].id))
         return "Say more closely which memory: " + (" | ".join(f"{c.id} {c.text}" for c in found) or "none fits")

@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from memos.cube import MemCube, Namespace, Rights, Text
+from memos.cube import SUMMARY, MemCube, Namespace, Rights, Text
 from memos.operation.finding.columns import Column, Mask, Parts, Rows, at, beneath, pack, split, unpack
 from memos.operation.policies.policy import asks, standing
 
@@ -53,7 +53,8 @@ class View:
 
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is given before all of these ids
-    altogether. since, until: by when it was said. kinds, among (ids): None for all. single: ids of memories that may be
+    altogether. since, until: by when it was said. kinds, among (ids): None for all. summaries: they are looked at
+    without being asked for by kind. single: ids of memories that may be
     seen whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
     """
 
@@ -65,6 +66,7 @@ class View:
     since: datetime | None = None
     until: datetime | None = None
     among: frozenset[str] | None = field(default=None, kw_only=True)
+    summaries: bool = field(default=False, kw_only=True)
     owner: str = field(default="", kw_only=True)
 
 
@@ -330,6 +332,10 @@ class Catalog:
             end += 1
         return members[start:end]
 
+    def conversations(self, mask: Mask) -> list[list[int]]:
+        """The rows of each thread that has a name, as far as they may be seen, in order."""
+        return [[row for row in members if mask[row]] for members in self._members.values()]
+
     def _in_thread(self, row: int) -> tuple[list[int], int]:
         """(the rows of its thread in order, its place among them)."""
         members = self._members.get(int(self.thread[row]), [row])
@@ -362,6 +368,8 @@ class Catalog:
         mask &= self._alive.all
         if view.kinds is not None:
             mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
+        elif not view.summaries:  # what they quote is there itself
+            mask &= self._kind.all != self.kinds.find(SUMMARY)
         if view.among is not None:
             among = np.zeros(len(mask), bool)
             among[[self._row[id] for id in view.among if id in self._row]] = True

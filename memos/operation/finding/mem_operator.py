@@ -244,6 +244,23 @@ class MemOperator:
                 self._versions[view] = {id: catalog.version(id) for id in ids}
             return self._versions[view]
 
+    def conversations(self, view: View) -> list[list[str]]:
+        """The memories in view of each conversation, in the order of their saying."""
+        with self._lock:
+            self.refresh()
+            scope, catalog = self._scope(view), self._follower.indexes.catalog
+            return [[catalog.ids[row] for row in rows] for rows in catalog.conversations(scope.mask)]
+
+    def telling(self, ids: Sequence[str], view: View) -> Floats:
+        """[ids]: how much each says of what sets these memories apart from all in view, by the words of all of them:
+        BM25, 0 to 1."""
+        with self._lock:
+            scope, indexes = self._scope(view), self._follower.indexes
+            rows = [indexes.catalog.row(id) for id in ids]
+            words = dict.fromkeys(word for row in rows for word in terms(indexes.texts[row]))
+            found = indexes.words.matches(list(words), scope.mask)
+            return found.score(indexes.words.lengths, len(scope.rows), scope.mean)[rows]
+
     def vectors(self, ids: Iterable[str]) -> dict[str, Floats]:
         """The vector of each of these that there is, in its context."""
         with self._lock:

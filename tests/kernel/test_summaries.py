@@ -1,0 +1,139 @@
+"""Long conversations are summed up in their own words: when, of what, where that is found, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memos import MemOS
+from memos.cube import SUMMARY, MemCube
+from memos.errors import InputError, NotFound
+from memos.interface.reading.mem_reader import MemReader
+from memos.operation.life import summaries
+from memos.rights import Caller
+
+HOUR = timedelta(hours=1)
+OVERVIEW = "Can you summarize what we said about the garden?"
+PLANTS = ["roses", "tulips", "leeks", "peas", "mint", "sage", "plums", "figs", "kale", "beans"]
+SMALL_TALK = ["Great!", "Thanks, Mel!", "lol", "Nice one."]
+
+
+def turns(many: int, first: int = 0) -> list[dict[str, str]]:
+    """Every other one tells something."""
+    telling = (f"In week {n} Harriet brought {PLANTS[n % 10]} from Norwich for the garden." for n in range(999))
+    said = [next(telling) if n % 2 == 0 else SMALL_TALK[n % 4] + " " * (n % 3) for n in range(first + many)]
+    who = ("Caroline", "Melanie")
+    return [
+        {"role": "user", "name": who[n % 2], "content": text, "time": f"2026-03-{1 + n // 24:02}T{n % 24:02}:00:00Z"}
+        for n, text in enumerate(said)
+    ][first:]
+
+
+def kept(memos: MemOS) -> list[MemCube]:
+    return [cube for cube in memos.cubes() if cube.header.kind == SUMMARY]
+
+
+@pytest.fixture
+def memos(tmp_path: Path) -> Iterator[MemOS]:
+    with MemOS(vault=tmp_path) as kernel:
+        yield kernel
+
+
+def test_a_long_conversation_is_summed_up_in_words_that_stand_in_it(memos: MemOS) -> None:
+    memos.within(session="chat").add(turns(45))
+    done = [move for move in memos.tick() if move["move"] == SUMMARY]
+    [summary] = kept(memos)
+    assert [move["cube"] for move in done] == [summary.id]
+    first, *lines = summary.text.split("\n")
+    assert first == "2026-03-01 – 2026-03-02" and len(lines) == summaries.QUOTED
+    said = {f"{turn['name']}: {turn['content'].strip()}" for turn in turns(summaries.TURNS)}
+    assert set(lines) <= said
+    assert all("Harriet" in line for line in lines)  # and not what is said anywhere
+    assert all(memos.get(source.id).header.thread == "chat" for source in summary.sources)
+    assert memos.tick() == [] == memos.consolidate()
+
+
+def test_what_is_left_is_summed_up_when_the_conversation_has_ended(
+    memos: MemOS, later: Callable[[timedelta], None]
+) -> None:
+    memos.within(session="chat").add(turns(30))
+    memos.tick()
+    assert kept(memos) == []
+    later(2 * HOUR)
+    memos.tick()
+    assert len(kept(memos)) == 1
+    memos.within(session="chat").add(turns(10, first=30))
+    later(2 * HOUR)
+    memos.tick()
+    assert len(kept(memos)) == 1  # ten more are too few
+    memos.within(session="chat").add(turns(30, first=40))
+    memos.tick()
+    first, second = kept(memos)
+    assert not {source.id for source in first.sources} & {source.id for source in second.sources}
+
+
+def test_it_is_found_by_an_overview_and_by_its_kind_alone(memos: MemOS) -> None:
+    memos.within(session="chat").add(turns(40))
+    memos.tick()
+    [summary] = kept(memos)
+    assert summary.id in [hit.cube.id for hit in memos.search(OVERVIEW, top_k=5)]
+    assert [hit.cube.id for hit in memos.search("garden", kinds=[SUMMARY])] == [summary.id]
+    assert summary.id not in [hit.cube.id for hit in memos.search("What has Harriet brought?", top_k=50)]
+    asked = MemReader().recall(OVERVIEW)
+    assert summary.id in [cube.id for cube in memos.services.answering.admit(Caller(summary.namespace), asked).cubes]
+
+
+def test_it_goes_with_what_it_quotes_and_is_made_again(memos: MemOS) -> None:
+    memos.within(session="chat").add(turns(41))
+    memos.tick()
+    [summary] = kept(memos)
+    quoted = memos.get(summary.sources[0].id)
+    memos.delete(quoted.id)
+    with pytest.raises(NotFound):
+        memos.get(summary.id)
+    memos.tick()
+    [again] = kept(memos)
+    assert quoted.words not in again.text
+
+
+def test_without_it_the_turns_stay(memos: MemOS) -> None:
+    memos.within(session="chat").add(turns(40))
+    memos.tick()
+    [summary] = kept(memos)
+    before = {cube.id for cube in memos.cubes()}
+    memos.delete(summary.id)
+    assert {cube.id for cube in memos.cubes()} == before - {summary.id}
+
+
+def test_what_was_read_in_a_turn_that_it_quotes_goes_without_making_it_a_statement(memos: MemOS) -> None:
+    memos.within(session="chat").add(
+        [{"role": "user", "content": "I live in Leeds.", "time": "2026-02-28T10:00:00Z"}, *turns(44)]
+    )
+    memos.tick()
+    [summary] = kept(memos)
+    [leeds] = [cube for cube in memos.cubes() if "Leeds" in cube.text and cube.header.kind == "fact"]
+    with pytest.raises(InputError, match="update these"):
+        memos.update(summary.id, "Nothing was said.")
+    memos.delete(leeds.id)
+    assert not [cube for cube in memos.cubes() if "Leeds" in cube.text]
+    assert [cube for cube in memos.cubes() if "\n" in cube.text] == kept(memos)
+
+
+def test_it_is_of_its_owner_alone(memos: MemOS) -> None:
+    memos.within("ada", session="chat").add(turns(40))
+    memos.within("bo").tick()
+    assert kept(memos.within("ada")) == []
+    memos.within("ada").tick()
+    [summary] = kept(memos.within("ada"))
+    assert summary.rights.owner == "ada"
+    assert memos.within("bo").search(OVERVIEW) == []
+
+
+def test_what_is_quoted_tells_most_and_is_not_said_twice() -> None:
+    same = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
+    assert summaries.quoted(same, np.array([1.0, 0.9, 0.8, 0.1], np.float32), 2) == [0, 2]
+    assert summaries.quoted(same[:1], np.zeros(1, np.float32)) == [0]
