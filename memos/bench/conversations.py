@@ -32,6 +32,7 @@ BUDGET = 1_600  # tokens of memories in front of a question
 TOP_K = 10
 SEARCHES, SHOWN = 200, 500  # that are timed; turns between two signs of progress
 MAX_LISTED = 1_000_000
+_NO_ORDERS = ("recall", "remember", "talk")
 _OTHER_SIDE = ("Assistant",)  # of an exchange: it does not begin one
 
 Call = Callable[..., dict[str, Any]]  # (name of a call of the Memory API, its arguments) -> its reply
@@ -42,12 +43,13 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
     """turns_lost: messages that cannot be read back word for word with their speaker and time. recall@10: share of a
     question's evidence among the first ten memories; recall@budget: among as many as fit into BUDGET tokens;
     recall@chat: among those that a reply of `chat` rests on, which the packaged model quotes; prompt_tokens: of its
-    prompts, on average. turns_per_s: from the first call of `add` until all can be found. Raises InputError."""
+    prompts, on average. orders: questions that `chat` took for orders to the memory. turns_per_s: from the first call
+    of `add` until all can be found. Raises InputError."""
     if policy is not None:
         POLICIES.get(policy)  # a wrong name is told before anything is read
     conversations = read(data, kind)
     seconds, lost, adds_ms, searches_ms, memories = 0.0, 0, list[float](), list[float](), 0
-    prompts = list[int]()  # tokens of each
+    prompts, orders = list[int](), 0  # tokens of each
     rows: dict[str, list[dict[str, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         vault = Path(folder) / "vault"
@@ -81,6 +83,7 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
                 shown = set().union(*(named[memory["id"]] for memory in reply["used"])) & set(question.evidence)
                 rows[question.category].append(row | {"recall@chat": len(shown) / len(set(question.evidence))})
                 prompts.append(reply["prompt_tokens"])
+                orders += any(one["intent"] not in _NO_ORDERS for one in reply["operations"])
             show(kind, n + 1, len(conversations))
     turns = sum(len(c.turns) for c in conversations)
     every = [row for of_kind in rows.values() for row in of_kind]
@@ -95,6 +98,7 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
         **means(every),
         "by_kind": {name: {"questions": len(of), **means(of)} for name, of in sorted(rows.items())},
         "prompt_tokens": sum(prompts) / len(prompts),
+        "orders": orders,
         "turns_per_s": turns / seconds,
         "add_ms_p50": median(adds_ms),
         "search_ms_p50": median(searches_ms),

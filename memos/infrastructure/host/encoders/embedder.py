@@ -197,6 +197,7 @@ _HERE = Path(str(files("memos.infrastructure.host.encoders")))
 REQUESTS, STATEMENTS = _HERE / "reader_model", _HERE / "statement_model"  # folders with our weights
 MAX_MESSAGE_TOKENS = 200  # of a message that are read; what is longer is a text, not a request
 HEADS = ("parts", "slots", "refs", "marks")
+ADDRESSED = "addressed"  # a head over a whole message
 CONTEXT_CHARACTERS = 400  # of what was said before a message
 
 
@@ -213,11 +214,13 @@ class LabelledSpan:
 @dataclass(frozen=True)
 class TaggedText:
     """parts: what asks for or states something, in order. slots: words within the message. pointed: words within what
-    was said before it, at their place in there."""
+    was said before it, at their place in there. addressed: how likely it is that it speaks to the memory itself, from 0
+    to 1, as far as the weights tell."""
 
     parts: tuple[LabelledSpan, ...]
     slots: tuple[LabelledSpan, ...]
     pointed: tuple[LabelledSpan, ...]
+    addressed: float = 1.0
 
 
 class TextTagger:
@@ -229,12 +232,16 @@ class TextTagger:
 
     def tag(self, text: str, before: str = "") -> TaggedText:
         """Read a message in the light of what was said before it. Raises HostError, ModelNotFound."""
+        return self.read(text, before)[0]
+
+    def read(self, text: str, before: str = "") -> tuple[TaggedText, torch.Tensor | None]:
+        """A message as it is tagged, and the mean of its hidden states, [dim]; None where it has no tokens."""
         network = _network(self._folder, _written(self._folder))
         skipped = max(0, len(before) - CONTEXT_CHARACTERS)
         context, message = network.tokens(before[skipped:]), network.tokens(text)[:MAX_MESSAGE_TOKENS]
         if not message:
-            return TaggedText((), (), ())
-        scores = on_encoder_thread(partial(network, context, message))
+            return TaggedText((), (), ()), None
+        scores, mean = on_encoder_thread(partial(network, context, message))
         of_message, of_context = slice(-1 - len(message), -1), slice(1, 1 + len(context))
         parts, *within = (
             _spans(scores[head][of_message], labels, message, 0) for head, labels in network.heads.items()
@@ -242,7 +249,8 @@ class TextTagger:
         pointed = (
             _spans(scores[head][of_context], network.heads[head], context, skipped) for head in ("slots", "refs")
         )
-        return TaggedText(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)))
+        tagged = TaggedText(tuple(parts), tuple(chain(*within)), tuple(chain(*pointed)), network.addressed(mean))
+        return tagged, mean
 
 
 Token = tuple[int, int, int, bool]  # id, the characters [begin, end), and whether it goes on with a word
@@ -266,6 +274,7 @@ class _Network:
         self._model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
         apply_changes(self._model, own)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
+        self._addressed = own.get(f"{ADDRESSED}.weight"), own.get(f"{ADDRESSED}.bias")
 
     def tokens(self, text: str) -> list[Token]:
         if not text:
@@ -274,8 +283,16 @@ class _Network:
         whole = zip(encoded.ids, encoded.offsets, encoded.tokens, strict=True)
         return [(id, *place, piece.startswith("##")) for id, place, piece in whole]
 
-    def __call__(self, context: Sequence[Token], message: Sequence[Token]) -> dict[str, torch.Tensor]:
-        """Of each head [tokens, labels] log probabilities, special tokens among the tokens."""
+    def addressed(self, mean: torch.Tensor) -> float:
+        """How likely a message with this mean of its hidden states speaks to the memory; 1 where no weights tell."""
+        weight, bias = self._addressed
+        return 1.0 if weight is None or bias is None else float((weight[0] @ mean + bias[0]).sigmoid())
+
+    def __call__(
+        self, context: Sequence[Token], message: Sequence[Token]
+    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """(of each head [tokens, labels] log probabilities, special tokens among the tokens; the mean of the message's
+        hidden states, [dim])."""
         import torch
 
         cls, sep = self._special
@@ -287,7 +304,8 @@ class _Network:
             embedded = self._table[ids.clamp(max=known - 1)]
             embedded[ids >= known] = self._characters[ids[ids >= known] - known]
             hidden = self._model(inputs_embeds=embedded, token_type_ids=types).last_hidden_state[0]
-            return {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
+            scores = {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
+            return scores, hidden[-1 - len(message) : -1].mean(0)
 
 
 def apply_changes(model: PreTrainedModel, own: Mapping[str, torch.Tensor]) -> None:

@@ -8,6 +8,7 @@ FIRST = re.compile(
     r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
 )
 SPEAKER = re.compile(r"I|我", re.IGNORECASE)
+SENTENCE = re.compile(r"\S.*?(?:[.!?。！？…]+(?=\s|$|[\u4e00-\u9fff])|$)", re.DOTALL)
 WORD = re.compile(r"[^\W\d_]")
 TO_ME = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
 POINTS = re.compile(

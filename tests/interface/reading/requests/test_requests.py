@@ -368,3 +368,60 @@ def test_an_end_that_no_calendar_has_is_left_open(words: str, end: str) -> None:
 
 def test_a_message_with_a_vague_time_is_read() -> None:
     assert asked("记住两三天前我换了工作")[0][0] == "remember"
+
+
+# -- talk that has words in common with orders -----------------------------------------------------------
+
+TOLD = [
+    "got an offer from the Ordnance Survey",
+    "my boss Helen is driving me nuts",
+    "I shared a flat with Tom in Bristol for three years, and we still send each other postcards.",
+    "We froze the hiring plan until spring. It means that I'm on call every third week.",
+    "I finally unlocked the last level of the game last night! My brother was so jealous.",
+    "Jo dropped the maths course because the lectures clashed with her job at the bakery.",
+    "My therapist wants me to let go of the idea that everything has to be perfect.",
+    "They've rolled back the remote work policy at our office, so I'm commuting again.",
+    "The trainer keeps correcting my posture, and my back is much better now.",
+    "我和室友合租了三年，上个月她搬走了，现在房租有点紧张。",
+]
+ASKED = [
+    "I'm working on a page that loads images lazily and I'd like to preload the first three. How would you do that?",
+    "Can you help me organise my tasks so that I can easily update and share them with the team?",
+    "I have a draft of my thesis and my supervisor wants to lock the title this week. What should I check before then?",
+    "What did Caroline share with the support group?",
+    "How many times has Joanna dropped a course, and which was the last one?",
+]
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_what_people_tell_is_kept_word_for_word(text: str) -> None:
+    found = reader.read_request(text, today=WEDNESDAY)
+    assert {one.intent for one in found} <= {"remember", "talk"}
+    kept = [one.what for one in found if one.intent == "remember"]
+    assert all(words in text for words in kept)
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_what_people_ask_for_help_with_is_no_order(text: str) -> None:
+    found = reader.read_request(text, today=WEDNESDAY)
+    assert [one.intent for one in found][-1] == "recall" and found[-1].what.endswith("?")
+    assert {one.intent for one in found} <= {"remember", "recall"}
+
+
+def test_a_message_is_cut_into_what_it_tells_and_what_it_asks() -> None:
+    tagger = _Stub("Thanks! I dropped the course. Should I share my notes? 对吧？", addressed=0.1)
+    told, question = MemReader(tagger).read_request(tagger.text, today=WEDNESDAY)
+    assert (told.intent, told.what) == ("remember", "I dropped the course.")
+    assert (question.intent, question.what) == ("recall", "Should I share my notes? 对吧？")
+
+
+class _Stub:
+    """Sees an order in the second and the third sentence, and talk in the first."""
+
+    def __init__(self, text: str, addressed: float) -> None:
+        self.text, self.addressed = text, addressed
+
+    def tag(self, text: str, before: str = "") -> TaggedText:
+        begin = text.index("I dropped")
+        parts = LabelledSpan("talk", 0, begin - 1, 0.9), LabelledSpan("demote", begin, len(text) - 4, 0.9)
+        return TaggedText(parts, (), (), self.addressed)
