@@ -76,6 +76,11 @@ class Wants(Frozen):
     request: bool = False
     overview: bool = False
 
+    @property
+    def summary(self) -> bool:
+        """An overview of all that was said, and not of the order in which one side has brought things up."""
+        return self.overview and not self.side
+
 
 class Search(Frozen):
     """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks

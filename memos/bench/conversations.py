@@ -22,6 +22,7 @@ from typing import Any
 
 from memos.bench.dialogues import Conversation, figures, means, read
 from memos.bench.serve import Client, served
+from memos.cube import SUMMARY
 from memos.errors import InputError, MemosError
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.progress import Show
@@ -197,7 +198,8 @@ def _read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[st
             else:
                 missing += 1
         for one in chain(*there):
-            named[one["id"]].update(*(named.get(id, set()) for id in one["sources"]))
+            lines = one["memory"].count("\n") if one["kind"] == SUMMARY else None  # as many of its sources are quoted
+            named[one["id"]].update(*(named.get(id, set()) for id in one["sources"][:lines]))
     return named, missing
 
 

@@ -234,7 +234,7 @@ class Answering(Service):
         match scheduler.policy.reads:
             case "groups":
                 near = scheduler.looked_at(hits, self._vault.payloads_of(cube.id for cube, _ in hits))
-                view = self._access.view(caller, summaries=op.wants.overview)
+                view = self._access.view(caller, summaries=op.wants.summary)
                 texts = self._vault.at(self._operator().group_of(near, view))
             case "found":
                 texts = [cube for cube, _ in hits]

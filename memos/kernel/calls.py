@@ -26,6 +26,7 @@ from memos.kernel.services.keeping import Keeping
 from memos.kernel.services.life import Life
 from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
+from memos.kernel.services.summing import Summing
 from memos.kernel.unread import Unread
 
 if TYPE_CHECKING:
@@ -263,10 +264,11 @@ class Services:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.unread = Unread(parts)
+        self.summing = Summing(parts)
+        self.unread = Unread(parts, self.summing)
         self.finding = Finding(parts)
         self.keeping = Keeping(parts, self.unread)
-        self.life = Life(parts)
+        self.life = Life(parts, self.summing)
         self.forming = Forming(parts)
         self.planning = Planning(parts, self.life, self.forming, self.keeping, self.unread)
         self.governing = Governing(parts, self.finding)

@@ -19,7 +19,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memos.cost import metered
-from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Source, Text, Trust, Turn, new_id
+from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
 from memos.errors import ContextOverflow, HostError, MemosError
 from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from memos.infrastructure.vault.tables.job_list import Open
+    from memos.kernel.services.summing import Summing
     from memos.kernel.wiring import Parts
 
 log = logging.getLogger("memos")
@@ -53,9 +54,9 @@ _GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not
 class Unread(Service):
     """What conversations leave, and what becomes of it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, summing: Summing) -> None:
         super().__init__(parts)
-        self._parts = parts
+        self._parts, self._summing = parts, summing
         self._upkeep = Upkeep(parts.vault, lambda: True, lambda job, _: self.act(job, self._await_quiet))
         self._failed: set[tuple[str, ...]] = set()  # jobs, by their turns, that are not tried again by this process
         self._closing, self._hurry = threading.Event(), threading.Event()
@@ -138,22 +139,28 @@ class Unread(Service):
             raise KeyboardInterrupt
 
     def _read_on(self, job: Job, before_each: Callable[[], None]) -> int:
-        """Read every turn after that of a job, and end it; the number of memories that were made."""
-        after, made = str(job.payload["after"]), 0
+        """Read every turn after that of a job, and end it; the number of memories that were made. Then what its users
+        have said so far is summed up."""
+        after, made, users = str(job.payload["after"]), 0, set[str]()
         while True:
             with self._vault.transaction(), self._lock:  # a turn that is kept from here on finds no open job
                 if not (turns := self._vault.statements.texts_after(after, PAGE)):
                     self._vault.jobs.end(job.id, "done", f"{made} memories")
                     self._is_queued = False
-                    return made
+                    break
             for turn in turns:
                 before_each()
                 after = turn.id
+                users.add(turn.namespace.user_id)
                 try:
                     made += self._read_tagged(turn) if _is_said(turn) else 0
                 except MemosError as error:  # the others' turn comes all the same
                     log.warning("turn %s stays unread: %s", turn.id, error)
             self._vault.jobs.describe(job.id, job.payload | {"after": after})
+        for user in sorted(users):
+            before_each()
+            self._summing.sum_up(Caller(Namespace(user_id=user)))
+        return made
 
     def _read_tagged(self, turn: MemCube) -> int:
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in

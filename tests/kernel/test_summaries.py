@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from memos import MemOS
 from memos.cube import SUMMARY, MemCube
 from memos.errors import InputError, NotFound
 from memos.interface.reading.mem_reader import MemReader
+from memos.kernel import unread
 from memos.operation.life import summaries
 from memos.rights import Caller
 
@@ -28,7 +30,7 @@ def turns(many: int, first: int = 0) -> list[dict[str, str]]:
     said = [next(telling) if n % 2 == 0 else SMALL_TALK[n % 4] + " " * (n % 3) for n in range(first + many)]
     who = ("Caroline", "Melanie")
     return [
-        {"role": "user", "name": who[n % 2], "content": text, "time": f"2026-03-{1 + n // 24:02}T{n % 24:02}:00:00Z"}
+        {"role": "user", "name": who[n % 2], "content": text, "time": f"2026-03-{1 + n // 6:02}T{n % 6:02}:00:00Z"}
         for n, text in enumerate(said)
     ][first:]
 
@@ -38,16 +40,17 @@ def kept(memos: MemOS) -> list[MemCube]:
 
 
 @pytest.fixture
-def memos(tmp_path: Path) -> Iterator[MemOS]:
+def memos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemOS]:
+    monkeypatch.setattr(summaries, "TURNS", 12)
+    monkeypatch.setattr(summaries, "FEWEST", 6)
     with MemOS(vault=tmp_path) as kernel:
         yield kernel
 
 
 def test_a_long_conversation_is_summed_up_in_words_that_stand_in_it(memos: MemOS) -> None:
-    memos.within(session="chat").add(turns(45))
-    done = [move for move in memos.tick() if move["move"] == SUMMARY]
+    memos.within(session="chat").add(turns(14))
+    memos.tick()
     [summary] = kept(memos)
-    assert [move["cube"] for move in done] == [summary.id]
     first, *lines = summary.text.split("\n")
     assert first == "2026-03-01 – 2026-03-02" and len(lines) == summaries.QUOTED
     said = {f"{turn['name']}: {turn['content'].strip()}" for turn in turns(summaries.TURNS)}
@@ -60,24 +63,24 @@ def test_a_long_conversation_is_summed_up_in_words_that_stand_in_it(memos: MemOS
 def test_what_is_left_is_summed_up_when_the_conversation_has_ended(
     memos: MemOS, later: Callable[[timedelta], None]
 ) -> None:
-    memos.within(session="chat").add(turns(30))
+    memos.within(session="chat").add(turns(8))
     memos.tick()
     assert kept(memos) == []
     later(2 * HOUR)
     memos.tick()
     assert len(kept(memos)) == 1
-    memos.within(session="chat").add(turns(10, first=30))
+    memos.within(session="chat").add(turns(3, first=8))
     later(2 * HOUR)
     memos.tick()
-    assert len(kept(memos)) == 1  # ten more are too few
-    memos.within(session="chat").add(turns(30, first=40))
+    assert len(kept(memos)) == 1  # three more are too few
+    memos.within(session="chat").add(turns(9, first=11))
     memos.tick()
     first, second = kept(memos)
     assert not {source.id for source in first.sources} & {source.id for source in second.sources}
 
 
 def test_it_is_found_by_an_overview_and_by_its_kind_alone(memos: MemOS) -> None:
-    memos.within(session="chat").add(turns(40))
+    memos.within(session="chat").add(turns(12))
     memos.tick()
     [summary] = kept(memos)
     assert summary.id in [hit.cube.id for hit in memos.search(OVERVIEW, top_k=5)]
@@ -88,7 +91,7 @@ def test_it_is_found_by_an_overview_and_by_its_kind_alone(memos: MemOS) -> None:
 
 
 def test_it_goes_with_what_it_quotes_and_is_made_again(memos: MemOS) -> None:
-    memos.within(session="chat").add(turns(41))
+    memos.within(session="chat").add(turns(13))
     memos.tick()
     [summary] = kept(memos)
     quoted = memos.get(summary.sources[0].id)
@@ -100,8 +103,18 @@ def test_it_goes_with_what_it_quotes_and_is_made_again(memos: MemOS) -> None:
     assert quoted.words not in again.text
 
 
+def test_it_is_made_once_the_turns_have_been_read(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "QUIET_S", 0.1)
+    memos.within(session="chat").add(turns(12))
+    memos.search("garden")  # the encoder is there
+    until = time.monotonic() + 60
+    while not any(cube.header.kind == SUMMARY for cube in memos.vault.cubes()):  # which is no call
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def test_without_it_the_turns_stay(memos: MemOS) -> None:
-    memos.within(session="chat").add(turns(40))
+    memos.within(session="chat").add(turns(12))
     memos.tick()
     [summary] = kept(memos)
     before = {cube.id for cube in memos.cubes()}
@@ -111,7 +124,7 @@ def test_without_it_the_turns_stay(memos: MemOS) -> None:
 
 def test_what_was_read_in_a_turn_that_it_quotes_goes_without_making_it_a_statement(memos: MemOS) -> None:
     memos.within(session="chat").add(
-        [{"role": "user", "content": "I live in Leeds.", "time": "2026-02-28T10:00:00Z"}, *turns(44)]
+        [{"role": "user", "content": "I live in Leeds.", "time": "2026-02-28T10:00:00Z"}, *turns(13)]
     )
     memos.tick()
     [summary] = kept(memos)
@@ -124,10 +137,9 @@ def test_what_was_read_in_a_turn_that_it_quotes_goes_without_making_it_a_stateme
 
 
 def test_it_is_of_its_owner_alone(memos: MemOS) -> None:
-    memos.within("ada", session="chat").add(turns(40))
-    memos.within("bo").tick()
-    assert kept(memos.within("ada")) == []
-    memos.within("ada").tick()
+    memos.within("ada", session="chat").add(turns(12))
+    memos.within("bo").tick()  # the turns of all are read
+    assert memos.within("bo").consolidate() == []
     [summary] = kept(memos.within("ada"))
     assert summary.rights.owner == "ada"
     assert memos.within("bo").search(OVERVIEW) == []

@@ -126,7 +126,7 @@ class Finding(Service):
     ) -> tuple[list[Hit], Decision]:
         """What a policy, by default the caller's, finds in the caller's view; and how far that view reached, which is
         still to be written into the audit log. k: None for as much as a request needs."""
-        view = self._access.view(caller, limits, summaries=op.wants.overview)
+        view = self._access.view(caller, limits, summaries=op.wants.summary)
         if where:
             shown, seen = self._access.as_read(caller), self._vault.at(self._operator().versions(view))
             view = replace(view, among=frozenset(cube.id for cube in seen if where(shown(cube))))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memos.cube import EPISODE, PASSAGE, SUMMARY, MemCube, State, Text
+from memos.cube import MemCube, State, Text
 from memos.errors import InputError
 from memos.kernel.access import Service
 from memos.kernel.services.keeping import checked_tags
-from memos.operation.life import summaries
+from memos.kernel.services.summing import SAID, Summing
 from memos.operation.life.consolidation import Disagreement, MemoryAudit
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import diff, restore
@@ -34,16 +31,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memos.infrastructure.vault.tables.set_aside import Snapshot
+    from memos.kernel.wiring import Parts
     from memos.operation.life.time_machine import Restored
     from memos.rights import Caller
-
-
-_SAID = frozenset([EPISODE, PASSAGE])
 
 
 class Life(Service):
     """diff, rollback, freeze, thaw, archive, unarchive, snapshot, restore; tag, feedback, fuse, split, consolidate,
     reinstate, conflicts, audit_memory."""
+
+    def __init__(self, parts: Parts, summing: Summing) -> None:
+        super().__init__(parts)
+        self._summing = summing
 
     def diff(self, caller: Caller, id: str, a: int, b: int) -> list[str]:
         """What version b of a cube says in other words than version a: lines with "-", "+" or a blank before them."""
@@ -153,29 +152,8 @@ class Life(Service):
         conversations stay as they are."""
         self._governance.permit(caller, Fuse(ids=()))
         own = [c for c in self._access.texts(caller) if c.rights.owner == caller.user_id]
-        made = self._consolidation.consolidate(c for c in own if c.header.kind not in _SAID)
-        return self._freshness.changed(made + self._sum_up(caller))
-
-    def _sum_up(self, caller: Caller) -> list[MemCube]:
-        """Summaries of the caller's conversations, as far as these are not yet summed up: of every so many turns, and
-        of what is left where nothing was added for as long as `reader.after_s`."""
-        operator, now, made = self._operator(), self._vault.now(), list[MemCube]()
-        said, known = (self._access.view(caller, (kinds, None, None)) for kinds in (_SAID, frozenset([SUMMARY])))
-        summed_up = {source.id for cube in self._vault.at(operator.versions(known)) for source in cube.sources}
-        for ids in operator.conversations(said):
-            done = max((n for n, id in enumerate(ids, start=1) if id in summed_up), default=0)
-            if len(ids) - done < summaries.FEWEST:
-                continue
-            turns = self._vault.at(ids[done:])
-            if not (turns and caller.covers(turns[0].namespace) and turns[0].rights.owner == caller.user_id):
-                continue
-            ended = now - max(c.header.created for c in turns) >= timedelta(seconds=self._config.reader.after_s)
-            for part in summaries.chapters(turns, ended):
-                names = [cube.id for cube in part]
-                vectors = operator.vectors(names)
-                places = summaries.quoted(np.stack([vectors[id] for id in names]), operator.telling(names, said))
-                made.append(self._lifecycle.publish(summaries.summary(part, places, now)))
-        return made
+        made = self._consolidation.consolidate(c for c in own if c.header.kind not in SAID)
+        return self._freshness.changed(made + self._summing.sum_up(caller))
 
     def reinstate(self, caller: Caller, id: str) -> MemCube:
         """Bring back a memory that another has replaced; the other stays. Raises BadTransition."""

@@ -127,16 +127,14 @@ class Planning(Service):
     # in the background
 
     def _plan_all(self) -> bool:
-        """Consolidate and plan for every user, as far as what that takes is loaded; False as long as no request has
-        loaded the model, without which nothing can be moved."""
+        """Plan for every user; False as long as no request has loaded the model, without which nothing can be moved."""
         ready = self._serving.if_made is not None
-        for user in self._vault.users() if ready or self._operator.if_made else ():
+        for user in self._vault.users() if ready else ():
             caller = Caller(Namespace(user_id=user))
             try:
                 self._life.consolidate(caller)
-                if ready:
-                    self._age(caller)
-                    self.plan(caller)
+                self._age(caller)
+                self.plan(caller)
             except MemosError as error:  # the others' turn comes all the same
                 log.warning("nothing is planned for %s now: %s", user, error)
         return ready

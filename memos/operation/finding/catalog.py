@@ -185,6 +185,11 @@ class Catalog:
         """[rows]: its topic group, casefolded."""
         return self._subject.all
 
+    @property
+    def summaries(self) -> Mask:
+        """[rows]: it sums up a part of a conversation."""
+        return self._kind.all == self.kinds.find(SUMMARY)
+
     def add(self, cube: MemCube, shown: MemCube | None = None) -> int:
         """A row for this version; the row of an earlier one is gone. shown: what of it may be told by a search; left
         out, all."""
@@ -369,7 +374,7 @@ class Catalog:
         if view.kinds is not None:
             mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
         elif not view.summaries:  # what they quote is there itself
-            mask &= self._kind.all != self.kinds.find(SUMMARY)
+            mask &= ~self.summaries
         if view.among is not None:
             among = np.zeros(len(mask), bool)
             among[[self._row[id] for id in view.among if id in self._row]] = True

@@ -288,11 +288,12 @@ class MemOperator:
 
     def _spread(self, rows: Rows, with_replies: bool) -> Rows:
         """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
-        each with what was said before or after it on the other side, where that is among them."""
+        each with what was said before or after it on the other side, where that is among them. Summaries count as one
+        conversation: in a row of them there is room for little else."""
         catalog = self._follower.indexes.catalog
         rank = np.zeros(len(rows), np.int64)
         threads: dict[int, int] = defaultdict(int)
-        for place, thread in enumerate(catalog.thread[rows].tolist()):
+        for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread[rows]).tolist()):
             rank[place], threads[thread] = threads[thread], threads[thread] + 1
         order = np.lexsort((np.arange(len(rows)), rank)).tolist()
         if not with_replies:

@@ -1,0 +1,46 @@
+"""Sums up conversations: of which so much has been said, and not summed up yet."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memos.cube import EPISODE, PASSAGE, SUMMARY, MemCube
+from memos.kernel.access import Service
+from memos.operation.life import summaries
+
+if TYPE_CHECKING:
+    from memos.rights import Caller
+
+SAID = frozenset([EPISODE, PASSAGE])  # kinds
+
+
+class Summing(Service):
+    """What `consolidate` and the reading of turns call when they are done."""
+
+    def sum_up(self, caller: Caller) -> list[MemCube]:
+        """Summaries of the caller's conversations, as far as these are not yet summed up: of every so many turns, and
+        of what is left where nothing was added for as long as `reader.after_s`."""
+        operator, now, made = self._operator(), self._vault.now(), list[MemCube]()
+        said, known = (self._access.view(caller, (kinds, None, None)) for kinds in (SAID, frozenset([SUMMARY])))
+        summed_up = {source.id for cube in self._vault.at(operator.versions(known)) for source in cube.sources}
+        for ids in operator.conversations(said):
+            done = max((n for n, id in enumerate(ids, start=1) if id in summed_up), default=0)
+            if len(ids) - done < summaries.FEWEST:
+                continue
+            turns = self._vault.at(ids[done:])
+            if not (turns and caller.covers(turns[0].namespace) and turns[0].rights.owner == caller.user_id):
+                continue
+            ended = now - max(c.header.created for c in turns) >= timedelta(seconds=self._config.reader.after_s)
+            for part in summaries.chapters(turns, ended):
+                with operator.steady():
+                    vectors = operator.vectors(cube.id for cube in part)
+                    there = [cube for cube in part if cube.id in vectors]  # no other has deleted it meanwhile
+                    if len(there) < summaries.FEWEST:
+                        continue
+                    telling = operator.telling([cube.id for cube in there], said)
+                places = summaries.quoted(np.stack([vectors[cube.id] for cube in there]), telling)
+                made.append(self._lifecycle.publish(summaries.summary(there, places, now)))
+        return self._freshness.changed(made) if made else made
