@@ -58,11 +58,13 @@ class Parts:
         tokenizer: PreTrainedTokenizerBase | None = None,
         vault: Path | str | None = None,
         policy: Policy | None = None,
+        brief: bool = False,
     ) -> None:
-        """See `MemOS`. Raises InputError, VaultError."""
+        """See `MemOS`. brief: the process ends after a few calls, so that nothing is loaded ahead of the first search.
+        Raises InputError, VaultError."""
         if (model is None) != (tokenizer is None):
             raise InputError("model and tokenizer belong together; give both, or neither and set model.path")
-        self.config = config
+        self.config, self._brief = config, brief
         self._model, self._tokenizer = model, tokenizer
         self.schedulers = Schedulers(config, policy)  # first: what nothing provides is refused before a vault is made
         settings = config.vault
@@ -152,9 +154,8 @@ class Parts:
 
         retrieval = self.config.retrieval
         rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
-        return MemOperator(
-            self.vault, self.embedder(), ANSWERING, retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared
-        )
+        how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self._brief)
+        return MemOperator(self.vault, self.embedder(), ANSWERING, *how)
 
     def make_foresight(self) -> Foresight:
         """What was learnt from the uses that the vault has recorded."""

@@ -56,8 +56,8 @@ class NoModel:
     languages = ()
     context = None
 
-    def tokens(self, text: str) -> int:
-        return len(text.split())
+    def counts(self, memories: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in memories]
 
 
 class NoModelParts(Parts):

@@ -54,8 +54,8 @@ class View:
     key: stands for `may` and `single`, so that their verdicts can be remembered. may: asked once for each sort of
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is given before all of these ids
     altogether. since, until: by when it was said. kinds, among (ids): None for all. summaries: they are looked at
-    without being asked for by kind. single: ids of memories that may be
-    seen whatever their sort. owner: who looks; words that are masked for all others are compared in this one's own.
+    without being asked for by kind. single: ids of memories that may be seen whatever their sort. owner: who looks;
+    words that are masked for all others are compared in this one's own.
     """
 
     key: Hashable

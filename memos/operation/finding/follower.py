@@ -52,8 +52,11 @@ class TextEmbedder(Protocol):
 class Follower:
     """Thread safe: whoever reads `indexes` holds `lock`."""
 
-    def __init__(self, vault: MemVault, embedder: TextEmbedder, states: Iterable[State], exact_ms: float) -> None:
-        """states, exact_ms: see MemOperator."""
+    def __init__(
+        self, vault: MemVault, embedder: TextEmbedder, states: Iterable[State], exact_ms: float, ahead: bool = True
+    ) -> None:
+        """The others: see MemOperator."""
+        self._ahead = ahead
         self._vault, self._embedder, self._states, self._exact_ms = vault, embedder, tuple(states), exact_ms
         self.lock, self._lock_of_worker = threading.RLock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
@@ -82,6 +85,8 @@ class Follower:
         The first time it is done here, and the embedder loaded: large libraries that two threads import at once meet
         each other's half-made modules.
         """
+        if not self._ahead:
+            return
         if not self._is_loaded:
             self._is_loaded = True
             return self._quietly(self._load)

@@ -156,12 +156,14 @@ class MemOperator:
         hops: int = 2,
         rerank: Rerank | None = None,
         compared: int = MAX_COMPARED,
+        ahead: bool = True,
     ) -> None:
         """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer.
         hops: facts that are followed from what a query is about. rerank: reads the best candidates beside the query.
-        compared: of the best candidates, those whose tokens are compared with the query's; 0 for none."""
+        compared: of the best candidates, those whose tokens are compared with the query's; 0 for none. ahead: what
+        changed is read in the background, and not just by the next search."""
         self._embedder, self._hops, self._rerank, self._compared = embedder, hops, rerank, compared
-        self._guard, self._follower = vault.guard, Follower(vault, embedder, states, exact_ms)
+        self._guard, self._follower = vault.guard, Follower(vault, embedder, states, exact_ms, ahead)
         self._lock = self._follower.lock
         self.refresh, self.refresh_soon = self._follower.refresh, self._follower.refresh_soon
         self.settle, self.close = self._follower.settle, self._follower.close

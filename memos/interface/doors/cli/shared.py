@@ -94,20 +94,22 @@ def opened(
     """
     from memos.kernel.care import is_vault
     from memos.kernel.mem_os import MemOS
+    from memos.kernel.wiring import Parts
 
     settings = settings_of(config, set_)
     if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
         raise EmptyMemory(
             f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
         )
-    return MemOS(settings, vault=vault)
+    return MemOS(parts=Parts(settings, vault=vault, brief=True))
 
 
 def made(vault: Path | None, config: Path | None = None, set_: list[str] | None = None) -> MemOS:
     """A kernel over a vault that may be a new one."""
     from memos.kernel.mem_os import MemOS
+    from memos.kernel.wiring import Parts
 
-    return MemOS(settings_of(config, set_), vault=vault)
+    return MemOS(parts=Parts(settings_of(config, set_), vault=vault, brief=True))
 
 
 def settings_of(config: Path | None, set_: list[str] | None) -> Settings:

@@ -58,7 +58,8 @@ def test_words_are_read_from_the_table_of_the_embedder_as_from_one_of_its_own() 
     types = torch.tensor([[0, *[1] * (len(tokens) + 1)]])
     with torch.inference_mode():
         hidden = plain(input_ids=ids, token_type_ids=types).last_hidden_state[0]
-    scores = network([], tokens)
+    scores, mean = network([], tokens)
+    assert torch.equal(hidden[1:-1].mean(0), mean)
     for head, (w, b) in network._weights.items():
         assert torch.equal((hidden @ w.T + b).log_softmax(-1), scores[head]), head
 
