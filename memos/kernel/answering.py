@@ -340,12 +340,11 @@ class Answering(Service):
         show = self._access.as_read(caller)
         if len(meant) != 1:
             which = " | ".join(f"{c.id} {c.text}" for c in map(show, meant or [hit.cube for hit in near]))
-            rule = "Nothing was deleted: one memory must be meant"
-            return Reply(
-                f"{rule}; these are near, delete one by its id or say it more closely: {which}"
-                if which
-                else f"{rule}, and none fits."
+            found = (
+                "Several memories match." if meant else "No memory matches closely." if which else "No memory matches."
             )
+            ask = f" Which one? Delete it by its id, or describe it more closely: {which}" if which else ""
+            return Reply(f"{found} Nothing was deleted.{ask}")
         gone = [id for root in self._finding.roots(meant[0]) for id in self._keeping.delete(caller, root.id)]
         return Reply(f"Forgotten: {show(meant[0]).text}", forgotten=tuple(gone))
 

@@ -55,7 +55,7 @@ class OpenAIRequest(WireModel):
             if name not in _REFUSED_UNLESS:
                 raise ValueError(f"{name:.60} is unknown; {meant(name, type(self).model_fields, 'leave it out')}")
             if value not in _REFUSED_UNLESS[name]:
-                raise ValueError(f"{name}={value!r:.60} is nothing that this server does; leave {name} out")
+                raise ValueError(f"{name}={value!r:.60} is not supported; leave {name} out")
         return self
 
 

@@ -411,7 +411,7 @@ def test_an_answer_for_a_page_that_was_left_is_dropped(opened: Any) -> None:
     assert page.locator(".busy").count() == 0, "that page was slow, this one is there"
     page.keyboard.press("5")
     page.locator(".busy").wait_for()
-    page.get_by_role("button", name="Who asks").click()
+    page.get_by_role("button", name="Sign in").click()
     page.fill("dialog input[name=user]", "ada")
     page.keyboard.press("Enter")
     asked(page, held, 2).fulfill(json={"results": []})
@@ -496,7 +496,7 @@ def test_what_is_typed_while_an_answer_is_awaited_stays(opened: Any) -> None:
 def test_an_address_and_a_key_that_cannot_be_are_named(opened: Any) -> None:
     page = opened("#/cube/%")
     assert "%" in page.inner_text(".wrong")
-    page.get_by_role("button", name="Who asks").click()
+    page.get_by_role("button", name="Sign in").click()
     page.fill("dialog input[name=key]", "abc密钥")
     page.keyboard.press("Enter")
     message = page.evaluate("document.querySelector('dialog input[name=key]').validationMessage")

@@ -276,7 +276,7 @@ COMMANDS = (
     ApiCommand("tag", _tagged),
     ApiCommand("fuse", _TEXT),
     ApiCommand("split", _TEXT),
-    ApiCommand("consolidate", _consolidated, "no two memories say the same"),
+    ApiCommand("consolidate", _consolidated, "nothing to consolidate"),
     ApiCommand("reinstate", _TEXT),
     ApiCommand("lineage", _lineage, call="provenance"),
     # finding and answering

@@ -86,7 +86,7 @@ def query(
         f"{row.n}  {row.at}  {row.caller}  {row.action} {row.target}  {'yes' if row.allowed else 'no'}: {row.why}"
         for row in rows
     )
-    return Output(rows, lines, empty="no decision is like that")
+    return Output(rows, lines, empty="no matching log entries")
 
 
 @vault_command(audit, "export")

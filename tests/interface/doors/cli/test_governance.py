@@ -36,7 +36,7 @@ def test_a_log_is_verified_listed_and_exported(vault: Path, tmp_path: Path) -> N
     rows = json.loads(run("audit", "query", "--vault", vault, "--action", "write", "--json"))["results"]
     assert [(row["caller"], row["target"], row["allowed"]) for row in rows] == [("default", "add", True)]
     assert "default  write add  yes" in run("audit", "query", "--vault", vault, "--since", "2020-01-01")
-    assert "no decision" in run("audit", "query", "--vault", vault, "--refused")
+    assert "no matching log entries" in run("audit", "query", "--vault", vault, "--refused")
     out, key = tmp_path / "audit.jsonl", run("audit", "key", "--vault", vault).strip()
     assert "rows in" in run("audit", "export", out, "--vault", vault)
     assert "sound" in run("audit", "verify", out, "--key", key)

@@ -17,7 +17,7 @@ export default {
   close: "Close",
   again: "Refresh",
   busy: "One moment …",
-  key: "Who asks",
+  key: "Sign in",
   "key.why": "A server with keys asks for one. It stays in this tab and is forgotten when the tab is closed.",
   "key.label": "Key, as `memos key add` told it",
   "key.letter": "Character {at}, “{letter}”, is in no key; paste it as memos key add told it.",
