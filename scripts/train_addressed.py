@@ -25,7 +25,7 @@ from train_reader import DATA, messages
 from train_statements import read
 
 from memos.infrastructure.host.encoders.embedder import REQUESTS, TextTagger
-from memos.interface.reading.requests.arguments import ORDERS
+from memos.interface.reading.requests.orders import ORDERS, is_order
 
 FOR, MIXED, DECAY, SEED = 8000, 5000, 1e-3, 5
 SENTENCE = re.compile(r"(?<=[.!?。！？])\s*")
@@ -56,7 +56,7 @@ def main() -> None:
     tagger, means, speaks = TextTagger(REQUESTS), list[torch.Tensor](), list[bool]()
     for n, (text, before, wanted) in enumerate(told()):
         tagged, mean = tagger.read(text, before)
-        if any(part.label.partition(":")[0] in ORDERS for part in tagged.parts):
+        if any(map(is_order, tagged.parts)):
             means.append(mean)
             speaks.append(wanted)
         if n % 1000 == 0:

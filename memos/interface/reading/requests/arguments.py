@@ -7,14 +7,13 @@ cannot be told is asked back.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, cast
 
-from memos.interface.reading.requests import references, versions, wordings
+from memos.interface.reading.requests import orders, references, versions, wordings
 from memos.interface.reading.requests.references import Known
 from memos.interface.reading.times import times
 from memos.ops import Asked, Intent
@@ -22,25 +21,10 @@ from memos.ops import Asked, Intent
 _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _REMOVES = _DESTRUCTIVE[:3]
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
-ORDERS = (
-    "forget",
-    "share",
-    "unshare",
-    "promote",
-    "demote",
-    "freeze",
-    "thaw",
-    "rollback",
-    "correct",
-    "ask_back",
-    "about",
-)
 _ABOUT_SOMEBODY = (*_STATED, "forget")
 _DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
 MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
-MEANT, SURENESS = 1.8, 0.8  # log odds from which an order is meant, and what those of its labels count in them
-WHOLE = 0.8  # share of a message
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
@@ -146,9 +130,10 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
         return [Asked(intent="talk")]
     before = " ".join(str(turn.get("content", "")) for turn in turns)
     tagged = _tagged(text, before, bool(turns), tagger)
-    orders = [part for part in tagged.parts if part.label.partition(":")[0] in ORDERS]
-    if orders and not any(_is_meant(part, text, tagged.addressed) for part in orders):
-        return _conversed(text, tagged)
+    if orders.none_meant(text, tagged):
+        said = zip(("remember", "recall"), orders.told_and_asked(text, tagged), strict=True)
+        out = [Asked(intent=cast(Intent, intent), what=words, who=_who(words)) for intent, words in said if words]
+        return out or [Asked(intent="talk")]
     found = _read_parts(text, tagged, _discourse(turns, before, tagged.pointed), today)
     clear = {asked.intent for asked in found}
     # what is said twice, or once with what is meant, is one thing
@@ -158,36 +143,6 @@ def read(text: str, turns: Sequence[Mapping[str, object]], today: date, tagger: 
     if asks and not tagged.parts:
         return [Asked(intent="recall", what=text.strip(), who=_who(text))]
     return [Asked(intent="talk")]
-
-
-def _conversed(text: str, tagged: TaggedMessage) -> list[Asked]:
-    """What a message holds that tells something, or asks, and gives no orders, whatever words it has in common with
-    one: "I shared a flat with Tom". Its sentences word for word: those that ask, and others but for mere talk."""
-    sentences = [match.span() for match in wordings.SENTENCE.finditer(text)]
-    telling = [part for part in tagged.parts if part.label not in ("talk", "recall")]
-    asking = [part for part in tagged.parts if part.label == "recall"]
-    questions, told = list[str](), list[str]()
-    for begin, end in sentences:
-        words = text[begin:end].strip()
-        if words.endswith(("?", "？")) or any(part.begin < end and begin < part.end for part in asking):
-            questions.append(words)
-        elif any(part.begin < end and begin < part.end for part in telling):
-            told.append(words)
-    out = [Asked(intent="remember", what=" ".join(told), who=_who(" ".join(told)))] if told else []
-    out += [Asked(intent="recall", what=" ".join(questions), who=_who(" ".join(questions)))] if questions else []
-    return out or [Asked(intent="talk")]
-
-
-def _is_meant(part: TaggedSpan, text: str, addressed: float) -> bool:
-    """True if what looks like an order is one, by how sure the tagger is of it and of whom the message speaks to. A
-    correction that is the whole message is, whatever it speaks of: "Sorry, I meant the 14th"."""
-    is_whole = part.end - part.begin > WHOLE * len(text)
-    return (part.label == "correct" and is_whole) or _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
-
-
-def _odds(p: float) -> float:
-    """Logarithm of p : 1 - p."""
-    return math.log((p + 1e-4) / (1 - p + 1e-4))
 
 
 # -- parts ---------------------------------------------------------------------------------------------
