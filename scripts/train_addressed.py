@@ -5,7 +5,8 @@ linear head over the mean of the message's hidden states, fitted by logistic reg
 whether a message in which the tagger sees an order, or a question about the memory itself, is one. For: messages of
 scripts/reader/*.txt that hold an order, as they are marked. Against: those that hold none, what people state
 (scripts/reader/statements), what they talk about with each other and with assistants (scripts/reader/chats), and
-sentences of these in other orders; of all of them those in which the tagger sees an order. Ten minutes on two cores.
+sentences of these in other orders; of all of them those in which the tagger sees an order. Some twenty
+minutes on two cores.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ import pytest
 from memos import MemOS
 from memos.cube import MemCube, Probe, State, Text
 from memos.errors import EmptyMemory, InputError, NotFound
+from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.kernel.wiring import Parts
 
 
 @pytest.fixture(scope="module")
@@ -396,3 +398,12 @@ def test_a_statement_that_is_deleted_takes_its_words_out_of_the_turn(memos: MemO
     assert not any("Oslo" in c.text or "Oslo" in c.words for c in left)
     assert {"My sister is Eva."} == {c.payload.verbatim for c in left if isinstance(c.payload, Text)}
     assert calls.search("Who is my sister?")[0].cube.id in {c.id for c in left}
+
+
+def test_a_process_that_ends_soon_loads_no_encoder_before_it_searches(tmp_path: Path) -> None:
+    with MemOS(parts=Parts(vault=tmp_path, brief=True)) as kernel:
+        kernel.add("Mira lives in Lisbon.")
+        encoder = kernel.parts.embedder()
+        assert isinstance(encoder, Embedder) and encoder._model.if_made is None
+        assert [hit.cube.text for hit in kernel.search("Where does Mira live?")] == ["Mira lives in Lisbon."]
+        assert encoder._model.if_made is not None

@@ -153,7 +153,7 @@ class Life(Service):
         self._governance.permit(caller, Fuse(ids=()))
         own = [c for c in self._access.texts(caller) if c.rights.owner == caller.user_id]
         made = self._consolidation.consolidate(c for c in own if c.header.kind not in SAID)
-        return self._freshness.changed(made + self._summing.sum_up(caller))
+        return (self._freshness.changed(made) if made else made) + self._summing.sum_up(caller)
 
     def reinstate(self, caller: Caller, id: str) -> MemCube:
         """Bring back a memory that another has replaced; the other stays. Raises BadTransition."""
