@@ -95,7 +95,7 @@ def _drawn(rng: random.Random, host: Host) -> Case | None:
     question = " ".join((*asked, "Where does Mira live?"))
     tokens = len(host.prompts.prefix(sum(cubes, ()))) + len(host.prompts.ids(question))
     can = host.capability
-    most = min(n for n in (host.decoder.context, can.limit, can.renewal_limit, 4096) if n)
+    most = min(n for n in (host.decoder.context, can.limit, can.motion_limit, 4096) if n)
     possible = {"L0": can.exact, "L1": can.composable, "L2": can.renewal, "L3": can.renewal}
     levels = [f for f in rng.sample(LEVELS, rng.randint(1, len(LEVELS))) if possible[f.level]]
     if tokens + 16 > most or not levels:

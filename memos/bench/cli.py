@@ -296,21 +296,33 @@ def calibrate(
 
 @commands.command()
 def doctor(
-    architectures: Annotated[bool, typer.Option("--architectures", help="of tiny random models of many kinds")] = False,
+    architectures: Annotated[
+        bool, typer.Option("--architectures", help="of a tiny random model of every architecture; some minutes")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="with --architectures: this one alone; may be given again")
+    ] = None,
     json: Json = None,
     model: Model = "memos-small",
+    attention: Annotated[str, typer.Option(help="as model.attention: auto, sdpa or eager")] = "auto",
+    dtype: Annotated[str, typer.Option(help="as model.dtype: auto, float32, bfloat16 or float16")] = "auto",
 ) -> None:
     """Say what the model's KV can be used for, tried on its logits."""
-    from memos.bench import measured, write_report
+    from memos.bench import write_report
     from memos.bench.doctor import examine_architectures, examine_model
-    from memos.bench.tables import verdicts_table
+    from memos.bench.tables import architectures_table, verdicts_table
+    from memos.config import parse_config
 
+    config = parse_config({"model": {"path": model, "attention": attention, "dtype": dtype}}).model
     with progress_bars() as show:
-        if architectures:
-            report = write_report("doctor", 0, "cpu", examine_architectures(show), json)
-        else:
-            report = measured("doctor", json, model, 0, examine_model)
-    print_table(verdicts_table(report))
+        figures = examine_architectures(show, config, only or ()) if architectures else examine_model(config)
+    report = write_report("doctor", 0, figures.pop("device"), figures, json)
+    if not architectures:
+        print_table(verdicts_table(report))
+        return
+    print_table(architectures_table(report))
+    if any(row["silently_wrong"] for row in report["rows"]):
+        raise typer.Exit(1)
 
 
 @commands.command()

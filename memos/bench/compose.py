@@ -110,7 +110,7 @@ def bench_compose(
 
 def _fits(host: Host, drawn: Scene) -> bool:
     """With room for the question and the answer, and for scenes that are a little longer."""
-    most = [n for n in (host.decoder.context, host.capability.limit, host.capability.renewal_limit) if n]
+    most = [n for n in (host.decoder.context, host.capability.limit, host.capability.motion_limit) if n]
     memory = len(host.prompts.prefix(sum(drawn.cubes, ())))
     return memory * 1.25 + 64 <= min(most, default=memory * 2 + 64)
 

@@ -48,12 +48,34 @@ def kv_io_table(report: dict[str, Any]) -> Table:
 
 
 def verdicts_table(report: dict[str, Any]) -> Table:
-    """What the KV of each model can be used for."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("model", "verdict", "differences of logits"):
-        table.add_column(name, overflow="fold")
+    """What the KV of a model can be used for."""
+    table = _folding("", "model", "attention", "verdict", "differences of logits")
     for r in report["models"]:
-        table.add_row(r["name"], r["verdict"], ", ".join(f"{k} {v:.1e}" for k, v in r["differences"].items()))
+        differences = ", ".join(f"{k} {v:.1e}" for k, v in r["differences"].items())
+        table.add_row(r["name"], r["attention"], r["verdict"], differences)
+    return table
+
+
+def architectures_table(report: dict[str, Any]) -> Table:
+    """What the KV of each architecture can be used for, and whether all that was answered was right."""
+    rows = report["rows"]
+    title = (
+        f"transformers {report['transformers']}: {len(rows)} architectures, {sum(r['checks'] for r in rows):,} checks, "
+        f"{sum(r['silently_wrong'] for r in rows)} silently wrong; {len(report['unmade'])} could not be made small"
+    )
+    table = _folding(title, "architecture", "attention", "verdict", "exact", "composed", "wrong", "why")
+    for r in rows:
+        exact, composed = ("" if r[name] is None else f"{r[name]:.0e}" for name in ("exact_diff", "composed_diff"))
+        wrong = "; ".join(r["wrong"]) or "0"
+        table.add_row(r["architecture"], r["attention"], r["verdict"], exact, composed, wrong, r["why"])
+    return table
+
+
+def _folding(title: str, *names: str) -> Table:
+    """A table of texts, which go on in the next line."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
     return table
 
 

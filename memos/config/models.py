@@ -18,7 +18,9 @@ class ModelConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto: as stored on cuda, float32 on cpu"
     )
-    attention: Literal["sdpa", "eager"] = "sdpa"
+    attention: Literal["auto", "sdpa", "eager"] = Field(
+        "auto", description="auto: sdpa where the model supports it, else eager; memos doctor says which"
+    )
     trust_remote_code: bool = Field(False, description="run code that comes with the model")
     template: Literal["auto", "chat", "plain"] = Field(
         "auto", description="auto: the tokenizer's chat template where there is one"

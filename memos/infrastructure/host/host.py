@@ -33,7 +33,14 @@ from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
-from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, drained, prefill_inputs
+from memos.infrastructure.host.model.decode import (
+    Decoder,
+    DecodeRow,
+    ModelAnswer,
+    batches_of,
+    drained,
+    prefill_inputs,
+)
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
 from memos.infrastructure.host.model.prompt import Message, PromptFormat
@@ -85,12 +92,12 @@ class Host:
             raise HostError("the model is in training mode, where dropout changes answers; call model.eval() first")
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.prompts = PromptFormat(tokenizer, config)
-        self.decoder = Decoder(tokenizer, model, self.prompts.stop)
+        limit = limit_of(model.config)
+        self.decoder = Decoder(tokenizer, model, self.prompts.stop, limit)
         self.fingerprint = fingerprint_parts(model, tokenizer, self.prompts.identity)
         self.digest = hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()
         # frequencies that change with the length of a text belong to one request at a time too
-        self._limit = limit_of(model.config)
-        self._exclusive: AbstractContextManager[object] = threading.RLock() if self._limit else nullcontext()
+        self._exclusive: AbstractContextManager[object] = threading.RLock() if limit else nullcontext()
         self._capability = Lazy(self._examined)
         self._kv_bytes = Lazy(self._measured_kv_bytes)
         self._head = Lazy(lambda: self.prompts.prefix(["x"])[: -len(self.prompts.line("x"))])
@@ -108,6 +115,11 @@ class Host:
         return host
 
     # -- what the model is ---------------------------------------------------------------------------------
+
+    @property
+    def attention(self) -> str:
+        """The implementation of attention that the model was loaded with."""
+        return str(self.model.config.get_text_config()._attn_implementation)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -132,6 +144,7 @@ class Host:
             "type": self.model.config.model_type,
             "parameters": self.model.num_parameters(),
             "device": str(self.model.device),
+            "attention": self.attention,
             "dtype": self.fingerprint["dtype"],
             "digest": self.digest[:16],
         }
@@ -175,11 +188,28 @@ class Host:
             some = fits[start : start + batch]
             built = [self.prompts.build((), prompts[n]) for n in some]
             rows = [DecodeRow(p.prefix + p.tail, constraint=self._grammars().constraint(schema)) for p in built]
-            with self._machine():
-                done = self.decoder.complete(self.model, rows, decode)
-            for n, completion in zip(some, done, strict=True):
+            for n, completion in zip(some, self.complete(rows, decode), strict=True):
                 out[n] = completion.text
         return out
+
+    def complete(
+        self,
+        rows: Sequence[DecodeRow],
+        decode: DecodeConfig,
+        stacks: Sequence[Stack] = (),
+        model: CausalLM | None = None,
+    ) -> list[ModelAnswer]:
+        """Answers of rows that may differ in length, KV and adapters, each as if it were decoded alone: those that can
+        share a forward do. model: to answer with instead."""
+        began, out = time.perf_counter(), dict[int, ModelAnswer]()
+        # beams come and go as rows of their own; experts see tokens, not rows
+        kinds = stacks if decode.beams > 1 or self._has_experts else ()
+        padded = len({(len(row.ids), row.past_length) for row in rows}) < 2 or self.capability.batches
+        for batch in batches_of(rows, self.decoder, decode.max_new_tokens, padded, kinds):
+            with self._machine():
+                under = model or self.model_under([stacks[n] if stacks else () for n in batch])
+                out |= zip(batch, self.decoder.complete(under, [rows[n] for n in batch], decode, began), strict=True)
+        return [out[n] for n in range(len(rows))]
 
     def _make_grammars(self) -> Grammars:
         head = self.model.get_output_embeddings()
@@ -240,7 +270,7 @@ class Host:
         with self._exclusive:
             inputs, _ = prefill_inputs(self.model, [self.row(request, _ONE_TOKEN)], 0)
             model = self.model_under([request.adapters])
-            return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0].float().cpu()
+            return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0, -tail:].float().cpu()
 
     @torch.inference_mode()
     def likelihood(self, request: Request, answer: str) -> float:
@@ -250,12 +280,14 @@ class Host:
 
     def _likelihood(self, request: Request, answer: tuple[int, ...]) -> float:
         row = self.row(request, _ONE_TOKEN)
+        if row.past and self.decoder.crosses(row, len(answer)):
+            row = self.row(replace(request, pasts=()), _ONE_TOKEN)
         self.decoder.require_room(row.past_length + len(row.ids) + len(answer), _ONE_TOKEN)
         spent(1, len(row.ids) + len(answer))
         with self._machine():
             inputs, _ = prefill_inputs(self.model, [replace(row, ids=row.ids + answer[:-1])], 0)
             model = self.model_under([request.adapters])
-            logits = model(**inputs, use_cache=True, logits_to_keep=len(answer)).logits[0].double()
+            logits = model(**inputs, use_cache=True, logits_to_keep=len(answer)).logits[0, -len(answer) :].double()
         each = torch.log_softmax(logits, -1)[torch.arange(len(answer)), torch.tensor(answer, device=logits.device)]
         return float(each.sum())
 
@@ -392,11 +424,10 @@ class Host:
         out: dict[int, tuple[int, ...]] = {}
         end = self.tokenizer.eos_token_id
         order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
-        size = GREEDY_BATCH_ROWS if past is None or self.capability.batches else 1
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
+        for start in range(0, len(order), GREEDY_BATCH_ROWS):
+            batch = order[start : start + GREEDY_BATCH_ROWS]
             rows = [DecodeRow(prompts[n], past) for n in batch]
-            done = self.decoder.complete(model or self.model, rows, DecodeConfig(max_new_tokens=24))
+            done = self.complete(rows, DecodeConfig(max_new_tokens=24), model=model)
             out |= {n: (*c.ids, end) for n, c in zip(batch, done, strict=True)}
         return [out[n] for n in range(len(prompts))]
 

@@ -94,10 +94,11 @@ class KVRows:
             raise Unsupported(f"{can.why}; ask in text")
         if can.limit and len(prompt) > can.limit:
             raise Unsupported(f"the prompt has {len(prompt)} tokens, and KV of {kind} is right {can.why}; ask in text")
-        if can.renewal_limit and len(prompt) > can.renewal_limit and fidelity.level in ("L2", "L3"):
+        moved = len(pasts) > 1 and fidelity.level != "L0"
+        if moved and can.motion_limit and len(prompt) > can.motion_limit:
             raise Unsupported(
-                f"{fidelity.level} is confirmed on {kind} up to its window of "
-                f"{can.renewal_limit} tokens, and the prompt has {len(prompt)}; set fidelity.level to L0, L1 or L4"
+                f"KV of {kind} can be moved within {can.motion_limit} tokens, and the prompt has {len(prompt)}; set "
+                f"fidelity.level to L0 or L4"
             )
         ids = tuple(i for piece in self._path(pasts) for i in piece)
         if prompt.prefix[: len(ids)] != ids or any(past.ids[: len(head)] != head for past in pasts):

@@ -320,3 +320,6 @@ class Adapted:
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         return self._adapters.module.parameters()
+
+    def named_modules(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        return self._adapters.module.named_modules()

@@ -18,10 +18,10 @@ from typing import Literal, overload
 import torch
 import xxhash
 from transformers import DynamicCache
-from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
 
 from memos.errors import NoRoom, Unsupported
-from memos.infrastructure.host.forward import CausalLM
+from memos.infrastructure.host.forward import CausalLM, positions_of
 
 
 @contextmanager
@@ -248,9 +248,12 @@ def fresh_cache(model: CausalLM) -> DynamicCache:
     """An empty cache that keeps keys and values of every token.
 
     Layers with a sliding window would throw away what has left it; kept whole, the model's own mask hides it, and
-    a prefix of the cache stays exact. Raises Unsupported, naming the layer, where a layer keeps anything else.
+    a prefix of the cache stays exact. The last layers may keep nothing, and read what earlier ones keep.
+    Raises Unsupported, naming the layer, where a layer keeps anything else.
     """
     kinds = [type(layer) for layer in DynamicCache(config=model.config).layers]
+    while kinds and kinds[-1] is DummyLayer:
+        kinds.pop()
     for n, kind in enumerate(kinds):
         if kind not in (DynamicLayer, DynamicSlidingWindowLayer):
             raise Unsupported(
@@ -264,7 +267,7 @@ def fresh_cache(model: CausalLM) -> DynamicCache:
 def encode(model: CausalLM, ids: Sequence[int], start: int = 0) -> Activation:
     """Run the ids once, the first at position `start`, and keep their keys and values. Raises Unsupported."""
     row = torch.tensor([list(ids)], device=model.device)
-    positions = torch.arange(start, start + len(ids), device=model.device)[None]
+    positions = positions_of(model, torch.arange(start, start + len(ids)))[None]
     out = model(
         input_ids=row,
         position_ids=positions,

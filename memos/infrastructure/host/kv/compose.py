@@ -2,8 +2,8 @@
 
 A model with relative positions computes the same keys wherever a text stands, but for a rotation of them (Su et al.,
 2104.09864). How cached tensors depend on position is found by moving a text, not by the name of the architecture: the
-same random tokens are run at two positions, and each cached tensor is explained as unmoved or as turned by one of the
-model's own frequencies. What cannot be explained is refused.
+same random tokens are run at several positions, and each cached tensor is explained as unmoved or as turned, by the
+model's own frequencies or else by those that the tensor itself tells. What cannot be explained is refused.
 
 Every activation was encoded after the same head (the tokens before the first memory). The first is used as it
 is; of each later one the head is left out, and the rest is moved to where it stands now. What is then missing
@@ -13,9 +13,10 @@ forward that reads the question.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, product
 
 import torch
@@ -23,7 +24,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memos.errors import Unsupported
-from memos.infrastructure.host.forward import CausalLM, Inputs
+from memos.infrastructure.host.forward import CausalLM, Inputs, positions_of
 from memos.infrastructure.host.kv.cache import Activation, cached_layers, require_finite, shared_length
 
 
@@ -38,20 +39,21 @@ class Rotation:
     start: int
     interleaved: bool
 
+    def pairs(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What turns together, in fp32: [..., n] each."""
+        part = tensor[..., self.start : self.start + 2 * len(self.frequencies)].float()
+        a, b = (part[..., 0::2], part[..., 1::2]) if self.interleaved else part.chunk(2, -1)
+        return a, b
+
     def by(self, tokens: int, tensor: torch.Tensor) -> torch.Tensor:
         """`tensor` [..., head_dim] moved by so many tokens: turned in fp32 and cast once."""
-        width = 2 * len(self.frequencies)
         angle = tokens * self.frequencies.to(tensor.device)
         cos, sin = angle.cos(), angle.sin()
-        part = tensor[..., self.start : self.start + width].float()
-        if self.interleaved:
-            a, b = part[..., 0::2], part[..., 1::2]
-            turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
-        else:
-            a, b = part.chunk(2, -1)
-            turned = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        a, b = self.pairs(tensor)
+        c, d = a * cos - b * sin, b * cos + a * sin
+        turned = torch.stack([c, d], -1).flatten(-2) if self.interleaved else torch.cat([c, d], -1)
         moved = tensor.clone()
-        moved[..., self.start : self.start + width] = turned.to(tensor.dtype)
+        moved[..., self.start : self.start + turned.shape[-1]] = turned.to(tensor.dtype)
         return moved
 
 
@@ -73,36 +75,57 @@ class Motion:
         ]
 
 
-def find_motion(
-    model: PreTrainedModel,
-    here: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    there: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    tokens: int,
-) -> Motion:
-    """The motion that turns the layers `here` into those of the same text encoded `tokens` later.
+# The layers of one text where it begins at that position.
+Encoded = Callable[[int], Sequence[tuple[torch.Tensor, torch.Tensor]]]
+
+
+def find_motion(model: PreTrainedModel, encoded: Encoded, tokens: int, farthest: int) -> Motion:
+    """The motion that turns the layers of a text into those of the same text `tokens` later: by the model's own
+    frequencies, or by those that moves of up to `farthest` tokens tell.
 
     Raises Unsupported, naming the first layer whose tensors no rotation explains.
     """
     known = list(_frequencies(model))
     layers = []
-    for n, (before, after) in enumerate(zip(here, there, strict=True)):
-        keys, values = (_explain(known, tokens, a, b) for a, b in zip(before, after, strict=True))
-        for kind, found in (("keys", keys), ("values", values)):
+    for n, (before, after) in enumerate(zip(encoded(0), encoded(tokens), strict=True)):
+        turns = list[Rotation | None]()
+        for which, kind in enumerate(("keys", "values")):
+            every = chain((None,), _candidates(known, before[which].shape[-1]), _told(encoded, n, which, farthest))
+            found = [[t] for t in every if _close(_moved(t, tokens, before[which]), after[which])][:1]
             if not found:
                 raise Unsupported(
-                    f"the {kind} of layer {n} change with position in a way that is no rotation by the model's own "
-                    f"frequencies (learned positions?), so KV encoded at one place is wrong at another"
+                    f"the {kind} of layer {n} change with position in a way that is no rotation (learned positions?), "
+                    f"so KV encoded at one place is wrong at another"
                 )
-        layers.append((keys[0], values[0]))
+            turns += found[0]
+        layers.append((turns[0], turns[1]))
     return Motion(tuple(layers))
 
 
-def _explain(
-    known: Sequence[torch.Tensor], tokens: int, before: torch.Tensor, after: torch.Tensor
-) -> list[Rotation | None]:
-    """The first explanation that holds, in a list; empty if none does."""
-    turns: Iterator[Rotation | None] = chain((None,), _candidates(known, before.shape[-1]))
-    return next(([t] for t in turns if _close(_moved(t, tokens, before), after)), [])
+def _told(encoded: Encoded, layer: int, which: int, farthest: int) -> Iterator[Rotation]:
+    """Rotations that one tensor of a layer makes, told from ever longer moves: each tells the frequencies more exactly,
+    where what is known of them leaves no doubt how often they went round."""
+    before, far = (encoded(at)[layer][which] for at in (0, farthest))
+    changed = ((far - before).abs().amax((0, 1, 2)) > 1e-4 * far.abs().max()).nonzero().flatten().tolist()
+    if not changed:
+        return
+    first, size = changed[0], before.shape[-1]
+    regions = {(first, (changed[-1] - first) // 2 + 1), (0, size // 2)}  # where they begin, and how many pairs
+    for (start, pairs), interleaved in product(sorted(regions), (False, True)):
+        turn, moves = Rotation(torch.zeros(pairs), start, interleaved), 1
+        if start + 2 * pairs > size:
+            continue
+        while True:
+            (a, b), (c, d) = turn.pairs(before), turn.pairs(encoded(moves)[layer][which])
+            angles = torch.atan2((a * d - b * c).sum((0, 1, 2)), (a * c + b * d).sum((0, 1, 2))).double().cpu()
+            known = turn.frequencies.double()
+            rest = torch.remainder(angles - moves * known + math.pi, 2 * math.pi) - math.pi
+            turn = replace(turn, frequencies=(known + rest / moves).float())
+            if moves == farthest:
+                break
+            moves = min(5 * moves, farthest)
+        if _close(turn.by(farthest, before), far):
+            yield turn
 
 
 def _frequencies(model: PreTrainedModel) -> Iterator[torch.Tensor]:
@@ -173,7 +196,7 @@ def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int
 def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Activation:
     """Level 0: the exact prefix of what `before` holds and then `ids`."""
     n = len(before.ids)
-    positions = torch.arange(n, n + len(ids), device=model.device)[None]
+    positions = positions_of(model, torch.arange(n, n + len(ids)))[None]
     row = torch.tensor([list(ids)], device=model.device)
     out = model(input_ids=row, position_ids=positions, past_key_values=before.fork(), use_cache=True, logits_to_keep=1)
     layers = cached_layers(out.past_key_values)
@@ -193,7 +216,7 @@ def attended_rows(
     start, device = len(past.ids), reader.device
     out = reader(
         input_ids=torch.tensor([list(ids)], device=device),
-        position_ids=torch.arange(start, start + len(ids), device=device)[None],
+        position_ids=positions_of(reader, torch.arange(start, start + len(ids)))[None],
         attention_mask=torch.ones(1, start + len(ids), dtype=torch.long, device=device),
         past_key_values=past.fork(),
         use_cache=True,
@@ -279,7 +302,7 @@ def renewal_inputs(model: CausalLM, past: Activation, rows: Sequence[int], ids: 
     every = torch.arange(n + len(ids), device=device)
     return {
         "input_ids": torch.tensor([[*(past.ids[r] for r in rows), *ids]], device=device),
-        "position_ids": positions[None],
+        "position_ids": positions_of(model, positions)[None],
         "attention_mask": mask_of(model, every[None] <= positions[:, None], positions, every),
         "past_key_values": cache,
     }

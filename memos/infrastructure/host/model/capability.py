@@ -6,30 +6,43 @@ An architecture that nobody has tried falls on the safe side by itself: what its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from memos.errors import Unsupported
-from memos.infrastructure.host.kv.cache import Activation, encode
+from memos.infrastructure.host.forward import positions_of
+from memos.infrastructure.host.kv.cache import Activation, Layer, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, find_motion, mask_of, renewal_inputs, starts
-from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
+from memos.infrastructure.host.model.decode import (
+    DecodeRow,
+    Limit,
+    context_of,
+    narrowed,
+    prefill_inputs,
+    rounding,
+    step_inputs,
+)
+from memos.infrastructure.host.model.load import as_loaded
 
 _HEAD, _PIECE, _PIECES, _QUERY, _MOVE = 6, 13, 3, 8, 29  # tokens of the texts that are tried
-# Largest |logit difference| that counts as rounding, as a share of the largest logit (or 1, if that is more).
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+_SHORTER = (0, 4, 7, 12, 17)  # by so many tokens are the rows of a batch shorter: a window or chunk may begin in any
+_FARTHEST = 4096  # tokens that a text is moved by at most, to tell frequencies
+_NARROW = 16  # tokens of a window that is tried: fewer than those of the texts
 
 
 @dataclass(frozen=True)
 class Capability:
     """A verdict. exact: a prefix can be cached; motion: caches can be composed; renewal: rows can be computed anew;
-    batches: caches before questions of different lengths can share a forward.
+    batches: rows of different lengths can share a forward.
 
-    limit: tokens of prompt up to which this holds, None for the whole context; renewal_limit: the same for renewal,
-    whose mask was tried within the sliding window only. differences: the largest |logit difference| of each trial.
-    why: the reasons for what is refused.
+    limit: tokens of prompt up to which KV holds, None for the whole context; motion_limit: the same of KV that is
+    moved. windowed: some layers look back through a window. differences: the largest |logit difference| of each
+    trial. why: the reasons for what is refused.
     """
 
     exact: bool = False
@@ -37,7 +50,8 @@ class Capability:
     renewal: bool = False
     batches: bool = False
     limit: int | None = None
-    renewal_limit: int | None = None
+    motion_limit: int | None = None
+    windowed: bool = False
     differences: tuple[tuple[str, float], ...] = ()
     why: str = ""
 
@@ -54,48 +68,80 @@ class Capability:
 
 @torch.inference_mode()
 def examine(model: PreTrainedModel) -> Capability:
-    """Try each use on random tokens against the model's plain forward. Never raises for what a model cannot do."""
-    trial, limit = _Trial(model), limit_of(model.config)
+    """Try each use on random tokens against the model's plain forward. Never raises for what a model cannot do.
+
+    Texts of a trial are short, so a wide window is made narrow first, in a twin of the model.
+    """
+    limit, motion_limit = limit_of(model.config), motion_limit_of(model.config)
+    trial = _Trial(model)
     exact = trial.holds("an exact prefix", trial.prefix)
+    if exact and trial.narrow("sliding_window"):
+        exact = trial.holds("an exact prefix beyond the window", trial.prefix)
     composable = exact and trial.holds("composition", trial.composition)
     renewal = composable and trial.holds("recomputing rows", trial.renewal)
-    batches = exact and trial.holds("a batch of different questions", trial.batch)
-    if exact and not batches:
-        trial.why.pop()  # nothing is refused: such requests go one by one
-    window = getattr(model.config.get_text_config(), "sliding_window", None)
-    tokens_tried = len(trial.memory) + len(trial.query)
-    if limit:
-        trial.why.append(f"up to {limit} tokens, where its positions begin to be computed otherwise")
+    refused = tuple(trial.why)
+    trial.narrow("attention_chunk_size")
+    batches = trial.holds("a batch of different texts", trial.batch)  # else such requests go one by one
+    if exact and batches:
+        batches = trial.holds("a batch of different questions", trial.batch_over_kv)
+    why = list(refused)
+    for what, tokens in (("", limit and limit.tokens), ("moved ", motion_limit if composable else None)):
+        if exact and tokens:
+            why.append(f"{what}up to {tokens} tokens, beyond which it computes otherwise")
     return Capability(
         exact=exact,
         motion=trial.motion if composable else None,
         renewal=renewal,
         batches=batches,
-        limit=limit,
-        renewal_limit=window if window and window >= tokens_tried else None,
+        limit=limit.tokens if limit else None,
+        motion_limit=motion_limit,
+        windowed=any(getattr(model.config.get_text_config(), name, None) for name in _WINDOWS),
         differences=tuple(trial.differences),
-        why="; ".join(trial.why),
+        why="; ".join(why),
     )
 
 
-def limit_of(config: PreTrainedConfig) -> int | None:
-    """Tokens after which a longer text changes what was computed for a shorter one; None if it never does.
+_WINDOWS = ("sliding_window", "attention_chunk_size")  # in a config: tokens
+
+
+def limit_of(config: PreTrainedConfig) -> Limit | None:
+    """Where a longer text changes what was computed for a shorter one; None if it never does.
 
     Dynamic NTK (from one token earlier, after a longer text) and longrope change their frequencies at the original
-    context, and so does a scaling of queries by position; chunked attention changes at a chunk.
+    context; beyond a window that keeps the keys of most weight (Doge's), those depend on what comes after.
     """
+    limits = [
+        Limit(original - 1, every=True) if kind == "dynamic" else Limit(original)
+        for kind, original, _ in _ropes(config)
+        if kind in ("dynamic", "longrope")
+    ]
+    if window := getattr(config.get_text_config(), "keep_window_size", None):
+        limits.append(Limit(window, every=True))
+    return min(limits, key=lambda limit: limit.tokens, default=None)
+
+
+def motion_limit_of(config: PreTrainedConfig) -> int | None:
+    """Tokens beyond which text that is moved was computed otherwise than where it stands then: chunks of attention
+    begin, or queries are scaled by their position."""
+    limits = [original for _, original, rope in _ropes(config) if rope.get("llama_4_scaling_beta")]
+    if chunk := getattr(config.get_text_config(), "attention_chunk_size", None):
+        limits.append(chunk)
+    return min(limits, default=None)
+
+
+def _ropes(config: PreTrainedConfig) -> list[tuple[str, int, dict[str, Any]]]:
+    """Each kind of rotary positions: its name, its original context in tokens, its parameters."""
     config = config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
-    limits = [
-        (part.get("original_max_position_embeddings") or config.max_position_embeddings)
-        - (part.get("rope_type") == "dynamic")
+    return [
+        (
+            str(part.get("rope_type")),
+            part.get("original_max_position_embeddings", getattr(config, "max_position_embeddings", 0)),
+            part,
+        )
         for part in nested
-        if part.get("rope_type") in ("dynamic", "longrope") or part.get("llama_4_scaling_beta")
     ]
-    if chunk := getattr(config, "attention_chunk_size", None):
-        limits.append(chunk)
-    return min(limits, default=None)
 
 
 def has_experts(model: PreTrainedModel) -> bool:
@@ -119,6 +165,11 @@ class _Trial:
         self.head, *self.pieces, self.query = texts
         self.memory = [i for text in (self.head, *self.pieces) for i in text]
 
+    def narrow(self, name: str) -> bool:
+        """Try from here on with windows of that name narrower than the texts; False if there is none that is wider."""
+        before, self.model = self.model, narrowed(self.model, name, _NARROW)
+        return self.model is not before
+
     def holds(self, use: str, difference: Callable[[], float]) -> bool:
         """True if the model can be used so; else `why` says what is wrong."""
         kind = self.model.config.model_type
@@ -132,7 +183,7 @@ class _Trial:
             self.why.append(f"{use} fails in {kind}: {type(error).__name__}: {str(error)[:160]}")
             return False
         self.differences.append((use, measured))
-        if math.isfinite(measured) and measured <= TOLERANCE.get(self.model.dtype, 1e-4) * max(1.0, self.largest):
+        if math.isfinite(measured) and measured <= rounding(self.model.dtype, self.largest):
             return True
         self.why.append(f"{use} is not right in {kind}: logits differ by {measured:.2g}")
         return False
@@ -142,8 +193,15 @@ class _Trial:
 
     def composition(self) -> float:
         moved = self.head + self.pieces[0]
-        here, there = encode(self.model, moved), encode(self.model, moved, _MOVE)
-        self.motion = motion = find_motion(self.model, here.layers, there.layers, _MOVE)
+
+        @cache
+        def encoded(start: int) -> Sequence[Layer]:
+            return encode(self.model, moved, start).layers
+
+        limit, context = limit_of(self.model.config), context_of(self.model)
+        ends = (limit and limit.tokens, motion_limit_of(self.model.config), context, _FARTHEST)
+        farthest = max(1, min(end for end in ends if end) - len(moved))
+        self.motion = motion = find_motion(self.model, encoded, _MOVE, farthest)
         composed = compose(self._encoded(), len(self.head), motion)
         return self._difference(self._over(composed), self._block_diagonal())
 
@@ -155,12 +213,32 @@ class _Trial:
         return self._difference(out.logits[:, -len(self.query) :], self._full())
 
     def batch(self) -> float:
-        """Two rows over the same KV, the second with half the question, against each alone."""
-        kv = encode(self.model, self.memory)
-        rows = [DecodeRow(tuple(self.query), kv), DecodeRow(tuple(self.query[: _QUERY // 2]), kv)]
-        together = self.model(**prefill_inputs(self.model, rows, 0)[0], use_cache=True).logits[:, -1]
-        alone = [self.model(**prefill_inputs(self.model, [r], 0)[0], use_cache=True).logits[0, -1] for r in rows]
-        return self._difference(together, torch.stack(alone))
+        """Texts of different lengths and what follows them, against each alone."""
+        whole = (*self.memory, *self.query)
+        return self._together([DecodeRow(whole[: len(whole) - n]) for n in _SHORTER])
+
+    def batch_over_kv(self) -> float:
+        """The same of rows over KV of different lengths, with questions of different lengths."""
+        rows = zip(_SHORTER, (_QUERY, 1, 3, 5, 2), strict=True)
+        return self._together(
+            [
+                DecodeRow(tuple(self.query[:asks]), encode(self.model, self.memory[: len(self.memory) - n]))
+                for n, asks in rows
+            ]
+        )
+
+    def _together(self, rows: Sequence[DecodeRow]) -> float:
+        """The largest difference of a batch, over its prompts and a token after them, from each row alone."""
+        both = self._two_steps(rows)
+        return max(self._difference(both[:, n], self._two_steps([row])[:, 0]) for n, row in enumerate(rows))
+
+    def _two_steps(self, rows: Sequence[DecodeRow]) -> torch.Tensor:
+        """[2, rows, vocabulary]"""
+        step, mask = prefill_inputs(self.model, rows, 0)
+        first = self.model(**step, use_cache=True)
+        step, _ = step_inputs(self.model, first, step, mask, self.query[-1:] * len(rows))
+        second = self.model(**step, use_cache=True)
+        return torch.stack([first.logits[:, -1], second.logits[:, -1]])
 
     def _encoded(self) -> list[Activation]:
         return [encode(self.model, self.head + piece) for piece in self.pieces]
@@ -174,7 +252,8 @@ class _Trial:
     def _full(self) -> torch.Tensor:
         """Logits of the query in one plain forward of the whole text."""
         ids = torch.tensor([self.memory + self.query], device=self.model.device)
-        logits: torch.Tensor = self.model(input_ids=ids, use_cache=False).logits[:, -len(self.query) :]
+        with as_loaded(self.model):
+            logits: torch.Tensor = self.model(input_ids=ids, use_cache=False).logits[:, -len(self.query) :]
         return logits
 
     def _block_diagonal(self) -> torch.Tensor:
@@ -190,7 +269,7 @@ class _Trial:
         visible &= order[None] <= order[:, None]
         out = self.model(
             input_ids=torch.tensor([ids], device=device),
-            position_ids=place[None],
+            position_ids=positions_of(self.model, place)[None],
             attention_mask=mask_of(self.model, visible, place, place),
             use_cache=False,
         )

@@ -5,6 +5,7 @@ Knows tensors and sampling; knows no memories. A row may begin with a KV cache t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,27 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from memos.config import DecodeConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
-from memos.infrastructure.host.forward import CausalLM, Forward, Inputs
+from memos.infrastructure.host.adapters.lora import twin
+from memos.infrastructure.host.forward import CausalLM, Forward, Inputs, first_position, positions_of
 from memos.infrastructure.host.kv.cache import Activation, cache_of, cached_layers, fresh_cache
 from memos.infrastructure.host.kv.compose import renewal_inputs
 from memos.infrastructure.host.model.beam import BeamSearch
 from memos.infrastructure.host.model.constrained import Constraint
+from memos.lazy import Lazy
 
+log = logging.getLogger("memos")
 Returned = TypeVar("Returned")
+# Largest |logit difference| that counts as rounding, as a share of the largest logit (or 1, if that is more).
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Tokens of a text beyond which a model computes all of it otherwise, so that KV of a shorter text is wrong; every:
+    with each further token anew."""
+
+    tokens: int
+    every: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,14 +97,21 @@ class _Stream:
 class Decoder:
     """Decodes for one model."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, stop: Sequence[str] = ()) -> None:
-        self._tokenizer, self._stop = tokenizer, tuple(stop)
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        model: PreTrainedModel,
+        stop: Sequence[str] = (),
+        limit: Limit | None = None,
+    ) -> None:
+        self._tokenizer, self._stop, self.limit = tokenizer, tuple(stop), limit
         ends = model.generation_config.eos_token_id if model.generation_config else None
         listed = ends if isinstance(ends, list) else [ends]
         self.ends = {i for i in (*listed, tokenizer.eos_token_id) if i is not None}
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         self.pad = 0 if pad is None else pad
-        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self.context = context_of(model)
+        self._goes_on = Lazy(lambda: _goes_on(model))
 
     def complete(
         self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, began: float | None = None
@@ -152,6 +174,7 @@ class Decoder:
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
         step, mask = prefill_inputs(model, rows, self.pad)
+        keep = not self.crosses(rows[0], config.max_new_tokens)
         for n in range(config.max_new_tokens):
             out = model(**step, use_cache=True, logits_to_keep=1)
             chosen = [
@@ -167,9 +190,14 @@ class Decoder:
                     stream.done = n + 1 == config.max_new_tokens
             yield
             if all(s.done for s in streams):
-                streams[0].kv = _read_kv(out, rows[0], streams[0].ids)
+                streams[0].kv = _read_kv(out, rows[0], streams[0].ids) if keep else None
                 return
-            step, mask = step_inputs(model, out, step, mask, chosen)
+            if self._reads_anew(rows, n + 1):
+                step, mask = prefill_inputs(
+                    model, [_so_far(row, stream.ids) for row, stream in zip(rows, streams, strict=True)], self.pad
+                )
+            else:
+                step, mask = step_inputs(model, out, step, mask, chosen)
 
     @torch.inference_mode()
     def _search(
@@ -197,8 +225,22 @@ class Decoder:
             yield
             if not parents:
                 return
-            tokens = [ids[-1] for search in searches for _, ids in search.running]
-            step, mask = step_inputs(model, out, step, mask, tokens, parents)
+            beams = [(row, ids) for row, search in zip(rows, searches, strict=True) for _, ids in search.running]
+            if self._reads_anew(rows, len(beams[0][1])):
+                step, mask = prefill_inputs(model, [_so_far(row, ids) for row, ids in beams], self.pad)
+            else:
+                step, mask = step_inputs(model, out, step, mask, [ids[-1] for _, ids in beams], parents)
+
+    def crosses(self, row: DecodeRow, answer: int) -> bool:
+        """True if the row and so many tokens of answer may go beyond the limit: it is decoded in a batch of its own."""
+        return self.limit is not None and row.past_length + len(row.ids) + answer > self.limit.tokens
+
+    def _reads_anew(self, rows: Sequence[DecodeRow], answered: int) -> bool:
+        """True if the forward that reads the last of so many answered tokens needs the whole text."""
+        if not self.crosses(rows[0], answered):
+            return not self._goes_on()
+        assert self.limit and len(rows) == 1
+        return self.limit.every or not self.crosses(rows[0], answered - 1)
 
     @staticmethod
     def _pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
@@ -212,6 +254,54 @@ class Decoder:
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+def context_of(model: PreTrainedModel) -> int | None:
+    """Tokens that the model reads at most; None where it has no limit."""
+    most: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return most - first_position(model) if most else None
+
+
+def narrowed(model: PreTrainedModel, name: str, tokens: int) -> PreTrainedModel:
+    """A twin whose windows of that name (in its config) have so many tokens; the model itself if it has none wider."""
+    if (getattr(model.config.get_text_config(), name, None) or 0) <= tokens:
+        return model
+    other = twin(model)
+    setattr(other.config.get_text_config(), name, tokens)
+    for module in other.modules():  # whose own copy some masks are made by
+        if getattr(module, name, None):
+            setattr(module, name, tokens)
+    return other
+
+
+@torch.inference_mode()
+def _goes_on(model: PreTrainedModel) -> bool:
+    """True if the model reads a token after its own cache as in the whole text, up to rounding, beyond a window too."""
+    ids = tuple(range(10, 20))
+    model = narrowed(model, "sliding_window", len(ids) // 2)
+    try:
+        step, mask = prefill_inputs(model, [DecodeRow(ids[:-1])], 0)
+        step, _ = step_inputs(model, model(**step, use_cache=True), step, mask, ids[-1:])
+        over, whole = model(**step, use_cache=True), model(input_ids=torch.tensor([ids], device=model.device))
+    except Exception as error:  # whatever a foreign model's code raises
+        reason = f"{type(error).__name__}: {str(error)[:160]}"
+    else:
+        right = whole.logits[0, -1].float()
+        reason = f"logits differ by {(over.logits[0, -1].float() - right).abs().max():.2g}"
+        if torch.allclose(over.logits[0, -1].float(), right, rtol=0, atol=rounding(model.dtype, right)):
+            return True
+    log.warning(
+        "%s does not go on from its own cache (%s): for each token of an answer it reads the whole text, which is slow",
+        model.config.model_type,
+        reason,
+    )
+    return False
+
+
+def rounding(dtype: torch.dtype, largest: torch.Tensor | float) -> float:
+    """The |logit difference| that counts as rounding beside logits, or the largest |logit|."""
+    most = float(largest.abs().max()) if isinstance(largest, torch.Tensor) else largest
+    return TOLERANCE.get(dtype, 1e-4) * max(1.0, most)
 
 
 def drained(pieces: Generator[object, None, Returned]) -> Returned:
@@ -249,7 +339,7 @@ def prefill_inputs(model: CausalLM, rows: Sequence[DecodeRow], pad: int) -> tupl
         assert row.past
         return renewal_inputs(model, row.past, row.renewed, row.ids), torch.ones(1, past + width, device=device).long()
     ids = torch.full((len(rows), width), pad)
-    positions = torch.zeros(len(rows), width, dtype=torch.long)
+    positions = torch.zeros(len(rows), width, dtype=torch.long)  # from 0
     mask = torch.zeros(len(rows), past + width, dtype=torch.long)
     for n, row in enumerate(rows):
         ids[n, width - len(row.ids) :] = torch.tensor(row.ids)
@@ -257,7 +347,11 @@ def prefill_inputs(model: CausalLM, rows: Sequence[DecodeRow], pad: int) -> tupl
         mask[n, past - (row.past.rows if row.past else 0) : past] = 1
         mask[n, past + width - len(row.ids) :] = 1
     mask = mask.to(device)
-    inputs: Inputs = {"input_ids": ids.to(device), "position_ids": positions.to(device), "attention_mask": mask}
+    inputs: Inputs = {
+        "input_ids": ids.to(device),
+        "position_ids": positions_of(model, positions),
+        "attention_mask": mask,
+    }
     cache = _stack([r.past for r in rows], past)
     if cache is None and rows[0].keep:
         cache = fresh_cache(model)
@@ -275,16 +369,35 @@ def step_inputs(
     """
     cache, positions = getattr(out, "past_key_values", None), step["position_ids"][:, -1:] + 1
     if cache is None:
-        raise Unsupported(
-            f"{type(model).__name__} returns no past_key_values, so memos cannot go on after its first token; "
-            f"set model.path to a model with attention"
-        )
+        raise Unsupported(f"{type(model).__name__} returns no past_key_values")
     if parents:
         cache.reorder_cache(torch.tensor(parents))  # into new tensors: a memory among them stays as it is
         positions, mask = positions[parents], mask[parents]
     mask = torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
     ids = torch.tensor(tokens, device=mask.device)[:, None]
     return {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "past_key_values": cache}, mask
+
+
+def _so_far(row: DecodeRow, answer: Sequence[int]) -> DecodeRow:
+    """The whole text, without KV."""
+    return DecodeRow((*(row.past.ids if row.past else ()), *row.ids, *answer))
+
+
+def batches_of(
+    rows: Sequence[DecodeRow], decoder: Decoder, answer: int, padded: bool, kinds: Sequence[object] = ()
+) -> list[list[int]]:
+    """Numbers of rows that can share a forward without changing one another's answers of up to `answer` tokens.
+
+    padded: rows of different lengths may; kinds: only rows of one kind may.
+    """
+    out: dict[object, list[int]] = {}
+    for n, row in enumerate(rows):
+        shape = () if padded else (len(row.ids), row.past and row.past.rows)
+        key: object = (shape, kinds[n] if kinds else None)
+        if row.renewed or row.keep or decoder.crosses(row, answer):  # a mask of its own; positions by the longest row
+            key = n
+        out.setdefault(key, []).append(n)
+    return list(out.values())
 
 
 def _read_kv(out: Forward, row: DecodeRow, answer: Sequence[int] = ()) -> Activation | None:

@@ -10,7 +10,10 @@ rows of one head instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,9 @@ import torch
 import transformers
 from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     AttentionInterface,
-    AttentionMaskInterface,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -29,7 +32,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
@@ -45,15 +47,18 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     """
     path, device = model_path(config.path), pick_device(config.device)
     dtype = config.dtype if config.dtype != "auto" or device.type == "cuda" else "float32"
+    attention = None if config.attention == "auto" else config.attention  # None: the best that the model supports
     transformers.utils.logging.disable_progress_bar()  # the doors show progress of their own
     if path.startswith(PREFIX):
         wanted = getattr(torch, "bfloat16" if dtype == "auto" else dtype)
-        shaped = random_model(path.removeprefix(PREFIX), device, wanted, config.attention)
+        shaped = random_model(path.removeprefix(PREFIX), device, wanted, attention)
         return fold_shared_heads(shaped.eval()), _load_tokenizer(model_path(SMALL_MODEL), False)
     try:
-        model, tokenizer = _from_pretrained(path, config, dtype)
+        model, tokenizer = _from_pretrained(path, config, dtype, attention)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: tensors of another shape
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if attention and "attention implementation" in reason:
+            reason += "; set model.attention to auto"
         raise ModelNotFound(
             f"model.path {config.path!r} does not load as a causal language model with safetensors weights: {reason}; "
             f"give a folder with config.json and model.safetensors, a hub name, or {SMALL_MODEL}"
@@ -62,7 +67,9 @@ def load_model(config: ModelConfig) -> tuple[PreTrainedModel, PreTrainedTokenize
     return fold_shared_heads(model.eval()), tokenizer
 
 
-def _from_pretrained(path: str, config: ModelConfig, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _from_pretrained(
+    path: str, config: ModelConfig, dtype: str, attention: str | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if not Path(path).is_dir():
         # asked for once: each look-up retries for long where there is no network
         hf_hub_download(path, "config.json")
@@ -70,7 +77,7 @@ def _from_pretrained(path: str, config: ModelConfig, dtype: str) -> tuple[PreTra
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         path,
         dtype=dtype,
-        attn_implementation=config.attention,
+        attn_implementation=attention,
         trust_remote_code=config.trust_remote_code,
         use_safetensors=True,  # never a pickle
     )
@@ -145,7 +152,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def random_model(name: str, device: torch.device, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+def random_model(name: str, device: torch.device, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
     """A model of that shape, made on its device. Raises ModelNotFound, naming the shapes there are."""
     if name not in SHAPES:
         raise ModelNotFound(f"there is no shape {name!r}; there are {', '.join(SHAPES)}")
@@ -155,16 +162,35 @@ def random_model(name: str, device: torch.device, dtype: torch.dtype, attention:
         return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
 
 
-ATTENTION = "memos_sdpa"
+_FOLDS = "memos_folds_shared_heads"  # an attribute of the modules whose attention may be computed so
+# What transformers' own function heeds beyond the tensors, the mask and the scale: left to it.
+_HEEDED = (*signature(sdpa_attention_forward).parameters.keys() - {"is_causal", "kwargs"}, "softcap")
 
 
 def fold_shared_heads(model: PreTrainedModel) -> PreTrainedModel:
-    """Let a model that memos has loaded use `shared_head_attention`, if it uses sdpa on a CPU and has shared heads."""
-    config = model.config.get_text_config()
-    heads, shared = (getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads"))
-    if model.device.type == "cpu" and config._attn_implementation == "sdpa" and heads and shared and shared < heads:
-        model.set_attn_implementation(ATTENTION)
+    """Let a model that memos has loaded use `shared_head_attention` on a CPU.
+
+    Only a mark on its modules changes. Under a name of its own, code that asks whether attention is "sdpa" would go
+    another way.
+    """
+    if model.device.type == "cpu":
+        for module in model.modules():
+            if getattr(module, "num_key_value_groups", 1) != 1:
+                setattr(module, _FOLDS, True)
     return model
+
+
+@contextmanager
+def as_loaded(model: PreTrainedModel) -> Iterator[None]:
+    """The model as transformers has it, without shared heads folded."""
+    folding = [module for module in model.modules() if getattr(module, _FOLDS, False)]
+    try:
+        for module in folding:
+            setattr(module, _FOLDS, False)
+        yield
+    finally:
+        for module in folding:
+            setattr(module, _FOLDS, True)
 
 
 def shared_head_attention(
@@ -179,22 +205,25 @@ def shared_head_attention(
 ) -> tuple[torch.Tensor, None]:
     """query [B, H, T, D], key and value [B, G, K, D], attention_mask [B or 1, 1, T, K] -> [B, T, H, D].
 
-    As torch's scaled_dot_product_attention with each key repeated H / G times, up to rounding.
+    As transformers' own sdpa, which repeats each key H / G times, up to rounding; and that itself for modules without
+    the mark, and for what is asked beyond.
     """
     batch, heads, tokens, width = query.shape
     share = heads // key.shape[1]
-    if share == 1 or attention_mask is None or attention_mask.shape[1] != 1:
-        plain, _ = sdpa_attention_forward(
+    if (
+        not getattr(module, _FOLDS, False)
+        or share == 1
+        or attention_mask is None
+        or attention_mask.shape[1] != 1
+        or any(rest.get(name) is not None for name in _HEEDED)
+    ):
+        return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **rest
         )
-        return plain, None
     folded = query.reshape(batch, key.shape[1], share * tokens, width)
     mask = attention_mask[..., : key.shape[-2]].repeat(1, 1, share, 1)
-    out = torch.nn.functional.scaled_dot_product_attention(
-        folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
-    )
+    out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return out.reshape(batch, heads, tokens, -1).transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register(ATTENTION, shared_head_attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+AttentionInterface.register("sdpa", shared_head_attention)

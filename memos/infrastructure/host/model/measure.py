@@ -42,7 +42,7 @@ def measure(
     rng = random.Random(0)
     vocabulary = model.config.get_text_config().vocab_size
     ids = [rng.randrange(min(10, vocabulary // 2), vocabulary) for _ in range(_LENGTHS[-1])]
-    most = min(n for n in (context, can.limit, can.renewal_limit, _LENGTHS[-1]) if n)
+    most = min(n for n in (context, can.limit, can.motion_limit, _LENGTHS[-1]) if n)
 
     def forward(tokens: int, past: Activation | None = None) -> None:
         inputs, _ = prefill_inputs(model, [DecodeRow(tuple(ids[:tokens]), past)], 0)

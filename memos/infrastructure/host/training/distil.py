@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
 from memos.infrastructure.host.adapters.serving import Stack
-from memos.infrastructure.host.forward import Forward, Forwards
+from memos.infrastructure.host.forward import Forward, Forwards, first_position
 from memos.infrastructure.host.kv.cache import Activation, Layer, cache_of
 from memos.infrastructure.host.training.subspace import aim
 
@@ -305,10 +305,10 @@ def _answer_logits(model: Forwards, rows: Sequence[Example]) -> torch.Tensor:
     logits = model(
         input_ids=ids.to(device),
         attention_mask=mask.to(device),
-        position_ids=torch.arange(width, device=device).expand(len(rows), -1),
+        position_ids=(torch.arange(width, device=device) + first_position(model)).expand(len(rows), -1),
         use_cache=False,
         logits_to_keep=width - earliest,
-    ).logits
+    ).logits[:, earliest - width :]
     # one selection for all: a slice for each row would cost a tensor of all logits in the backward pass
     which = [(n, len(row.prompt) - 1 - earliest + k) for n, row in enumerate(rows) for k in range(len(row.answer))]
     row_of, place = torch.tensor(which, device=device).T

@@ -240,7 +240,7 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     if task.config.learning_rate is None:
         assert config.learning_rate  # the recipe sets it
         config = config.model_copy(update={"learning_rate": _KV_RATE_FACTOR * config.learning_rate})
-    if host.capability.limit or host.capability.renewal_limit:
+    if host.capability.limit or host.capability.windowed:
         raise Unsupported(
             f"{host.model.config.model_type} looks back through a window, which tells by counting rows what it may "
             f"see; rows cannot be left out: set activation.codec to raw, or promote to parametric"

@@ -133,11 +133,6 @@ def test_a_sliding_window_still_reads_text(tiny: Callable[[str], Host]) -> None:
     assert len(host.answer(request, DecodeConfig(max_new_tokens=3)).ids) <= 3
 
 
-def test_a_model_without_attention_is_refused_with_its_first_answer(tiny: Callable[[str], Host]) -> None:
-    with pytest.raises(Unsupported, match="Mamba2ForCausalLM returns no past_key_values.*set model.path"):
-        tiny("mamba2").answer(Request(ASKED, MEMORIES))
-
-
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_memories_that_fill_the_context_are_refused_with_the_numbers(tiny: Callable[[str], Host], name: str) -> None:
     host = tiny(name)

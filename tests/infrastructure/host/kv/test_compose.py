@@ -245,13 +245,27 @@ def test_a_prompt_over_the_context_is_refused_before_a_cache_is_made_longer(host
         other.answer(request)
 
 
-def test_l3_past_a_window_that_was_not_tried_is_refused(host: Host) -> None:
+def test_kv_moved_beyond_where_that_was_tried_is_refused(host: Host) -> None:
     request = composed(host, "L3")
-    narrow = replace(host.capability, renewal_limit=40)
+    near = replace(host.capability, motion_limit=40)
     other = Host(host.model, host.tokenizer)
-    other._kv_rows = KVRows(other.model, lambda: narrow, lambda: other.head)
-    with pytest.raises(Unsupported, match="L3 is confirmed on llama up to its window of 40 tokens"):
+    other._kv_rows = KVRows(other.model, lambda: near, lambda: other.head)
+    with pytest.raises(
+        Unsupported, match="KV of llama can be moved within 40 tokens, and the prompt has .* to L0 or L4"
+    ):
         other.logits(request)
+    assert_close(other.logits(composed(host, "L0")), host.logits(as_text(request)), atol=1e-3, rtol=0)
+
+
+def test_rows_are_computed_anew_beyond_a_window_too(host: Host) -> None:
+    """The window is wider than the texts of the examination, and narrower than this prompt."""
+    other = on("mistral, wide sliding window", host)
+    cubes = [tuple(f"Mira owns {n} cats." for n in range(m, m + 6)) for m in (0, 6, 12)]
+    every = FidelityConfig(level="L3", share=1.0)
+    request = Request(ASKED, sum(cubes, ()), tuple(other.encode(cube) for cube in cubes), fidelity=every)
+    assert len(other.prompts.build(request.memories, ASKED)) > 130
+    full = other.logits(as_text(request))
+    assert_close(other.logits(request), full, atol=1e-4 * max(1.0, float(full.abs().max())), rtol=0)
 
 
 def test_threads_do_not_swap_text_and_control_tokens(host: Host) -> None:

@@ -149,11 +149,14 @@ def test_a_file_in_memory_is_told_from_one_on_the_disk(host: Host, kept: Activat
             except OSError:
                 return False
 
-    drop_from_page_cache(path)
-    waited = waits()
-    path.read_bytes()  # being asked may send for a page, and one on its way cannot be dropped
-    drop_from_page_cache(path)
-    assert in_page_cache(path) is not waited
+    def told_apart() -> bool:
+        drop_from_page_cache(path)
+        waited = waits()
+        path.read_bytes()  # being asked may send for a page, and one on its way cannot be dropped
+        drop_from_page_cache(path)
+        return in_page_cache(path) is not waited
+
+    assert any(told_apart() for _ in range(5))  # the system drops pages when it has time to
     path.read_bytes()
     assert in_page_cache(path)
 

@@ -8,19 +8,19 @@ from functools import cache
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 
 from memos.bench.architectures import ARCHITECTURES, tiny
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, extend, renewal_inputs, starts
+from memos.infrastructure.host.model import load
 from memos.infrastructure.host.model.capability import Capability, examine
 from memos.infrastructure.host.model.load import fold_shared_heads
 
-LEARNED = "no rotation by the model's own frequencies"
+LEARNED = "in a way that is no rotation (learned positions?)"
 NOT_KV = "not as keys and values of every token"
 # what is not composable, and a part of the reason that must be given
 EXACT_ONLY = {
-    "gpt-j": LEARNED,
     "gpt2": LEARNED,
     "opt": LEARNED,
     "bloom": "composition fails in bloom",
@@ -39,7 +39,6 @@ LIMITED = {
     "llama, rope dynamic": 255,
     "llama, rope longrope": 128,
     "phi3, rope longrope": 128,
-    "llama4, chunked attention": 32,
 }
 COMPOSABLE = [name for name in ARCHITECTURES if name not in EXACT_ONLY and name not in REFUSED]
 
@@ -98,7 +97,7 @@ def test_the_verdict(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in REFUSED])
 def test_an_exact_prefix_is_exact_on_other_texts_too(name: str) -> None:
     model, _ = examined(name)
-    memory, more, query = texts(11, 7, 5) if name == "llama4, chunked attention" else texts(41, 17, 9)
+    memory, more, query = texts(41, 17, 9)
     full = plain(model, memory + more + query, len(query))
     assert_close(over(model, encode(model, memory + more), query), full, atol=1e-4, rtol=0)
     grown = extend(model, encode(model, memory), more)
@@ -116,7 +115,8 @@ def test_what_is_moved_into_place_is_what_would_have_been_encoded_there(name: st
     ]
     unmoved = compose(placed, len(head), Motion(((None, None),) * len(placed[0].layers)))
     assert composed.ids == unmoved.ids
-    assert_close(over(model, composed, query), over(model, unmoved, query), atol=1e-4, rtol=0)
+    right = over(model, unmoved, query)
+    assert_close(over(model, composed, query), right, atol=1e-4 * max(1.0, float(right.abs().max())), rtol=0)
 
 
 @pytest.mark.parametrize("name", COMPOSABLE)
@@ -173,6 +173,18 @@ def test_a_model_that_forgets_its_cache_is_refused() -> None:
     assert not can.exact and "an exact prefix is not right in llama: logits differ by" in can.why
 
 
+@pytest.mark.parametrize("dtype, within", [(torch.float32, 1e-6), (torch.bfloat16, 2e-4)])
+def test_a_rotation_without_frequencies_of_its_own_is_told_from_longer_moves(dtype: torch.dtype, within: float) -> None:
+    """GPT-J keeps a table of sines; its pairs lie side by side, in the first 8 of 16 dimensions."""
+    can = examine(tiny("gpt-j").to(dtype))
+    assert can.motion
+    (turn, still) = can.motion.layers[-1]
+    assert turn and turn.interleaved and turn.start == 0 and still is None
+    told, right = turn.frequencies[:4], 10_000.0 ** (-torch.arange(0, 8, 2) / 8)
+    assert_close(told, right, atol=within, rtol=0)
+    assert turn.frequencies[4:].abs().max() < 1e-5 if len(turn.frequencies) > 4 else True
+
+
 def test_a_wrong_turn_is_no_explanation() -> None:
     model, can = examined("llama")
     assert can.motion
@@ -189,15 +201,41 @@ def test_a_wrong_turn_is_no_explanation() -> None:
 def test_folding_shared_heads_changes_nothing_but_rounding(name: str) -> None:
     stock, can = examined(name)
     folded = fold_shared_heads(tiny(name))
-    assert folded.config._attn_implementation == "memos_sdpa"
+    assert folded.config._attn_implementation == "sdpa"  # code that asks for the name goes the same way
     memory, query = texts(41, 9)
     kept = encode(stock, memory)
     assert_close(over(folded, kept, query), over(stock, kept, query), atol=1e-5, rtol=0)
     assert examine(folded).verdict == can.verdict
 
 
-def test_folding_leaves_a_model_without_shared_heads_alone() -> None:
-    assert fold_shared_heads(tiny("gpt-neox")).config._attn_implementation == "sdpa"
+def attends(module: torch.nn.Module, **more: object) -> torch.Tensor:
+    """What the attention that is registered as sdpa gives on random tensors, with a mask."""
+    draw = torch.Generator().manual_seed(5)
+    query, key, value = (torch.randn(1, heads, n, 16, generator=draw) for heads, n in ((4, 3), (2, 7), (2, 7)))
+    mask = torch.ones(1, 1, 3, 7, dtype=torch.bool).tril(4)
+    return AttentionInterface()["sdpa"](module, query, key, value, mask, **more)[0]
+
+
+def test_what_only_transformers_own_attention_heeds_is_left_to_it() -> None:
+    """A bias by position was lost where there was a mask."""
+    (attention,) = (m for n, m in fold_shared_heads(tiny("qwen2")).named_modules() if n == "model.layers.0.self_attn")
+    stock = tiny("qwen2").model.layers[0].self_attn
+    bias = torch.randn(1, 4, 3, 7, generator=torch.Generator().manual_seed(6))
+    assert_close(attends(attention), attends(stock), atol=1e-6, rtol=0)
+    assert_close(attends(attention, position_bias=bias), attends(stock, position_bias=bias), atol=1e-6, rtol=0)
+    assert (attends(attention, position_bias=bias) - attends(attention)).abs().max() > 1e-2
+
+
+def test_the_examination_compares_with_the_model_as_it_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in how shared heads are folded is in both forwards of a model that is compared with itself."""
+
+    def faulty(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **rest: object) -> torch.Tensor:
+        return torch.zeros(*query.shape[:-1], value.shape[-1])
+
+    folded = fold_shared_heads(tiny("qwen2"))
+    assert examine(folded).exact
+    monkeypatch.setattr(load, "scaled_dot_product_attention", faulty)
+    assert not examine(folded).exact
 
 
 @pytest.mark.parametrize("masked", [float("-inf"), torch.finfo(torch.float32).min])
@@ -215,7 +253,17 @@ def test_masked_logits_do_not_hide_a_forgotten_cache(masked: float) -> None:
     assert not examine(model).exact
 
 
-@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma3", "mpt", "cohere2, layers without positions"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mistral, sliding window",
+        "mistral, wide sliding window",
+        "gemma3",
+        "mpt",
+        "cohere2, layers without positions",
+        "llama4, chunked attention",
+    ],
+)
 def test_a_model_whose_window_counts_padding_is_not_batched(name: str) -> None:
     _, can = examined(name)
     assert can.exact and not can.batches

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Llam
 from memos.bench.architectures import tiny
 from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
-from memos.errors import ContextOverflow, Unsupported
+from memos.errors import ContextOverflow
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import encode
@@ -395,10 +395,59 @@ def test_beams_on_layers_that_forget(small: Host, name: str) -> None:
         assert decoder.complete(model, [row], config)[0].ids == expected
 
 
-def test_a_model_without_a_cache_is_refused_by_name(small: Host) -> None:
-    model = tiny("mamba2")
-    with pytest.raises(Unsupported, match="Mamba2ForCausalLM returns no past_key_values"):
-        Decoder(small.tokenizer, model).complete(model, [DecodeRow((7, 8, 9))], DecodeConfig(beams=2))
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_model_without_a_cache_reads_the_whole_text_for_each_token(
+    small: Host, beams: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slow, and as transformers answers, which keeps the states of this one."""
+    model = tiny("mamba2", vocabulary=len(small.tokenizer))
+    decoder, config = Decoder(small.tokenizer, model), DecodeConfig(max_new_tokens=6, beams=beams)
+    rows = [DecodeRow((70, 80, 90, 100)), DecodeRow((300, 400, 500, 600))]
+    said = [decoder.complete(model, [row], config)[0].ids for row in rows]
+    assert said == [by_transformers(decoder, model, row.ids, config) for row in rows]
+    assert [answer.ids for answer in decoder.complete(model, rows, config)] == said
+    assert len(caplog.messages) == 1 and "mamba2 does not go on from its own cache" in caplog.text
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_an_answer_across_the_limit_of_its_positions_is_read_anew(small: Host, beams: int) -> None:
+    """Longrope turns all positions otherwise from the 129th token on, those that are in the cache too."""
+    host = Host(tiny("llama, rope longrope", vocabulary=len(small.tokenizer)), small.tokenizer)
+    assert host.decoder.limit and host.decoder.limit.tokens == 128
+    config = DecodeConfig(max_new_tokens=12, beams=beams)
+    ids = tuple(torch.randint(300, 2000, (122,), generator=torch.Generator().manual_seed(1)).tolist())
+    kept = encode(host.model, ids[:100])
+    rows = [DecodeRow(ids), DecodeRow(ids[100:], kept), DecodeRow(ids[:30])]
+    assert [host.decoder.crosses(row, 12) for row in rows] == [True, True, False]
+    right = [greedy_by_whole_texts(host, ids, 12), greedy_by_whole_texts(host, ids[:30], 12)]
+    done = [answer.ids for answer in host.complete(rows, config)]
+    assert done[0] == done[1]
+    if beams == 1:
+        assert done == [right[0], right[0], right[1]]
+    else:
+        assert probability(host, ids, done[0]) >= probability(host, ids, right[0])
+
+
+@torch.inference_mode()
+def greedy_by_whole_texts(host: Host, ids: tuple[int, ...], tokens: int) -> tuple[int, ...]:
+    """The oracle: a plain forward of the whole text for each token."""
+    out = list(ids)
+    for _ in range(tokens):
+        best = int(host.model(input_ids=torch.tensor([out]), use_cache=False).logits[0, -1].argmax())
+        if best in host.decoder.ends:
+            break
+        out.append(best)
+    return tuple(out[len(ids) :])
+
+
+@torch.inference_mode()
+def probability(host: Host, ids: tuple[int, ...], answer: tuple[int, ...]) -> float:
+    """Its logarithm, with a plain forward of the whole text for each token."""
+    total = 0.0
+    for n, token in enumerate(answer):
+        logits = host.model(input_ids=torch.tensor([[*ids, *answer[:n]]]), use_cache=False).logits[0, -1]
+        total += float(torch.log_softmax(logits, -1)[token])
+    return total
 
 
 def test_a_batch_of_beams_gives_the_same_answers_as_one_by_one(host: Host) -> None:
