@@ -303,23 +303,35 @@ class Transitions:
                 scores,
             )
 
-    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
+    def accept(self, blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool, own: bool) -> None:
         """Return if KV or an adapter that was made elsewhere, of these memories, can be used here.
 
-        KV must answer as the text does, as if it were made here. An adapter must load; judged: it passes its gate too.
-        Raises what stands against it.
+        KV must be what is made of them here. An adapter must load; judged: it passes its gate too. own: this vault has
+        signed for it. Raises what stands against it.
         """
         if not sources or any(not isinstance(c.payload, Text) for c in sources):
             raise Unsupported("a tensor is not made of memories that came with it; promote them here")
-        if blob.tokens and blob.codec != "trained":
-            self._nearness(sources, path, blob.codec)
-        elif blob.tokens:
+        if blob.tokens and blob.codec == "trained":
+            if not own:
+                raise Unsupported("nothing proves what trained KV of somebody else says; promote its memories here")
             self._host.load_kv(path)
+        elif blob.tokens:
+            self._require_same(sources, path, blob.codec)
         else:
             self._host.cold((path,))
             _, short = self.gate([path], sources) if judged else ({}, [])
             if short:
                 raise Unsupported(f"adapter {blob.sha256} failed its gate here: {', '.join(short)}; promote anew")
+
+    def _require_same(self, sources: Sequence[MemCube], path: Path, codec: str) -> None:
+        """Raises Unsupported unless a KV file holds what is made here of the same text: one that answers a question or
+        two as the text does may say something else to the next."""
+        with self._vault.blobs.staging() as made:
+            self._host.save_kv(self._host.encode(tuple(c.text for c in sources)), made, codec)
+            if not self._host.load_kv(path).is_near(self._host.load_kv(made)):
+                raise Unsupported(
+                    f"the KV cache {path.name} does not hold what its memories say; promote its memories here"
+                )
 
     def _nearness(self, sources: Sequence[MemCube], path: Path, codec: str) -> dict[str, float]:
         """How near the model answers over a KV file to the full prompt. Raises Unsupported where that is too far; a NaN

@@ -30,7 +30,7 @@ log = logging.getLogger("memos")
 Clash = Literal["refuse", "rename", "update"]
 Fits = Callable[[Blob], bool]  # made by the model that is there
 # (tensor, where it lies, what it is made of, whether it is of a stranger): raises where it cannot be used
-Accept = Callable[[Blob, Path, Sequence[MemCube], bool], None]
+Accept = Callable[[Blob, Path, Sequence[MemCube], bool, bool], None]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _Loading:
         path = staged.enter_context(self.vault.blobs.staging())
         self.pack.extract(cube.blob, path)
         try:
-            self.to.accept(cube.blob, path, sources, self.published)
+            self.to.accept(cube.blob, path, sources, self.published, self.own)
         except MemosError as error:
             log.warning("made anew: %s", error)
             return False

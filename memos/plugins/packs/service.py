@@ -40,8 +40,8 @@ class Packs:
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
         self.dumper = MemDumper(vault, reader, table, lambda owner, cubes: governance.visible(Caller(owner), cubes))
 
-        def accept(blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool) -> None:
-            parts.transitions().accept(blob, path, sources, judged)  # loads the model with the first tensor
+        def accept(blob: Blob, path: Path, sources: Sequence[MemCube], judged: bool, own: bool) -> None:
+            parts.transitions().accept(blob, path, sources, judged, own)  # loads the model with the first tensor
 
         self.loader = MemLoader(vault, lifecycle, parts.knowledge, reader, table, parts.fits, accept)
         self._subscriptions = Subscriptions(vault, lifecycle, table, self.dumper, self.loader, self.publishers)

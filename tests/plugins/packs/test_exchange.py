@@ -9,16 +9,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from memos import MemOS
 from memos.config import Config, LimitsConfig, SchedulerConfig
 from memos.cube import Form, Namespace, Probe, State, Text, Trust
 from memos.errors import BadPack, IdClash, InputError, NoRoom, NotFound, UntrustedKey
+from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.vault.audit.signing import SigningKey
 from memos.plugins.packs import pack
 from memos.plugins.packs.calls import PackCalls
@@ -228,21 +231,62 @@ def test_on_another_model_tensors_are_made_anew(tmp_path: Path, here: MemOS, mod
         assert there.ask(ASKED, via="activation").text == there.ask(ASKED, via="plaintext").text
 
 
-def test_kv_that_does_not_say_what_its_text_says_is_made_anew(tmp_path: Path, here: MemOS, there: MemOS) -> None:
+def lying(true: Activation, lie: Activation) -> Activation:
+    return replace(true, layers=lie.layers)
+
+
+def few_rows(true: Activation, lie: Activation) -> Activation:
+    """As trained KV has them."""
+    layers = tuple((k[..., -9:, :], v[..., -9:, :]) for k, v in lie.layers)
+    return replace(true, layers=layers, trained=9)
+
+
+def a_row_more(true: Activation, lie: Activation) -> Activation:
+    layers = tuple((torch.cat([k, k[..., -1:, :]], -2), torch.cat([v, v[..., -1:, :]], -2)) for k, v in true.layers)
+    return replace(true, layers=layers)
+
+
+def three_rows_other(true: Activation, lie: Activation) -> Activation:
+    both = zip(true.layers, lie.layers, strict=True)
+    layers = tuple((k, torch.cat([v[..., :-3, :], w[..., -3:, :]], -2)) for (k, v), (_, w) in both)
+    return replace(true, layers=layers)
+
+
+@pytest.mark.parametrize(
+    "made, codec",
+    [(lying, "raw"), (lying, "int8"), (few_rows, "trained"), (a_row_more, "raw"), (three_rows_other, "raw")],
+)
+def test_kv_that_does_not_say_what_its_text_says_is_made_anew(
+    tmp_path: Path,
+    here: MemOS,
+    there: MemOS,
+    made: Callable[[Activation, Activation], Activation],
+    codec: str,
+) -> None:
+    """Also where the stranger gives a question that both answer alike."""
     ids = talk(here)
     kv = here.promote(ids, "activation")
-    lie = [c.model_copy(update={"payload": Text(text=c.text.replace("Lisbon", "Rome"))}) for c in map(here.get, ids)]
+    cubes = [here.get(id) for id in ids]
     assert kv.blob
+    true = here.host.encode([c.text for c in cubes])
+    lie = here.host.encode([c.text.replace("Lisbon", "Rome") for c in cubes])
+    assert len(true.ids) == len(lie.ids)
+    here.host.save_kv(made(true, lie), tmp_path / "kv", codec)
+    name, size = here.vault.blobs.store(tmp_path / "kv")
+    blob = kv.blob.model_copy(update={"sha256": name, "bytes": size, "codec": codec})
+    probe = Probe(question="What do you like?", answer="tea")
+    texts = [c.model_copy(update={"payload": Text(text=c.text, probes=(probe,))}) for c in cubes]
     with writing(tmp_path / "x") as sink:
         writer = PackWriter(sink)
-        writer.payload(kv.blob, here.vault.blobs.path(kv.blob))
-        for cube in (*lie, kv):
+        writer.payload(blob, here.vault.blobs.path(blob))
+        for cube in (*texts, kv.model_copy(update={"payload": blob})):
             writer.add(Record(cube=cube))
         key = SigningKey.kept(here.vault.audit_log.signer.path)
         writer.seal(key, here.vault.now())
     done = PackCalls.of(there).load(tmp_path / "x", trust=key.public)
     assert done.tensors == [] and len(done.rebuilding) == 1
     assert there.vault.check() == [] and not any((there.vault.path / "blobs").rglob("*.safetensors"))
+    assert there.ask(ASKED, via="auto").text == there.ask(ASKED, via="plaintext").text
 
 
 def test_probes_that_the_reader_does_not_ask_come_along(tmp_path: Path, here: MemOS, there: MemOS) -> None:
