@@ -17,7 +17,7 @@ from memos.rights import Action, Relation
 
 Intent = Literal[
     "remember", "recall", "correct", "forget", "share", "unshare", "promote", "demote", "freeze", "thaw", "rollback",
-    "about", "talk", "ask_back",
+    "about", "talk", "ask_back", "withhold",
 ]  # fmt: skip
 
 
@@ -105,11 +105,13 @@ class Recall(Frozen):
 
 
 class Forget(Frozen):
-    """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open."""
+    """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open. naming: instead,
+    all that names this."""
 
     right: ClassVar[Action] = "delete"
     query: str
     facts: tuple[Fact, ...] = ()
+    naming: str = ""
 
 
 class Asked(Frozen):
@@ -119,7 +121,7 @@ class Asked(Frozen):
     the person that it is about; "user" is the speaker. when, until: a day or a range of days, ISO. to: the form of a
     promotion; the version, "previous" or the day of a rollback. ask: what is asked about the memory. doubted: the
     intent of a request that must be asked back. `model_dump(exclude_defaults=True, by_alias=True)` has the arguments
-    that are given, by the names that doors have for them.
+    that are given, by the names that doors have for them. undoes_last: it may mean what was done just before.
     """
 
     intent: Intent = Field(exclude=True)
@@ -132,6 +134,7 @@ class Asked(Frozen):
     to: str | int = ""
     ask: str = ""
     doubted: str = Field("", serialization_alias="intent")
+    undoes_last: bool = Field(False, exclude=True)
 
 
 class Get(Frozen):

@@ -25,6 +25,7 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
+from memos.interface.reading.mem_reader import USER
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
 from memos.kernel.pipelines import Conversation, Pipelines
@@ -334,19 +335,23 @@ class Answering(Service):
         )
 
     def _forget(self, caller: Caller, op: Forget) -> Reply:
-        """Delete the memory that was meant, if exactly one was; otherwise say which it could be. Never guessed."""
+        """Delete the memory that was meant, if exactly one was, or all that name what was named; otherwise say which it
+        could be. Never guessed."""
         self._governance.permit(caller, op)
+        if op.naming == USER:
+            way = "delete_all, or `memos forget` on the command line, removes it for good"
+            return Reply(f"Nothing was deleted: that is all that is remembered of you; {way}.")
         meant, near = self._finding.described(caller, op)
         show = self._access.as_read(caller)
-        if len(meant) != 1:
-            which = " | ".join(f"{c.id} {c.text}" for c in map(show, meant or [hit.cube for hit in near]))
-            found = (
-                "Several memories match." if meant else "No memory matches closely." if which else "No memory matches."
-            )
-            ask = f" Which one? Delete it by its id, or describe it more closely: {which}" if which else ""
-            return Reply(f"{found} Nothing was deleted.{ask}")
-        gone = [id for root in self._finding.roots(meant[0]) for id in self._keeping.delete(caller, root.id)]
-        return Reply(f"Forgotten: {show(meant[0]).text}", forgotten=tuple(gone))
+        if len(meant) == 1 or (meant and op.naming):
+            gone = list[str]()
+            for root in unique(root for cube in meant for root in self._finding.roots(cube)):
+                gone += [] if root.id in gone else self._keeping.delete(caller, root.id)
+            return Reply("Forgotten: " + " ".join(show(cube).text for cube in meant), forgotten=tuple(gone))
+        which = " | ".join(f"{c.id} {c.text}" for c in map(show, meant or [hit.cube for hit in near]))
+        found = "Several memories match." if meant else "No memory matches closely." if which else "No memory matches."
+        ask = f" Which one? Delete it by its id, or describe it more closely: {which}" if which else ""
+        return Reply(f"{found} Nothing was deleted.{ask}")
 
     # why it was answered so
 

@@ -88,22 +88,35 @@ class Conversation:
 
 
 @dataclass
-class _Doubt:
-    """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
+class _Said:
+    """A reply of a pipeline, and until when the next message may be about it."""
 
     where: Conversation
-    question: str
+    text: str
     until: datetime
+
+    def is_last(self, where: Conversation, now: datetime) -> bool:
+        """True if this was said just before: a number in another conversation is no answer."""
+        if (self.where.caller, self.where.session) != (where.caller, where.session):
+            return False
+        return self.text in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
+
+
+@dataclass
+class _Doubt(_Said):
+    """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
+
     asked: tuple[Asked, ...]
     meant: dict[int, str]
     at: int
     candidates: tuple[str, ...]
 
-    def is_last_said(self, where: Conversation, now: datetime) -> bool:
-        """True if this was asked just before: a number in another conversation is no answer."""
-        if (self.where.caller, self.where.session) != (where.caller, where.session):
-            return False
-        return self.question in str(where.turns[-1].get("content", "")) if where.turns else now < self.until
+
+@dataclass
+class _Undoable(_Said):
+    """A pipeline that "undo that" takes back."""
+
+    id: str
 
 
 @dataclass
@@ -143,11 +156,12 @@ class Pipelines(Service):
         self._finding, self._keeping, self._life = finding, keeping, life
         self._forming, self._governing, self._invoke = forming, governing, invoke
         self.doubts: deque[_Doubt] = deque(maxlen=_KEPT)
+        self._done: deque[_Undoable] = deque(maxlen=_KEPT)
 
     def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
         """The pipeline whose question a message answers, with what is meant; None where it answers none."""
         now = self._vault.now()
-        doubt = next((doubt for doubt in reversed(list(self.doubts)) if doubt.is_last_said(where, now)), None)
+        doubt = next((doubt for doubt in reversed(list(self.doubts)) if doubt.is_last(where, now)), None)
         if doubt is None:
             return None
         picked = _picked(message, doubt.candidates)
@@ -163,6 +177,8 @@ class Pipelines(Service):
         """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
         done."""
         caller = where.caller
+        if undone := self._taken_back(asked, where):
+            return undone
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
@@ -187,6 +203,7 @@ class Pipelines(Service):
         if id:
             with self._vault.transaction():
                 self._vault.pipelines.put(id, caller.user_id, log.undo)
+            self._done.append(_Undoable(replace(where, turns=()), "\n".join(log.lines), self._vault.now() + _WAITS, id))
         return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
@@ -207,6 +224,16 @@ class Pipelines(Service):
             )
         return done
 
+    def _taken_back(self, asked: Sequence[Asked], where: Conversation) -> Done | None:
+        """What was done just before, undone, where that is all that is asked."""
+        now, done = self._vault.now(), reversed(list(self._done))
+        last = next((done for done in done if done.is_last(where, now)), None)
+        if last is None or [one.undoes_last for one in asked] != [True]:
+            return None
+        self._done.remove(last)
+        self.undo(where.caller, last.id)
+        return Done(f"Undone: {last.text}")
+
     def _taken(self, id: str, caller: Caller) -> Call | None:
         with self._vault.transaction():
             return self._vault.pipelines.take(id, caller.user_id)
@@ -216,7 +243,7 @@ class Pipelines(Service):
     def _step(self, asked: Asked, caller: Caller, meant: str | None) -> Step:
         if asked.intent in ("remember", "correct"):
             return Step(asked, None, self._reader.to_statement(asked))
-        if asked.intent in ("recall", "about", "talk"):
+        if asked.intent in ("recall", "about", "talk", "withhold"):
             return Step(asked)
         if asked.intent == "ask_back":
             if meant is None:
@@ -295,6 +322,8 @@ class Pipelines(Service):
 
     def _do(self, caller: Caller, step: Step, log: _Log) -> None:
         cube = step.cube
+        if step.asked.intent == "withhold":
+            log.lines.append("Not kept, as you asked.")
         match step.operation:
             case Correct() | Add() as add:
                 self._remember(caller, add, log)

@@ -206,6 +206,55 @@ def test_a_statement_alone_can_be_undone(kernel: MemOS, ada: str) -> None:
     assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]
 
 
+@pytest.mark.parametrize("words", ["undo that", "scratch that!", "forget what I just said", "Don't save that.", "撤销"])
+def test_what_was_done_just_before_is_taken_back(kernel: MemOS, ada: str, words: str) -> None:
+    [oslo] = kernel.within(ada).add("I live in Oslo.")
+    done = kernel.within(ada).chat("Remember that I have moved to Rome.")
+    assert kernel.within(ada).get(oslo.id).state is State.ARCHIVED
+    assert kernel.within(ada).chat(words).text == f"Undone: {done.text}"
+    assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]
+    kernel.within(ada).chat(words)  # once
+    assert [c.id for c in kernel.within(ada).memories()] == [oslo.id]
+
+
+def test_what_another_conversation_has_done_is_not_taken_back(kernel: MemOS, ada: str, bob: str) -> None:
+    done = kernel.within(ada).chat("Remember that I have moved to Rome.")
+    said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+    for reply in (
+        kernel.within(bob).chat("undo that"),
+        kernel.within(ada).chat("undo that", session="other"),
+        kernel.within(ada).chat("undo that", turns=said),
+    ):
+        assert not reply.text.startswith("Undone")
+    assert [c.id for c in kernel.within(ada).memories()] == [done.remembered[0].id]
+
+
+def test_everything_that_names_somebody_is_forgotten(kernel: MemOS, ada: str) -> None:
+    kept = kernel.within(ada).add("I owe Bob 5 quid.")
+    gone = [*kernel.within(ada).add("Callum owes me 20 quid."), *kernel.within(ada).add("My boyfriend is Callum.")]
+    reply = kernel.within(ada).chat("Forget everything you know about callum.")
+    assert set(reply.forgotten) == {c.id for c in gone}
+    assert all(c.text in reply.text for c in gone)
+    assert kernel.within(ada).memories() == kept
+    reply = kernel.within(ada).chat("Forget everything you know about me.")
+    assert "Nothing was deleted" in reply.text and "delete_all" in reply.text
+    assert kernel.within(ada).memories() == kept
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["My password is hunter2, don't save that.", "Don't remember that I like jazz.", "我的密码是 8812，别记下来"],
+)
+def test_what_asks_not_to_be_kept_is_not_kept_by_any_call(kernel: MemOS, ada: str, words: str) -> None:
+    calls = kernel.within(ada)
+    assert calls.chat(words).text == "Not kept, as you asked."
+    assert calls.add(words) == []
+    turns = [{"role": "user", "content": words}, {"role": "assistant", "content": "Fine."}]
+    assert [c.header.role for c in calls.add(turns)] == ["assistant"]
+    calls.tick()
+    assert [c.header.role for c in calls.memories()] == ["assistant"]
+
+
 def test_a_day_that_is_told_from_today_is_kept_with_its_date(kernel: MemOS, ada: str) -> None:
     [kept] = kernel.within(ada).chat("Remember that I met Ana yesterday.").remembered
     yesterday = (kernel.vault.now().astimezone() - timedelta(days=1)).date()

@@ -32,7 +32,7 @@ from memos.interface.reading.phrasebook import (
     require_text,
     sentences,
 )
-from memos.interface.reading.requests import arguments, intents
+from memos.interface.reading.requests import arguments, intents, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
@@ -81,13 +81,20 @@ class MemReader:
         self, content: Path | Iterable[dict[str, object]], infer: bool = True
     ) -> tuple[list[Episode | Add], list[Episode]]:
         """(what is to be kept of a file or of turns; of these, the turns of people in which no rule finds anything).
-        infer: False reads no statements in turns. Raises InputError, EmptyMemory."""
+        infer: False reads no statements in turns. A turn that asks not to be kept is not. Raises InputError,
+        EmptyMemory."""
         origin = str(content) if isinstance(content, Path) else "turns"
         found, unread = list[Episode | Add](), list[Episode]()
         for part in read(content) if isinstance(content, Path) else _conversation(content, origin):
             if not isinstance(part, DialogueTurn):
                 found += self._part(part, origin)
             elif part.content.strip() and part.role not in UNSAID:
+                if not part.silent and self.withholds(part.content):
+                    if wordings.UNKEPT.fullmatch(part.content.strip()):  # it is the turn before that is meant
+                        own = [op for op in found if isinstance(op, Episode) and op.turn.speaker == part.speaker]
+                        found = [op for op in found if op not in own[-1:]]
+                        unread = [op for op in unread if op not in own[-1:]]
+                    continue
                 statements = tuple(self._spoken(part, origin)) if infer else ()
                 found.append(said := episode(part, origin, statements))
                 if infer and not (statements or part.silent or _forgets(part)):
@@ -147,12 +154,22 @@ class MemReader:
         if self._tagger is None:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
+        if self.withholds(text) and not wordings.UNKEPT.fullmatch(text.strip()):
+            return (Asked(intent="withhold"),)
+        if wordings.UNDO.fullmatch(text.strip()):
+            return (Asked(intent="ask_back", doubted="rollback", undoes_last=True),)
         day = today or datetime.now().astimezone().date()
         found = tuple(arguments.read(text, turns, day, self._tagger))
         intent, words = intents.intent(text, USER)
         if intent is SentenceIntent.FORGET and len(found) == 1 and found[0].doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
+        if found[0].doubted in ("forget", "rollback") and wordings.LAST_SAID.fullmatch(found[0].what or "the last"):
+            return (found[0].model_copy(update={"undoes_last": True}), *found[1:])
         return found
+
+    def withholds(self, text: str) -> bool:
+        """True of words that ask not to be kept."""
+        return bool(wordings.UNKEPT.search(text))
 
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
@@ -167,6 +184,9 @@ class MemReader:
     def forget(self, words: str, speaker: str = USER) -> Forget:
         """To delete what words describe. Raises InputError."""
         _require_words(words)
+        if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
+            name = everything["name"] or everything["zh"]
+            return Forget(query=words, naming=USER if wordings.FIRST.fullmatch(name) else name)
         facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,8 @@ class Finding(Service):
     def described(self, caller: Caller, op: Forget) -> tuple[list[MemCube], list[Hit]]:
         """(the memories that a description means, those that are near it)."""
         texts = self._access.texts(caller)
+        if op.naming and (named := [c for c in texts if _names(c.text, op.naming)]):
+            return named, []
         meant = [c for c in texts if any(_fits(wanted, fact) for wanted in op.facts for fact in stated(c))]
         if op.facts:
             return meant, []
@@ -187,6 +190,12 @@ class Finding(Service):
         if not cube.sources or is_said or cube.header.kind == SUMMARY:
             return [cube]
         return unique(root for source in self._vault.at(s.id for s in cube.sources) for root in self.roots(source))
+
+
+def _names(text: str, name: str) -> bool:
+    """True if a text has the name in it, as a word where it is written with spaces between words."""
+    edge = "" if ord(name[0]) > 0x2E80 else r"\b"
+    return bool(re.search(f"{edge}{re.escape(name)}{edge}", text, re.IGNORECASE))
 
 
 def _fits(wanted: Fact, fact: Fact) -> bool:

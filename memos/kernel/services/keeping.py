@@ -57,7 +57,8 @@ class Keeping(Service):
         ops: list[Episode | Add]
         left: list[Episode] = []
         if isinstance(content, str):
-            ops = [self._reader.statement(content).model_copy(update={"probes": tuple(probes)})]
+            statement = self._reader.statement(content).model_copy(update={"probes": tuple(probes)})
+            ops = [] if self._reader.withholds(content) else [statement]
         else:
             ops, left = self._reader.read_content(content, infer)
         given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}

@@ -180,7 +180,6 @@ def test_the_models_own_words_are_never_memories() -> None:
     "content",
     [
         "Please forget that I live in Oslo.",
-        "Don't remember that I work at Acme.",
         "请忘记我住在北京。",
         "Delete my address: I live at 5 Elm Street.",
         "Where do I work? And forget that my locker code is 4711.",
@@ -333,3 +332,51 @@ def test_no_name_or_value_of_the_conversation_is_of_the_little_world() -> None:
 )
 def test_what_stands_beside_the_facts_of_a_text_is_seen(text: str, all_said: bool) -> None:
     assert MemReader().says_no_more(text) is all_said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my password is hunter2, don't save that",
+        "my pin is 1234. please do not store this anywhere",
+        "do not note this down: I'm pregnant",
+        "off the record, I hate my boss",
+        "dont remember that i like jazz",
+        "I'm seeing a therapist but don't keep that please",
+        "别记这个，我的密码是 8812",
+        "我的密码是 8812，不要保存",
+    ],
+)
+def test_words_that_ask_not_to_be_kept(text: str) -> None:
+    assert reader.withholds(text)
+    said: list[dict[str, object]] = [{"role": "user", "content": text}, {"role": "user", "content": "I like tea."}]
+    kept, unread = reader.read_content(said)
+    assert [op.turn.verbatim for op in kept if isinstance(op, Episode)] == ["I like tea."] and not unread
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't remember that I said so",
+        "Don't save that file yet",
+        "He told me: don't keep it, sell it",
+        "Don't remember my birthday?",
+        "Don't forget that I like jazz",
+        "别忘记我喜欢爵士",
+        "We don't record this meeting, do we?",
+    ],
+)
+def test_words_that_do_not_ask_that(text: str) -> None:
+    assert not reader.withholds(text)
+
+
+def test_a_turn_that_takes_the_one_before_back_leaves_neither() -> None:
+    kept, unread = reader.read_content(
+        [
+            {"role": "user", "content": "I like tea."},
+            {"role": "user", "content": "My password is hunter2."},
+            {"role": "assistant", "content": "Noted."},
+            {"role": "user", "content": "Don't save that."},
+        ]
+    )
+    assert [op.turn.verbatim for op in kept if isinstance(op, Episode)] == ["I like tea.", "Noted."] and not unread

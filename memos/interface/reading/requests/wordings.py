@@ -1,5 +1,7 @@
 """Tables of the words that point, withhold, or name the form of a memory, in English and Chinese."""
 
+# ruff: noqa: E501  (a regular expression is read as one line)
+
 from __future__ import annotations
 
 import re
@@ -53,3 +55,28 @@ WHOLLY = re.compile(  # not out of the cache alone
     re.IGNORECASE,
 )
 NO_NOUN = re.compile(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
+_DONT = r"(?:please |pls )?(?:do not|don['’]?t|never)(?: ever)? (?:save|store|remember|record|log|note|memori[sz]e|write|keep(?! it))"
+UNKEPT = re.compile(  # "..., don't save that", "don't remember that I like jazz"; not "don't save that file"
+    rf"(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
+    r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))"
+    r"(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]))"
+    rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that)? (?=(?:i|my|we|our|i['’]\w+)\b)(?!.*\?\s*$)|off the record[,:])"
+    r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)"
+    r"(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[，。！,.!：:])",
+    re.IGNORECASE,
+)
+UNDO = re.compile(
+    r"(?:no,? |please |pls |oh )*(?:undo|scratch|strike|revert|scrub)(?: (?:that|it|this|the last one))?(?: please| pls)?[.!]*|撤[销回]|算了[，,]?撤[销回]",
+    re.IGNORECASE,
+)
+LAST_SAID = re.compile(
+    r"(?:the |my )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory))?(?: (?:that )?i (?:just )?(?:said|told you|wrote))?"
+    r"|what i(?: just)? (?:said|told you|wrote)|我?刚[才刚]?说的话?|上一[句条]话?|最后[那一]?[句条]话?",
+    re.IGNORECASE,
+)
+EVERYTHING = re.compile(  # "everything you know about Callum"
+    r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?"
+    r"(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)"
+    r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?",
+    re.IGNORECASE,
+)
