@@ -205,7 +205,6 @@ class Calls(Bound):
     demote = public(Forming.demote, ops.Demote, CHANGES)
     gate = public(Forming.gate, ops.Get, READS, api="")
     externalize = public(Forming.externalize, ops.Get, READS, api="")
-    export_adapter = public(Forming.export_adapter, ops.Get, ADDS, api="", files=("out",))
     jobs = public(Planning.jobs, ops.Get, READS)
     cancel = public(Planning.cancel, ops.Promote, CHANGES, agents=BY_ITSELF)
     tick = public(Planning.tick, ops.Promote, CHANGES, agents=BY_ITSELF)

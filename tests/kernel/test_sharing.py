@@ -471,8 +471,8 @@ def files_named(bound: Any, folder: Path) -> list[Callable[[], object]]:
         lambda: bound.gate(adapters),
         lambda: bound.gate(iter(adapters)),
         lambda: bound.externalize(folder / "adapter"),
-        lambda: bound.export_adapter(["0" * 24], folder / "out"),
-        lambda: bound.export_adapter(adapters, out=folder / "out"),
+        lambda: PackCalls.of(bound).export_adapter(["0" * 24], folder / "out"),
+        lambda: PackCalls.of(bound).export_adapter(adapters, out=folder / "out"),
     ]
 
 

@@ -5,7 +5,7 @@
     host.py     ->  kv_rows.py, adapters, model, kv     the facade that the rest of memos sees
     kv_rows.py  ->  adapters, model, kv         which KV a request begins with
     adapters    ->  forward.py                  LoRA adapters as folders, and as they serve
-    model       ->  kv                          loading, prompts, decoding, and what the model's KV is good for
+    model       ->  adapters, kv                loading, prompts, decoding, and what the model's KV is good for
     kv          ->  forward.py                  KV caches in memory and in files
     encoders    ->  (none)                      small models beside the large one: vectors, ranks, tags
 

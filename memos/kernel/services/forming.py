@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from memos.cube import ANSWERING, Form, MemCube, State, Text
 from memos.errors import EmptyMemory, InputError, NoRoom, Untrusted
-from memos.infrastructure.vault.audit.provenance import Provenance, give, given
 from memos.kernel.access import Service
 from memos.operation.choosing.mem_scheduler import composable
 from memos.ops import Demote, Get, Promote
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Forming(Service):
-    """promote, demote, gate, externalize, export_adapter, provenance."""
+    """promote, demote, gate, externalize."""
 
     def promote(
         self,
@@ -107,7 +106,7 @@ class Forming(Service):
                 f"cube {other[0].id} is {kind}; an adapter is judged on memories, as `memos ls` lists them"
             )
         shown = [self._vault.guard.as_shown(cube) for cube in memories]
-        return self._transitions().gate([self._folder(caller, name) for name in adapters], shown)
+        return self._transitions().gate([self.folder(caller, name) for name in adapters], shown)
 
     def externalize(
         self, caller: Caller, what: str | Path, *, about: Sequence[str] = ()
@@ -119,26 +118,12 @@ class Forming(Service):
         """
         from memos.operation.forms.insight import externalize, externalize_kv  # loads torch and transformers
 
-        path = self._folder(caller, what, "activation", "parametric")
+        path = self.folder(caller, what, "activation", "parametric")
         if path.is_file():
             return externalize_kv(self._host(), path)
         return externalize(self._host(), self._reader, path, about, self._access.texts(caller))
 
-    def export_adapter(self, caller: Caller, adapters: Sequence[str | Path], out: Path) -> Path:
-        """Adapters as one folder for servers that take one adapter a request; named by its content. Who gave it is
-        signed in it, see `provenance`."""
-        from memos.infrastructure.host.adapters.export import export_adapter  # loads torch and transformers
-
-        made = export_adapter(self._host(), [self._folder(caller, name) for name in adapters], out)
-        give(made, str(caller), self._vault.now(), self._vault.audit_log.signer)
-        return made
-
-    @staticmethod
-    def provenance(folder: Path) -> Provenance:
-        """Who gave an exported adapter away, and when. Raises InputError, CorruptBlob if it is not as it was given."""
-        return given(folder)
-
-    def _folder(self, caller: Caller, what: str | Path, *forms: str) -> Path:
+    def folder(self, caller: Caller, what: str | Path, *forms: str) -> Path:
         """Where the payload of a cube lies, or the path that is named. Raises NotFound, InputError."""
         if isinstance(what, Path):
             if what.resolve().is_relative_to(self._vault.path.resolve()):

@@ -24,3 +24,4 @@ class PackCalls(Bound):
     installed = public(Packs.installed, ops.ListPacks, READS, api="")
     trusted = public(Packs.trusted, ops.ListPacks, READS, api="")
     untrust = public(Packs.untrust, ops.Untrust, CHANGES, api="")
+    export_adapter = public(Packs.export_adapter, ops.Get, ADDS, api="", files=("out",))

@@ -1,4 +1,4 @@
-"""`memos dump` and `load`: memories that travel to another vault, model or user; knows no packs."""
+"""`memos dump`, `load`, `export-adapter`, `provenance`: what travels to other vaults and servers; knows no packs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
+from memos.interface.doors.cli.forms import Adapters, named
+from memos.interface.doors.cli.shared import (
+    OpenVault,
+    Output,
+    User,
+    command,
+    new_vault_command,
+    optional_vault_command,
+    vault_command,
+)
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -81,6 +90,28 @@ def load(
     """Take over the memories of a pack. Cut off, the same command goes on from there."""
     done = calls(kernel, user).load(path, trust=trust, clash=clashing(clash), owners=owners)
     return Output(done, [loaded_line(done), *left_lines(done.left)])
+
+
+@optional_vault_command(packs, "export-adapter")
+def export_adapter(
+    open_vault: OpenVault,
+    adapters: Adapters,
+    out: Annotated[Path, typer.Option("--out", help="folder to put the adapter in")],
+    user: User = None,
+) -> Output:
+    """One adapter folder that is all of these together, for peft, vLLM and other servers."""
+    with open_vault(adapters) as kernel:
+        made = calls(kernel, user).export_adapter([named(a) for a in adapters], out)
+    return Output({"path": made}, str(made))
+
+
+@command(packs)
+def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> Output:
+    """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
+    from memos.plugins.packs.provenance import given  # loads the vault
+
+    card = given(folder)
+    return Output(card, f"given by {card.by} at {card.at}, signed with {card.key}")
 
 
 def calls(kernel: MemOS, user: str | None = None) -> PackCalls:

@@ -1,4 +1,4 @@
-"""The public calls on packs: dump, load, publish, install, update; each is permitted first, then carried out.
+"""The public calls on packs and on adapters that leave: each is permitted first, then carried out.
 
 One whole service over the parts of a kernel, which knows nothing of it. Must not know a door.
 """
@@ -21,6 +21,7 @@ from memos.plugins.packs.mem_store import MemStore
 from memos.plugins.packs.mip import Origin, RegistryEntry, release_of
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Installed, PackTable
+from memos.plugins.packs.provenance import give
 from memos.plugins.packs.subscriptions import PackUpdate, Subscriptions
 from memos.plugins.packs.trusted_keys import TrustedKeys
 from memos.rights import Caller
@@ -35,7 +36,7 @@ class Packs:
         parts = services.parts
         vault, governance, lifecycle, reader = parts.vault, parts.governance, parts.lifecycle, parts.reader
         self._governance, self._vault, self._access, self._freshness = governance, vault, parts.access, parts.freshness
-        self._finding = services.finding
+        self._finding, self._forming, self._host = services.finding, services.forming, parts.host
         self._table = table = PackTable(vault.extensions)
         self.publishers = TrustedKeys(table, vault.audit_log.signer.path)
         self.dumper = MemDumper(vault, reader, table, lambda owner, cubes: governance.visible(Caller(owner), cubes))
@@ -228,6 +229,17 @@ class Packs:
             require_keeper(caller, "says nothing of whose key is trusted")
         self._governance.permit(caller, op, over=Namespace(user_id=caller.user_id))
         return caller.namespace
+
+    # -- adapters ------------------------------------------------------------------------------------------
+
+    def export_adapter(self, caller: Caller, /, adapters: Sequence[str | Path], out: Path) -> Path:
+        """Adapters as one folder for servers that take one adapter a request; named by its content. Who gave it is
+        signed in it, see `memos.plugins.packs.provenance.given`. Raises NotFound, InputError, Unsupported."""
+        from memos.infrastructure.host.adapters.export import export_adapter  # loads torch and transformers
+
+        made = export_adapter(self._host(), [self._forming.folder(caller, name) for name in adapters], out)
+        give(made, str(caller), self._vault.now(), self._vault.audit_log.signer)
+        return made
 
 
 def make(services: Services) -> Packs:

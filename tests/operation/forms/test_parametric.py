@@ -35,6 +35,8 @@ from memos.errors import (
 )
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
+from memos.plugins.packs.calls import PackCalls
+from memos.plugins.packs.provenance import given
 from tests.doubles import BRIEF, OPEN, BriefReader
 from tests.killed import FORKED
 from tests.killed import promote as promoting
@@ -368,8 +370,8 @@ def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
 
 
 def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
-    out = memos.export_adapter([adapter.id], tmp_path)
-    assert out.parent == tmp_path and memos.services.forming.provenance(out).by == memos.config.user_id
+    out = PackCalls.of(memos).export_adapter([adapter.id], tmp_path)
+    assert out.parent == tmp_path and given(out).by == memos.config.user_id
     assert PeftModel.from_pretrained(lora.twin(memos.host.model), str(out)).peft_config["default"].r == 32  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""`memos promote`, `work`, `gate`, `externalize`, `export-adapter`, `provenance`: the forms of memories."""
+"""`memos promote`, `work`, `gate`, `externalize`: the forms of memories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from memos.interface.doors.cli.shared import (
     OpenVault,
     Output,
     User,
-    command,
     optional_vault_command,
     vault_command,
 )
@@ -98,28 +97,6 @@ def externalize(
         found = kernel.within(user).externalize(named(what), about=about or ())
     none = "it answers as the base model does on everything asked; name subjects with --about"
     return Output([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
-
-
-@optional_vault_command(forms, "export-adapter")
-def export_adapter(
-    open_vault: OpenVault,
-    adapters: Adapters,
-    out: Annotated[Path, typer.Option("--out", help="folder to put the adapter in")],
-    user: User = None,
-) -> Output:
-    """One adapter folder that is all of these together, for peft, vLLM and other servers."""
-    with open_vault(adapters) as kernel:
-        made = kernel.within(user).export_adapter([named(a) for a in adapters], out)
-    return Output({"path": made}, str(made))
-
-
-@command(forms)
-def provenance(folder: Annotated[Path, typer.Argument(help="an adapter that `memos export-adapter` made")]) -> Output:
-    """Say who gave an exported adapter away; exit 1 if it is not as it was given."""
-    from memos.kernel.services.forming import Forming
-
-    card = Forming.provenance(folder)
-    return Output(card, f"given by {card.by} at {card.at}, signed with {card.key}")
 
 
 def named(what: str) -> str | Path:

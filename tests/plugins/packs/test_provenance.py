@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memos.errors import CorruptBlob, InputError
-from memos.infrastructure.vault.audit.provenance import NAME, give, given, provenance, read_provenance
 from memos.infrastructure.vault.audit.signing import Signer
+from memos.plugins.packs.provenance import NAME, give, given, provenance, read_provenance
 
 AT = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
