@@ -26,8 +26,9 @@ from memos.operation.finding.vector_index import Coarse
 
 log = logging.getLogger("memos")
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
+BATCH_PAUSE_S = 0.002  # between batches in the background, in which who waits for the lock gets it
 BACKGROUND_PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
-EMBED_BATCH = 128  # texts that are embedded before their vectors are stored
+EMBED_BATCH = 32  # texts that are embedded before their vectors are stored, and before others have their turn
 INDEX_LAYOUT = "index/3"  # of what is stored; counts up with whatever changes a row of an index, its terms included
 # changes, and their share of all rows, from which indexes are stored: on closing, and in the background
 WORTH_STORING, WORTH_STORING_SOON = (1024, 0.05), (MIN_BULK_ROWS, 0.25)
@@ -101,8 +102,10 @@ class Follower:
         self.refresh()
 
     def _refresh_later(self) -> None:
-        while self._vault.last_change() != self.read and not self._closing.wait(BACKGROUND_PAUSE_S):
-            self.refresh()
+        while (behind := self._vault.last_change() != self.read) or self.indexes.unread:
+            if self._closing.wait(BACKGROUND_PAUSE_S if behind else BATCH_PAUSE_S):
+                break
+            self.refresh(most=EMBED_BATCH)
         with self.lock:
             is_worth = self._unstored >= self._least(WORTH_STORING_SOON)
         if is_worth:
@@ -140,21 +143,26 @@ class Follower:
 
     # -- reading what changed ----------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Read what the vault changed since the last time, and embed what has no vector that holds."""
+    def refresh(self, rows: Callable[[], np.ndarray] | None = None, most: int | None = None) -> None:
+        """Read what the vault changed since the last time, and embed what has no vector that holds.
+
+        rows: a mask of those that are embedded, asked for when all are there, so that nobody waits for what others have
+        written; without it all. most: so many, and the others later.
+        """
         with self.lock:
             news = self._vault.news(self.indexes.uses, self._at)
             lapsed = self._vault.ageing.lapsed(self._at, news.at) if news.lapsed else []
-            if news.change == self.read and not lapsed:
-                if news.used:
-                    self._read_uses()
-                return
-            if not self.read:
-                self._restore()
-            if self.indexes.catalog.gone > len(self.indexes.catalog) // 2 + MAX_GONE_ROWS:
-                self._unpack(self.indexes.packed())
-            with _without_garbage_collection(news.change - self.read > MIN_BULK_ROWS):
-                self._catch_up(news, lapsed)
+            if news.change != self.read or lapsed:
+                if not self.read:
+                    self._restore()
+                if self.indexes.catalog.gone > len(self.indexes.catalog) // 2 + MAX_GONE_ROWS:
+                    self._unpack(self.indexes.packed())
+                with _without_garbage_collection(news.change - self.read > MIN_BULK_ROWS):
+                    self._catch_up(news, lapsed)
+            elif news.used:
+                self._read_uses()
+            if self.indexes.unread:
+                self._embed(rows() if rows else None, most)
 
     def _catch_up(self, news: News, lapsed: Sequence[str]) -> None:
         """lapsed: ids of what has expired by now. Raises InputError for a text that cannot be masked in time."""
@@ -178,7 +186,6 @@ class Follower:
             raise
         if news.used:
             self._read_uses()
-        self._embed()
         self.read, self._at = news.change, news.at
 
     def _read_uses(self) -> None:
@@ -188,16 +195,19 @@ class Follower:
             if id in indexes.catalog:
                 indexes.used.all[indexes.catalog.row(id)] = when.timestamp()
 
-    def _embed(self) -> None:
-        """A vector for each row that has none: the vault's, if it is of this version in this context, or a new one.
+    def _embed(self, mask: np.ndarray | None, most: int | None) -> None:
+        """A vector for each row, or for those in the mask, that has none: the vault's, if it is of this version in this
+        context, or a new one. most: see `refresh`.
 
         Cut short, it goes on from there the next time.
         """
         indexes, catalog = self.indexes, self.indexes.catalog
         indexes.unread = {row for row in indexes.unread if catalog.lives(row)}
-        if not indexes.unread:
+        wanted = [row for row in sorted(indexes.unread) if mask is None or mask[row]][:most]
+        if not wanted:
             return
-        contexts = {row: indexes.context(row, self._guard.masked_by) for row in sorted(indexes.unread)}
+        self.edition += 1
+        contexts = {row: indexes.context(row, self._guard.masked_by) for row in wanted}
         stored = self._vault.vectors.of(self._embedder.name, [catalog.ids[row] for row in contexts])
         missing = []
         for row, context in contexts.items():

@@ -192,8 +192,7 @@ class MemOperator:
         """
         whole = _readable(query)
         with self._lock:
-            self.refresh()
-            scope, indexes = self._scope(view), self._follower.indexes
+            scope, indexes = self._read(view), self._follower.indexes
             if k < 1 or not len(scope.rows):
                 return []
             query = self._guard.shown(whole)
@@ -222,10 +221,9 @@ class MemOperator:
     def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:
         """How many memories there are in view, and in all. afresh: False for as many as the last search looked at."""
         with self._lock:
-            if afresh:
-                self.refresh()
+            scope = self._read(view) if afresh else self._scope(view)
             catalog = self._follower.indexes.catalog
-            return len(self._scope(view).rows), len(catalog) - catalog.gone
+            return len(scope.rows), len(catalog) - catalog.gone
 
     def steady(self) -> AbstractContextManager[object]:
         """Within it, what is asked of the operator is all of one change, the one that `read` tells."""
@@ -239,8 +237,7 @@ class MemOperator:
     def versions(self, view: View) -> Mapping[str, int]:
         """The memories in view with their versions."""
         with self._lock:
-            self.refresh()
-            scope, catalog = self._scope(view), self._follower.indexes.catalog
+            scope, catalog = self._read(view), self._follower.indexes.catalog
             if view not in self._versions:
                 ids = [catalog.ids[row] for row in scope.rows.tolist()]
                 self._versions[view] = {id: catalog.version(id) for id in ids}
@@ -249,8 +246,7 @@ class MemOperator:
     def conversations(self, view: View) -> list[list[str]]:
         """The memories in view of each conversation, in the order of their saying."""
         with self._lock:
-            self.refresh()
-            scope, catalog = self._scope(view), self._follower.indexes.catalog
+            scope, catalog = self._read(view), self._follower.indexes.catalog
             return [[catalog.ids[row] for row in rows] for rows in catalog.conversations(scope.mask)]
 
     def telling(self, ids: Sequence[str], view: View) -> Floats:
@@ -306,6 +302,11 @@ class MemOperator:
             other = place_of.get(catalog.other_side(int(rows[place])), place)
             taken |= dict.fromkeys((place, other))
         return np.array(list(taken), np.int64)
+
+    def _read(self, view: View) -> _Scope:
+        """What is in view, once that is read; what others have written may wait."""
+        self.refresh(lambda: self._follower.indexes.catalog.allowed(view))
+        return self._scope(view)
 
     def _scope(self, view: View) -> _Scope:
         if self._edition != self._follower.edition:

@@ -214,6 +214,42 @@ def test_many_holes_are_closed(vault: MemVault, operator: MemOperator) -> None:
     assert ids(operator.search("thing 7 at 39", 1, ALL)) == ["c7"]
 
 
+def test_a_search_does_not_wait_for_what_others_have_written(
+    vault: MemVault, operator: MemOperator, embedder: WordEmbedder
+) -> None:
+    bob = View("bob", lambda namespace, rights: namespace.user_id == "bob")
+    keep(vault, *(cube(f"a{i}", f"thing {i}") for i in range(200)), cube("b", "bob's thing", user="bob"))
+    assert ids(operator.search("thing", 1, bob)) == ["b"]
+    assert set(embedder.embedded) == {"bob's thing", "thing"}
+    assert ids(operator.search("thing 7", 1, ANN)) == ["a7"]  # and what was left is found by whoever may see it
+    assert len(embedder.embedded) == 203
+
+
+def test_a_search_comes_in_between_the_batches_of_the_background(vault: MemVault, embedder: WordEmbedder) -> None:
+    started, goes_on, found = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(WordEmbedder):
+        def read(self, texts: Sequence[str], *spans: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            if len(texts) > 1:
+                (found if started.is_set() else goes_on).wait(1)
+                started.set()
+            return super().read(texts, *spans)
+
+    bob = View("bob", lambda namespace, rights: namespace.user_id == "bob")
+    operator = MemOperator(vault, slow := Slow(), LIVE)
+    operator.refresh_soon()  # the first time here
+    keep(vault, *(cube(f"a{i}", f"thing {i}") for i in range(200)), cube("b", "bob's thing", user="bob"))
+    operator.refresh_soon()
+    threading.Timer(0.1, goes_on.set).start()
+    assert started.wait(10)
+    assert ids(operator.search("thing", 1, bob)) == ["b"]
+    assert len(slow.embedded) < 150
+    found.set()
+    operator.settle()
+    assert len(slow.embedded) >= 201
+    operator.close()
+
+
 # what was said around
 
 
