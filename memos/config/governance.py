@@ -78,8 +78,8 @@ class QuarantineConfig(Section):
             r"你现在(是|变成|扮演).{0,20}(助手|模型|模式|人工智能|ai)",
             r"(泄露|输出|显示|重复|打印|说出).{0,8}(系统|初始|隐藏)(提示词|提示|指令)",
             r"新的?(系统)?(指令|指示)\s*[:：]",
-            # without spaces: ignore_all_rules, or one letter at a time
-            r"(ignore|disregard|forget|override)\w{0,12}(previous|prior|above|earlier|preceding|system|all)\w{0,12}"
+            # words that stand together, as letters that stood apart do
+            r"(ignore|disregard|forget|override)\w{0,12}(previous|prior|above|earlier|preceding|all)\w{0,12}"
             r"(instructions?|prompts?|rules|messages|directions|guidelines)|(donot|dont|never)(tell|inform)theuser|"
             r"(reveal|print|repeat|show|leak)\w{0,12}(system|hidden|initial)prompt",
         ),

@@ -98,6 +98,7 @@ def test_an_instruction_is_found_in_any_spelling(text: str) -> None:
         "J. R. R. Tolkien and C. S. Lewis met in Oxford; see a, b, c, d and e of the list.",
         "It was an unforgettable day for all who know the rules of chess.",
         "He told the user group nothing new; the instructions: see overleaf.",
+        "Set `override_system_prompt` or `print_system_prompt` in the settings.",
         "| a | b | c |\n|---|---|---|\n| 1 | 2 | 3 |",
         "def ignore_case(all_names): return [n.lower() for n in all_names]  # <b>",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9",
