@@ -1,7 +1,6 @@
-"""Finds the declarations of style sheets and attributes that hold for an element, on a screen of a desk; knows no
-property's meaning.
+"""Finds the style declarations that hold for an element of a page; knows no property's meaning.
 
-Selectors are soupsieve's. A rule is tried only on elements with the id, the class or the name that its selector ends
+A page is read on the screen of a desk, not printed. Selectors are soupsieve's. A rule is tried only on elements with the id, the class or the name that its selector ends
 in: a page of 20,000 elements may have 5,000 rules.
 """
 
