@@ -1,7 +1,7 @@
 """Finds the style declarations that hold for an element of a page; knows no property's meaning.
 
-A page is read on the screen of a desk, not printed. Selectors are soupsieve's. A rule is tried only on elements with the id, the class or the name that its selector ends
-in: a page of 20,000 elements may have 5,000 rules.
+A page is read on the screen of a desk, not printed. Selectors are soupsieve's. A rule is tried only on elements with
+the id, the class or the name that its selector ends in: a page of 20,000 elements may have 5,000 rules.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bs4 import Tag
-    from soupsieve import SoupSieve
+import soupsieve
+from bs4 import Tag
 
 SCREEN = (1280.0, 800.0)  # CSS pixels
 UNITS = {"px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "vw": SCREEN[0] / 100}
@@ -39,7 +37,7 @@ _INLINE = (1, 0, 0, 0)
 class _Rule:
     """matches: None where the element's key is all that the selector asks for."""
 
-    matches: SoupSieve | None
+    matches: soupsieve.SoupSieve | None
     specificity: Specificity
     order: int
     declarations: list[tuple[str, str, bool]]
@@ -73,8 +71,6 @@ class Styles:
         return {name: value for name, (_, value) in values.items()}
 
     def _add(self, selectors: str, declarations: list[tuple[str, str, bool]], order: int) -> None:
-        from soupsieve import SelectorSyntaxError, compile
-
         for selector in map(str.strip, _split(selectors.replace(":root", "html"), ",")):
             if len(selector) > _MAX_SELECTOR:
                 continue
@@ -82,8 +78,8 @@ class Styles:
             found = re.search(rf"[.#]{_NAME}", simple) or re.match(_NAME, simple.lower())
             key = re.sub(r"\\(.)", r"\1", found[0]) if found and not _CODE.search(selector) else "*"
             try:
-                matches = None if key != "*" and _SIMPLE.fullmatch(selector) else compile(selector)
-            except (SelectorSyntaxError, NotImplementedError):
+                matches = None if key != "*" and _SIMPLE.fullmatch(selector) else soupsieve.compile(selector)
+            except (soupsieve.SelectorSyntaxError, NotImplementedError):
                 continue  # of no element, as ::before
             self._rules[key].append(_Rule(matches, _specificity(selector), order, declarations))
 

@@ -10,29 +10,22 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from bs4.dammit import EncodingDetector, UnicodeDammit
+from bs4.element import NavigableString, Tag
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.reading.documents.parts import Passage, TableRow
 from memos.plugins.documents.table import row
+from memos.plugins.documents.tree import BLOCKS, TITLES, Page
 from memos.plugins.documents.visible import hidden
 
-if TYPE_CHECKING:
-    from bs4 import Tag
-
-_TITLES = frozenset("h1 h2 h3 h4 h5 h6".split())
-_BLOCKS = _TITLES | frozenset(
-    "[document] address article aside blockquote body caption dd details div dl dt figcaption figure header hr html li "
-    "main ol p pre section summary table tbody td tfoot th thead tr ul".split()
-)
 MAX_SPAN = 1_000  # columns or rows by one cell
 
 
 def read(path: Path) -> list[Passage | TableRow]:
     """Raises InputError, EmptyMemory."""
-    from bs4 import BeautifulSoup
-    from bs4.dammit import EncodingDetector, UnicodeDammit
-
     data = path.read_bytes()
     if b"\0" in data[:4096] and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{path}: no HTML, but some other file under its name; give it the suffix that it should have")
@@ -41,7 +34,7 @@ def read(path: Path) -> list[Passage | TableRow]:
     except UnicodeDecodeError:
         declared = EncodingDetector.find_declared_encoding(data, is_html=True) or "windows-1252"  # as browsers do
         text = UnicodeDammit(data, user_encodings=[declared], is_html=True).unicode_markup or ""
-    soup = BeautifulSoup(text, "html.parser")
+    soup = Page(text)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     parts = list(_parts(soup, title or path.stem, hidden(soup)))
     if not parts:
@@ -61,9 +54,9 @@ def _parts(page: Tag, heading: str, unseen: frozenset[int]) -> Iterator[Passage 
             block.append(node)
         elif node.name == "br":
             block.append(" ")
-        elif node.name in _BLOCKS:  # one begins or ends
+        elif node.name in BLOCKS:  # one begins or ends
             if text := " ".join("".join(block).split()):
-                if event == "end" and node.name in _TITLES:
+                if event == "end" and node.name in TITLES:
                     heading = text
                 else:
                     yield Passage(text, heading)
@@ -76,8 +69,6 @@ def _parts(page: Tag, heading: str, unseen: frozenset[int]) -> Iterator[Passage 
 def _walked(page: Tag, unseen: frozenset[int]) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
     """What is seen of a page, in its order: texts, and tags that begin and end. Without recursion, as nothing bounds
     how deep a page is nested."""
-    from bs4.element import NavigableString, Tag
-
     path = [(page, iter(page.children))]
     while path:
         tag, inside = path[-1]
@@ -108,7 +99,7 @@ def _rows(table: Tag, unseen: frozenset[int]) -> list[TableRow]:
             lines.append([])
         elif node.name in ("td", "th") and lines:
             lines[-1].append(_TableCell(node.name == "th", _span(node, "colspan"), _span(node, "rowspan")))
-        elif lines and lines[-1] and node.name in (*_BLOCKS, "br"):
+        elif lines and lines[-1] and node.name in (*BLOCKS, "br"):
             lines[-1][-1].words.append(" ")
     if not lines or not all(cell.names for cell in lines[0]):
         return []

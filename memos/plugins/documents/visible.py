@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from bs4.element import Tag
 
 from memos.plugins.documents.colours import (
     BLACK,
@@ -22,9 +23,6 @@ from memos.plugins.documents.colours import (
     read_colour,
 )
 from memos.plugins.documents.css import SCREEN, UNITS, Styles
-
-if TYPE_CHECKING:
-    from bs4 import Tag
 
 Values = dict[str, str]  # property to value
 
@@ -59,8 +57,6 @@ class _Look:
 
 def hidden(page: Tag) -> frozenset[int]:
     """The identities of the tags and texts that are not seen."""
-    from bs4.element import Tag
-
     styles, unseen = Styles(page), set[int]()
     elsewhere = page.find("link", rel="stylesheet")  # which may colour what this page does not
     look = _Look(colour=None if elsewhere else BLACK)

@@ -240,6 +240,13 @@ SHOWN_BY_PAGE = (
     "<style>@keyframes a { from {opacity:0} to {opacity:1} } p{animation:a 1s}</style><p>X</p>",
     "<style>p:hover, p::after, a:not(.b), .x p {display:none}</style><p>X</p>",
     "<style>} .x{ {{ display:none</style><p>X</p>",
+    "<p hidden>a<p>X",  # end tags that may be left out
+    "<p hidden><b>a<div>X</div>",
+    "<ul><li hidden>a<ul><li>b</ul><li>X</ul>",
+    "<dl><dt hidden>a<dd>X</dl>",
+    "<table><tr hidden><td>a<table><tr><td>b</table><tr><td>X</table>",
+    "<table><tr><td hidden>a<td>X</table>",
+    "<head><title>a</title><body>X",
 )
 
 
