@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VOCABULARY = tuple(
-    f"memos.{name}" for name in ("cube", "rights", "ops", "config", "errors", "cost", "lazy", "extensions")
+    f"memos.{name}" for name in ("cube", "rights", "ops", "config", "errors", "cost", "lazy", "extensions", "skeleton")
 )
 PUBLIC = tuple(f"memos.{name}" for name in ("MemOS", "Memory", "AsyncMemory", "Config", "__version__"))
 INFRASTRUCTURE, OPERATION = "memos.infrastructure", "memos.operation"
@@ -40,6 +40,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "memos.errors": (),
     "memos.cost": (),
     "memos.lazy": (),
+    "memos.skeleton": (),
     "memos.extensions": ("memos.errors",),
     "memos.rights": ("memos.cube", "memos.errors"),
     "memos.ops": ("memos.cube", "memos.rights"),

@@ -78,8 +78,12 @@ class QuarantineConfig(Section):
             r"你现在(是|变成|扮演).{0,20}(助手|模型|模式|人工智能|ai)",
             r"(泄露|输出|显示|重复|打印|说出).{0,8}(系统|初始|隐藏)(提示词|提示|指令)",
             r"新的?(系统)?(指令|指示)\s*[:：]",
+            # words that stand together, as letters that stood apart do
+            r"(ignore|disregard|forget|override)\w{0,12}(previous|prior|above|earlier|preceding|all)\w{0,12}"
+            r"(instructions?|prompts?|rules|messages|directions|guidelines)|(donot|dont|never)(tell|inform)theuser|"
+            r"(reveal|print|repeat|show|leak)\w{0,12}(system|hidden|initial)prompt",
         ),
-        description="regular expressions, read without regard to case",
+        description="regular expressions, read without regard to case, look-alikes and invisible characters",
     )
     unknown_origin: bool = Field(False, description="of an origin that trust.origins does not name")
     most: int | None = Field(None, ge=1, description="memories from one origin within `window_s`; beyond, all further")

@@ -8,6 +8,7 @@ Pure functions of values and of the config; must not know stores, callers or mod
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import sha256
@@ -18,9 +19,14 @@ from memos.cube import Blob, Fact, Header, MemCube, Probe, Text, Trust, Turn
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.guard.redaction import SENSITIVE, Redactor
 from memos.ops import Add
+from memos.skeleton import skeleton
 
 _Told = TypeVar("_Told", bound=Add)
-_SEEN = 20_000  # characters of a text in which patterns of instructions are looked for
+# single letters with at most two characters between them: "i g n o r e", "i-g-n-o-r-e"
+_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\W_]{1,2}[^\W_](?![^\W_])){3,}")
+_DIGITS = str.maketrans("013457@$", "oieastas")  # that stand for letters: "1gn0re"
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}(?:[A-Za-z0-9+/]{2,3})?")
+_TAGS = re.compile("[\U000e0020-\U000e007e]+")  # ASCII that nobody sees, and models read
 _HEADER = ("speaker", "thread", "segment", "origin", "metadata")
 
 
@@ -137,8 +143,7 @@ class Guard:
         arrived: how many memories came from its origin within so many seconds.
         """
         rules, header = self._config.quarantine, cube.header
-        text = cube.text[:_SEEN]
-        if header.trust in rules.trusts and (found := self._instruction(text)):
+        if header.trust in rules.trusts and (found := self._instruction(cube.text)):
             return f"it looks like an instruction to the model (pattern {found})"
         origins = self._config.trust.origins
         if rules.unknown_origin and header.origin not in origins and header.origin.split(":")[0] not in origins:
@@ -152,9 +157,18 @@ class Guard:
         return sha256(f"{self._rules}{cube.text}".encode()).hexdigest()
 
     def _instruction(self, text: str) -> int | None:
-        """The number of the first pattern that a text fits, from 1."""
-        plain = re.sub(r"\s+", " ", text)
-        return next((n for n, pattern in enumerate(self._patterns, 1) if pattern.search(plain)), None)
+        """The number of the first pattern that a text fits, in one of its readings, from 1."""
+        readings = _readings(text)
+        return next((n for n, p in enumerate(self._patterns, 1) if any(map(p.search, readings))), None)
+
+
+def _readings(text: str) -> list[str]:
+    """A text as it stands, as it looks, with letters put together that stand apart, and with what it has in codes."""
+    looks = skeleton(text)
+    joined = _APART.sub(lambda m: re.sub(r"[\W_]", "", m[0]), looks).translate(_DIGITS)
+    codes = ["".join(chr(ord(c) - 0xE0000) for c in run) for run in _TAGS.findall(text)]
+    codes += [b64decode(f"{run}==").decode("utf-8", "ignore") for run in _BASE64.findall(text)]
+    return list(dict.fromkeys(re.sub(r"\s+", " ", one) for one in (text, looks, joined, " ".join(codes))))
 
 
 def _all_in(cube: MemCube) -> str:

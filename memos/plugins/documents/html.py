@@ -1,4 +1,4 @@
-"""Reads HTML: paragraphs and bullets under their heading, and rows of tables; leaves out what a page hides.
+"""Reads HTML: paragraphs and bullets under their heading, and rows of tables; leaves out what is not seen.
 
 Runs in a process of its own (`memos.plugins.documents.isolated`), as some pages cost a parser the square of their size.
 """
@@ -10,32 +10,22 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from bs4.dammit import EncodingDetector, UnicodeDammit
+from bs4.element import NavigableString, Tag
 
 from memos.errors import EmptyMemory, InputError
 from memos.interface.reading.documents.parts import Passage, TableRow
 from memos.plugins.documents.table import row
+from memos.plugins.documents.tree import BLOCKS, TITLES, Page
+from memos.plugins.documents.visible import hidden
 
-if TYPE_CHECKING:
-    from bs4 import Tag
-
-_UNSEEN = frozenset(
-    "head script style template noscript svg canvas iframe object nav footer form select button".split()
-)
-_TITLES = frozenset("h1 h2 h3 h4 h5 h6".split())
-_BLOCKS = _TITLES | frozenset(
-    "[document] address article aside blockquote body caption dd details div dl dt figcaption figure header hr html li "
-    "main ol p pre section summary table tbody td tfoot th thead tr ul".split()
-)
-_HIDDEN = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 MAX_SPAN = 1_000  # columns or rows by one cell
 
 
 def read(path: Path) -> list[Passage | TableRow]:
     """Raises InputError, EmptyMemory."""
-    from bs4 import BeautifulSoup
-    from bs4.dammit import EncodingDetector, UnicodeDammit
-
     data = path.read_bytes()
     if b"\0" in data[:4096] and data[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{path}: no HTML, but some other file under its name; give it the suffix that it should have")
@@ -44,9 +34,9 @@ def read(path: Path) -> list[Passage | TableRow]:
     except UnicodeDecodeError:
         declared = EncodingDetector.find_declared_encoding(data, is_html=True) or "windows-1252"  # as browsers do
         text = UnicodeDammit(data, user_encodings=[declared], is_html=True).unicode_markup or ""
-    soup = BeautifulSoup(text, "html.parser")
+    soup = Page(text)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
-    parts = list(_parts(soup, title or path.stem))
+    parts = list(_parts(soup, title or path.stem, hidden(soup)))
     if not parts:
         raise EmptyMemory(
             f"{path} shows no text: there is nothing to remember; a page that a script writes is saved with its text "
@@ -55,32 +45,30 @@ def read(path: Path) -> list[Passage | TableRow]:
     return parts
 
 
-def _parts(page: Tag, heading: str) -> Iterator[Passage | TableRow]:
+def _parts(page: Tag, heading: str, unseen: frozenset[int]) -> Iterator[Passage | TableRow]:
     block, table = list[str](), None
-    for event, node in _walked(page):
+    for event, node in _walked(page, unseen):
         if table:  # a table whose rows have been read
             table = None if event == "end" and node is table else table
         elif event == "text":
             block.append(node)
         elif node.name == "br":
             block.append(" ")
-        elif node.name in _BLOCKS:  # one begins or ends
+        elif node.name in BLOCKS:  # one begins or ends
             if text := " ".join("".join(block).split()):
-                if event == "end" and node.name in _TITLES:
+                if event == "end" and node.name in TITLES:
                     heading = text
                 else:
                     yield Passage(text, heading)
             block = []
-            if event == "begin" and node.name == "table" and (rows := _rows(node)):
+            if event == "begin" and node.name == "table" and (rows := _rows(node, unseen)):
                 yield from rows
                 table = node
 
 
-def _walked(page: Tag) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
+def _walked(page: Tag, unseen: frozenset[int]) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
     """What is seen of a page, in its order: texts, and tags that begin and end. Without recursion, as nothing bounds
     how deep a page is nested."""
-    from bs4.element import NavigableString, Tag
-
     path = [(page, iter(page.children))]
     while path:
         tag, inside = path[-1]
@@ -88,21 +76,19 @@ def _walked(page: Tag) -> Iterator[tuple[Literal["begin", "text", "end"], Any]]:
             case None:
                 yield "end", tag
                 path.pop()
-            case Tag() as inner if not _unseen(inner):
+            case node if id(node) in unseen:
+                continue
+            case Tag() as inner:
                 yield "begin", inner
                 path.append((inner, iter(inner.children)))
             case NavigableString() as words if type(words) is NavigableString:  # no comment, and no style
                 yield "text", str(words)
 
 
-def _unseen(tag: Tag) -> bool:
-    return tag.name in _UNSEEN or tag.has_attr("hidden") or bool(_HIDDEN.search(str(tag.get("style", ""))))
-
-
-def _rows(table: Tag) -> list[TableRow]:
+def _rows(table: Tag, unseen: frozenset[int]) -> list[TableRow]:
     """The rows of a table with a header; none of one that lays out a page, or has a row of more cells than columns."""
     lines = list[list[_TableCell]]()
-    for event, node in _walked(table):
+    for event, node in _walked(table, unseen):
         if event == "text" and lines and lines[-1]:
             lines[-1][-1].words.append(node)
         elif event != "begin":
@@ -113,7 +99,7 @@ def _rows(table: Tag) -> list[TableRow]:
             lines.append([])
         elif node.name in ("td", "th") and lines:
             lines[-1].append(_TableCell(node.name == "th", _span(node, "colspan"), _span(node, "rowspan")))
-        elif lines and lines[-1] and node.name in (*_BLOCKS, "br"):
+        elif lines and lines[-1] and node.name in (*BLOCKS, "br"):
             lines[-1][-1].words.append(" ")
     if not lines or not all(cell.names for cell in lines[0]):
         return []

@@ -13,6 +13,7 @@ import pytest
 from memos import extensions
 from memos.errors import EmptyMemory, InputError, PluginError
 from memos.interface.reading.documents.parts import Part, Passage, TableRow, read
+from memos.plugins.documents import html
 from memos.plugins.documents.isolated import parts_of
 from tests.plugins.documents.pdfs import encrypted, pdf
 
@@ -28,6 +29,17 @@ def reading(tmp_path: Path) -> Read:
         return read(path)
 
     return reading
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Callable[[str], str]:
+    """What is read of a page, in this process."""
+
+    def shown(page: str) -> str:
+        (path := tmp_path / "a.html").write_text(page, "utf-8")
+        return " ".join(part.content for part in html.read(path))
+
+    return shown
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -101,6 +113,151 @@ def test_a_page_is_what_a_reader_of_it_sees(reading: Read) -> None:
         ("Mira lives in Öslo.", "Oslo 2024"),
         *((said, "Oslo 2024") for said in ("One", "two", "three", "A link", "laid", "out")),
     ]
+
+
+HIDDEN_BY_STYLE = (
+    "display:none",
+    "DISPLAY : NONE !important",
+    "display:/**/none",
+    r"d\69splay:n\6f ne",
+    "color:red;;display:none",
+    "content-visibility:hidden",
+    "visibility:hidden",
+    "visibility:collapse",
+    "font-size:0",
+    "font-size:1px",
+    "font-size:0.01em",
+    "font:0/0 a",
+    "font: italic bold 1px/1 serif",
+    "opacity:0",
+    "opacity:0.01",
+    "opacity:0%",
+    "filter:opacity(0)",
+    "position:absolute;left:-9999px",
+    "position:fixed;top:-100em",
+    "position:absolute;right:-200vw",
+    "position:absolute;inset:-9999px auto auto",
+    "margin-left:-9999px",
+    "margin:-9999px 0 0",
+    "text-indent:-9999px",
+    "text-indent:100%;white-space:nowrap;overflow:hidden",
+    "color:#fff;background:#fff",
+    "color:white",
+    "color:#fefefe",
+    "color:rgb(255 255 255)",
+    "color:hsl(0, 0%, 100%)",
+    "background-color:black",
+    "color:tomato;background:tomato",
+    "color:transparent",
+    "color:rgba(0,0,0,0.01)",
+    "-webkit-text-fill-color:transparent",
+    "height:0;overflow:hidden",
+    "max-height:0;overflow:hidden",
+    "width:1px;height:1px;overflow:hidden",
+    "max-width:0;overflow-x:clip",
+    "position:absolute;clip:rect(0,0,0,0)",
+    "position:absolute;clip:rect(1px 1px 1px 1px)",
+    "clip-path:inset(50%)",
+    "clip-path:inset(0 100% 0 0)",
+    "clip-path:circle(0)",
+    "clip-path:polygon(0 0, 0 0, 0 0)",
+    "transform:scale(0)",
+    "transform:rotate(9deg) scaleY(0)",
+    "transform:translateX(-9999px)",
+    "transform:rotateY(90deg)",
+    "scale:0",
+    "translate:-100vw",
+    "--off:none;display:var(--off)",
+)
+HIDDEN_BY_PAGE = (
+    "<p hidden>X</p>",
+    "<p hidden=until-found>X</p>",
+    "<p aria-hidden=true>X</p>",
+    "<p popover>X</p>",
+    "<dialog>X</dialog>",
+    "<template>X</template>",
+    "<noscript>X</noscript>",
+    "<noembed>X</noembed>",
+    "<script>X</script>",
+    "<style>X</style>",
+    "<!-- X -->",
+    "<![CDATA[X]]>",
+    "<?X?>",
+    "<svg><text>X</text></svg>",
+    "<video>X</video>",
+    "<font color=white>X</font>",
+    "<table bgcolor='#000'><tr><td>X</table>",
+    "<div style=opacity:0><p style=opacity:1>X</p></div>",
+    "<div style=font-size:0><p style=font-size:2em>X</p></div>",
+    "<div style=background:navy><p style=color:navy>X</p></div>",
+    "<style>.x{display:none}</style><p class='a x'>X</p>",
+    "<style>p.x > b, #y::before { opacity : 0 }</style><p class=x><b>X</b></p>",
+    "<style>/* } */ @media screen and (min-width: 1px) { #x{display:none} }</style><p id=x>X</p>",
+    "<style>.a { & .x { display:none } }</style><p class=a><b class=x>X</b></p>",
+    "<style>.a{display:block} p.a{display:none} .a{display:block}</style><p class=a>X</p>",
+    "<style>.a{display:none !important}</style><p class=a style=display:block>X</p>",
+    "<style>:root{--c:none} .a{display:var(--c)}</style><p class=a>X</p>",
+    r"<style>.md\:x{display:none} .\61 {opacity:0}</style><p class=md:x>X</p><p class=a>X</p>",
+    "<style>p:nth-child(2){visibility:hidden}</style><div><p>Seen.</p><p>X</p></div>",
+    "<p>Seen.</p><style>p + p {clip-path:inset(50%)}</style><p></p><p>X</p>",
+)
+SHOWN_BY_STYLE = (
+    "display:block;color:#333",
+    "visibility:visible",
+    "font:12px/0 serif",
+    "font: 100 0.9em/1 serif",
+    "opacity:0.5",
+    "left:-9999px",  # where no position is given, it says nothing
+    "position:absolute;left:50%;transform:translate(-50%,-50%)",
+    "position:relative;left:50%;margin-left:-50vw;width:100vw",
+    "text-indent:-2em;margin:-1px",
+    "overflow:hidden;height:10em",
+    "max-height:0",  # it flows over
+    "color:white;background:#036",
+    "color:white;background:url(night.jpg)",
+    "color:white;background:linear-gradient(navy, black)",
+    "color:white;background:darkslateblue no-repeat",
+    "color:white;background:oklch(0.3 0.1 250)",
+    "background-image:linear-gradient(red, blue);-webkit-background-clip:text;color:transparent",
+    "color:var(--ink);background:var(--paper)",
+    "clip-path:inset(5% round 4px)",
+    "clip-path:polygon(0 0, 100% 0, 100% 100%)",
+    "transform:scale(1.2) translateX(-10px)",
+    "content:';display:none;'",
+    "font-size:calc(1em + 1vw)",
+)
+SHOWN_BY_PAGE = (
+    "<div style=visibility:hidden><p style=visibility:visible>X</p></div>",
+    "<div style=color:white><p style=background:black>X</p></div>",
+    "<details><summary>More</summary>X</details>",
+    "<dialog open>X</dialog>",
+    "<p aria-hidden=false>X</p>",
+    "<link rel=stylesheet href=a.css><p style=background:#000>X</p>",
+    "<style>.a{display:none} .a.b{display:block}</style><p class='a b'>X</p>",
+    "<style>.a{display:none}</style><p class=a style=display:block>X</p>",
+    "<style>@media print {p{display:none}} @media (max-width: 600px) {p{display:none}} p{color:red}</style><p>X</p>",
+    "<style media=print>p{display:none}</style><p>X</p>",
+    "<style>@keyframes a { from {opacity:0} to {opacity:1} } p{animation:a 1s}</style><p>X</p>",
+    "<style>p:hover, p::after, a:not(.b), .x p {display:none}</style><p>X</p>",
+    "<style>} .x{ {{ display:none</style><p>X</p>",
+    "<p hidden>a<p>X",  # end tags that may be left out
+    "<p hidden><b>a<div>X</div>",
+    "<ul><li hidden>a<ul><li>b</ul><li>X</ul>",
+    "<dl><dt hidden>a<dd>X</dl>",
+    "<table><tr hidden><td>a<table><tr><td>b</table><tr><td>X</table>",
+    "<table><tr><td hidden>a<td>X</table>",
+    "<head><title>a</title><body>X",
+)
+
+
+@pytest.mark.parametrize("page", [*(f'<p style="{style}">X</p>' for style in HIDDEN_BY_STYLE), *HIDDEN_BY_PAGE])
+def test_what_a_page_hides_is_left_out(shown: Callable[[str], str], page: str) -> None:
+    assert "X" not in shown(f"<p>Seen.</p>{page}<p>Seen, too.</p>")
+
+
+@pytest.mark.parametrize("page", [*(f'<p style="{style}">X</p>' for style in SHOWN_BY_STYLE), *SHOWN_BY_PAGE])
+def test_what_a_page_shows_is_kept_whatever_its_styles(shown: Callable[[str], str], page: str) -> None:
+    assert "X" in shown(page)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from memos.config import ModelConfig
 from memos.errors import HostError, InputError
+from memos.skeleton import skeleton
 
 Message = Mapping[str, Any]  # role, content, and perhaps the memories that are shown with it
 _MEMORIES = "\u2983memories\u2984"  # stands for the memories while a template is filled
@@ -29,7 +30,7 @@ _FENCE = (
     "</memories>",
 )
 _OURS = Path(__file__).with_name("small_model") / "chat_template.jinja"  # a model that has learnt prompts without it
-_MARK = re.compile(r"[<＜﹤](?=[\W_]*memor(?:y|ies))", re.IGNORECASE)
+_MARK = re.compile(r"(?<![\W_])[\W_]+(?=memor(?:y|ies))", re.IGNORECASE)  # what stands before a mark's name
 _JOINER = "\u2060"  # is not seen
 # Some templates write today's date before the memories: KV made yesterday would fit no prompt of today. The date is
 # the one that Llama 3's template writes where there is no clock.
@@ -174,5 +175,11 @@ class PromptFormat:
 
 
 def _harmless(memory: str) -> str:
-    """A memory that can neither end the fence nor look like several."""
-    return _MARK.sub("‹", re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", memory))
+    """A memory that can neither end the fence, in whatever spelling, nor look like several."""
+    line = re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*", " ", memory)
+    if not _MARK.search(skeleton(line)):
+        return line
+    looks = list(map(skeleton, line))
+    origins = [place for place, look in enumerate(looks) for _ in look]  # where each character of the skeleton is from
+    before = {origins[n] for m in _MARK.finditer("".join(looks)) for n in range(*m.span())}
+    return "".join("‹" if n in before and looks[n] == "<" else c for n, c in enumerate(line))
