@@ -238,9 +238,9 @@ def verify_export(path: Path, key: str) -> Verdict:
                 try:
                     [(name, values)] = json.loads(line).items()
                     found[name].append(made[name](**values))
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     problems.append(f"line {number} of {path.name} cannot be read")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
     verdict = verify(found["row"], found["checkpoint"], found["forgetting"], {key})
     last = found["row"][-1] if found["row"] else None
