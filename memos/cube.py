@@ -25,8 +25,10 @@ def plain(text: str) -> str:
 
 
 def in_zone(when: datetime | None) -> datetime | None:
-    """A time without a zone is UTC, so that all times can be ordered."""
-    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
+    """A time without a zone is UTC, so that all times can be ordered. Raises InputError."""
+    zoned = when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
+    _ = zoned and in_utc(zoned)
+    return zoned
 
 
 def in_utc(when: datetime) -> datetime:
@@ -94,7 +96,9 @@ class Namespace(Frozen):
         )
 
     def __str__(self) -> str:
-        return "/".join((self.user_id, self.agent_id, self.session_id)).rstrip("/")
+        """Another for each: the audit log knows callers by it."""
+        parts = (self.user_id, self.agent_id, self.session_id)
+        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts).rstrip("/")
 
 
 class Trust(_Word):

@@ -282,11 +282,11 @@ def _as_json(metadata: Mapping[str, Any] | None) -> str:
         return ""
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
-        pydantic_core.from_json(text)  # whoever reads it has a limit of digits and levels
+        pydantic_core.from_json(text.encode())  # whoever reads it has a limit of digits and levels
         return text
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"metadata {str(metadata)[:80]!r} is no JSON ({error}); give texts, numbers and lists"
+            f"metadata of {list(metadata)!r:.80} is no JSON ({error}); give texts, numbers and lists"
         ) from None
 
 

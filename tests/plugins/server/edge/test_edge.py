@@ -95,6 +95,38 @@ def test_bad_input_is_named_with_the_way_out(
     assert error(reply)["param"] == param
 
 
+EDGES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")  # of the calendar; beyond it in UTC
+
+
+@pytest.mark.parametrize(
+    "call, given",
+    [
+        *(("log", {name: when}) for name in ("since", "until") for when in EDGES),
+        ("add", {"messages": "I like tea.", "expires": EDGES[1]}),
+        *(("add", {"messages": [{"content": "I like tea.", "time": when}]}) for when in EDGES),
+        ("grant", {"on": "namespace:eve", "to": "bob", "until": EDGES[1]}),
+        ("log", {"limit": 1 << 63}),
+        ("rollback", {"memory_id": "none", "version": 1 << 200}),
+        ("get", {"memory_id": "\0"}),
+    ],
+)
+def test_what_no_vault_can_keep_is_refused(client: httpx.Client, call: str, given: dict) -> None:
+    reply = client.post(f"/v1/memory/{call}", json=given)
+    assert 400 <= reply.status_code < 500, reply.text
+
+
+def test_as_many_as_there_are_is_enough(client: httpx.Client) -> None:
+    assert client.post("/v1/memory/get_all", json={"limit": 1 << 70}).json()["results"] == []
+
+
+@pytest.mark.parametrize("least", [{"temperature": 1e-300}, {"temperature": 1, "top_p": 1e-300}])
+def test_the_least_that_can_be_asked_for_is_the_likeliest(client: httpx.Client, least: dict) -> None:
+    ask = {"messages": [{"role": "user", "content": "Where does Kim live?"}], "max_tokens": 3, "memory": False}
+    told = [client.post("/v1/chat/completions", json=ask | more) for more in (least, {"temperature": 0})]
+    assert [reply.status_code for reply in told] == [200, 200]
+    assert len({reply.json()["choices"][0]["message"]["content"] for reply in told}) == 1
+
+
 @pytest.mark.parametrize(
     "kind, body, status",
     [
