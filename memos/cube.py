@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from memos.errors import InputError
+
 MOMENT = 14  # characters with which an id begins: when it was made
 AT_LEAST = " at least"  # after the name of a share: its bound, with 95 % certainty
 _WORDS = re.compile(r"\w+").findall
@@ -23,8 +25,18 @@ def plain(text: str) -> str:
 
 
 def in_zone(when: datetime | None) -> datetime | None:
-    """A time without a zone is UTC, so that all times can be ordered."""
-    return when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
+    """A time without a zone is UTC, so that all times can be ordered. Raises InputError."""
+    zoned = when if when is None or when.tzinfo else when.replace(tzinfo=timezone.utc)
+    _ = zoned and in_utc(zoned)
+    return zoned
+
+
+def in_utc(when: datetime) -> datetime:
+    """The same moment in UTC. Raises InputError for one that no year there has."""
+    try:
+        return when.astimezone(timezone.utc) if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    except OverflowError:
+        raise InputError(f"{when} lies beyond the years 1 to 9999 in UTC; give a time within them") from None
 
 
 class _Word(str, Enum):
@@ -84,7 +96,9 @@ class Namespace(Frozen):
         )
 
     def __str__(self) -> str:
-        return "/".join((self.user_id, self.agent_id, self.session_id)).rstrip("/")
+        """Another for each: the audit log knows callers by it."""
+        parts = (self.user_id, self.agent_id, self.session_id)
+        return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts).rstrip("/")
 
 
 class Trust(_Word):

@@ -46,7 +46,7 @@ from collections.abc import Iterable
 
 def meant(name: str, known: Iterable[str], otherwise: str) -> str:
     """The way out where a name is not known: the nearest of those that are."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else otherwise
 
 

@@ -116,7 +116,7 @@ def subject_of(text: str | Namespace | Group, owner: str) -> Subject:
     kind, colon, rest = text.partition(":") if _is_utf8(text) else ("", ":", "")
     if not colon:
         kind, rest = "user", text
-    parts = rest.split("/")
+    parts = [part.replace("%2F", "/").replace("%25", "%") for part in rest.split("/")]  # as `Namespace` writes them
     match kind, parts:
         case "user", _ if rest:
             return Namespace(user_id=rest)
@@ -147,8 +147,9 @@ def name_of(subject: Subject) -> str:
     """As `subject_of` reads it."""
     if isinstance(subject, Group):
         return str(subject)
-    kind = "namespace" if subject.session_id else "agent" if subject.agent_id else "user"
-    return f"{kind}:{subject}"
+    if not (subject.agent_id or subject.session_id):
+        return f"user:{subject.user_id}"
+    return f"{'namespace' if subject.session_id else 'agent'}:{subject}"
 
 
 def word(text: str, what: str) -> str:

@@ -23,6 +23,9 @@ class ServeConfig(KeyLimits):
     workers: int = Field(8, ge=1, description="calls that go on beside each other; the model answers one at a time")
     queue: int = Field(256, ge=0, description="calls that wait for the model, for a worker, to promote; beyond: 429")
     grace_s: float = Field(30.0, ge=0, description="for requests to end, once the server is told to stop")
+    proxies: tuple[str, ...] = Field(
+        (), description="addresses of reverse proxies: what they say of who calls (X-Forwarded-For) is believed"
+    )
     keys: dict[str, KeyLimits] = Field({}, description="by the id of a key (`memos key list`), in place of the limits")
 
     def of(self, key: str) -> KeyLimits:

@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
-from memos.errors import Denied, Unauthenticated
+from memos.errors import Denied, InputError, MemosError, Unauthenticated
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.operation.choosing.mem_scheduler import MemScheduler
@@ -262,6 +263,42 @@ def _as_read(value: Any, show: AsRead) -> Any:
             return value if all(after[name] is before[name] for name in before) else replace(value, **after)
         case _:
             return value
+
+
+@contextmanager
+def named_if_unstorable(*given: object) -> Iterator[None]:
+    """Raises InputError where something fails for a number that no table holds, or a text or file that no disk does,
+    however deep that lies in what was given."""
+    try:
+        yield
+    except MemosError:
+        raise
+    except Exception:  # each library has its own for them
+        for value in given:
+            if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+                raise InputError(f"the number {hex(value):.40} has more than 64 bits; give a smaller one") from None
+        try:
+            _require_text(given)
+        except UnicodeEncodeError as error:
+            raise InputError(f"{error.object!r:.80} has half a character, and is no UTF-8; give whole ones") from None
+        except RecursionError:
+            raise InputError("what is given is nested too deep; give it with fewer levels") from None
+        raise
+
+
+def _require_text(value: object) -> None:
+    match value:
+        case str():
+            value.encode()
+        case os.PathLike() if "\0" in os.fsdecode(value):
+            raise InputError(f"{os.fsdecode(value)!r:.80} names no file: it has a NUL; leave it out")
+        case os.PathLike():
+            os.fsencode(value)
+        case list() | tuple() | set():
+            for part in value:
+                _require_text(part)
+        case dict():
+            _require_text((*value, *value.values()))
 
 
 class ExchangeFolder:

@@ -16,7 +16,7 @@ from typing_extensions import ParamSpec, Self
 from memos import ops
 from memos.errors import InputError, meant
 from memos.extensions import Registry
-from memos.kernel.access import ExchangeFolder, as_read, part_of
+from memos.kernel.access import ExchangeFolder, as_read, named_if_unstorable, part_of
 from memos.kernel.answering import Answering
 from memos.kernel.pipelines import Pipelines
 from memos.kernel.services.finding import Finding
@@ -148,7 +148,7 @@ class Bound:
             if "user" in named:
                 raise InputError(f"{name} takes no user; whose call it is says within(user).{name}(...)")
             caller, carrier = self._who(), self._services.service(service, self.plugin)
-            with self._services.parts.called():
+            with self._services.parts.called(), named_if_unstorable(str(caller), *values, *named.values()):
                 if self._files:
                     own, by_name = self._files.confined(method, files, caller, values, named)
                     result = method(carrier, caller, *own, **by_name)  # type: ignore[arg-type]  # of the method's class

@@ -184,6 +184,10 @@ def test_a_row_that_is_not_memos_own_is_named(
         ("target_modules", "("),
         ("target_modules", "([a-z.0-9_]+)+!"),
         ("target_modules", 5),
+        ("target_modules", ".*.*.*.*.*.*.*x"),
+        ("exclude_modules", ".*.*.*.*.*.*.*x"),
+        ("modules_to_save", ["(.*.*)*x"]),
+        ("layers_pattern", ["(.*.*)*x"]),
     ],
 )
 def test_an_adapter_whose_config_makes_no_sense_is_refused(setting: str, value: object) -> None:

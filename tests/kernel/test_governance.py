@@ -820,6 +820,18 @@ def test_an_owner_is_told_whatever_was_decided_on_its_memories_by_whomever(opene
     assert memos.vault.audit_log.touched(ada, ada) == [mine.id], "what nobody else has asked for is not looked at"
 
 
+def test_a_user_with_a_slash_in_its_name_is_no_agent_of_another(opened: Opener, ada: str) -> None:
+    memos = opened()
+    user, agent = memos.within(f"{ada}/planner"), memos.within(ada, "planner")
+    [one], _ = user.add("I live in Oslo."), agent.add("I live in Rome.")
+    assert [str(calls.caller) for calls in (user, agent)] == [f"{ada}%2Fplanner", f"{ada}/planner"]
+    assert [row.caller for row in user.log()] == [f"{ada}%2Fplanner"]
+    assert [row.caller for row in agent.log()] == [f"{ada}/planner"]
+    memos.within(ada).forget_user()
+    assert user.get(one.id).text == one.text and f"{ada}%2Fplanner" in {row.caller for row in user.log()}
+    assert not {ada, f"{ada}/planner"} & {row.caller for row in memos.vault.audit_log.rows()[:-1]}
+
+
 def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, ada: str, bob: str) -> None:
     memos = opened()
     (secret,) = memos.within(ada).add("I live in Oslo.")

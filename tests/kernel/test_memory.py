@@ -407,3 +407,34 @@ def test_a_process_that_ends_soon_loads_no_encoder_before_it_searches(tmp_path: 
         assert isinstance(encoder, Embedder) and encoder._model.if_made is None
         assert [hit.cube.text for hit in kernel.search("Where does Mira live?")] == ["Mira lives in Lisbon."]
         assert encoder._model.if_made is not None
+
+
+@pytest.mark.parametrize("half", ["\ud800", "I live in \udc00 Rome."])
+def test_half_a_character_is_named(memos: MemOS, ada: str, half: str) -> None:
+    calls = memos.within(ada)
+    calls.add("I like jam.")
+    for call in (
+        lambda: calls.search(half),
+        lambda: calls.log(target=half),
+        lambda: calls.undo(half),
+        lambda: calls.add("I like tea.", tags=[half]),
+        lambda: calls.add("I like tea.", metadata={"a": [half]}),
+        lambda: calls.add([{"role": "user", "content": "I like tea.", "id": half}]),
+        lambda: memos.within(half).add("I like tea."),
+    ):
+        with pytest.raises(InputError, match="(?i)utf-8|half a character"):
+            call()
+
+
+def test_what_is_nested_without_end_is_no_metadata(memos: MemOS, ada: str) -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    for value in (deep, deep[0][0], 10**5000):  # type: ignore[index]
+        with pytest.raises(InputError):
+            memos.within(ada).add("I like tea.", metadata={"a": value})
+    shallow: dict[str, object] = {}
+    for _ in range(300):
+        shallow = {"a": shallow}
+    with pytest.raises(InputError, match="is no JSON"):
+        memos.within(ada).add("I like tea.", metadata=shallow)

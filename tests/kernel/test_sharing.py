@@ -363,7 +363,10 @@ def test_a_relation_purpose_or_time_that_cannot_be_is_named(memos: MemOS, ada: s
         memos.services.governing.add_key("group:ada/team")
 
 
-@pytest.mark.parametrize("text", ["user:bob", "agent:bob/p", "namespace:bob/p/s", "group:ada/team"])
+@pytest.mark.parametrize(
+    "text",
+    ["user:bob", "user:bob/p", "user:5%", "agent:bob/p", "agent:b%2Fb/5%25", "namespace:bob/p/s", "group:ada/team"],
+)
 def test_names_are_read_as_they_are_written(text: str) -> None:
     assert name_of(subject_of(text, "ada")) == text
     assert subject_of("bob/x", "ada") == Namespace(user_id="bob/x")

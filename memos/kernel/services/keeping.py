@@ -7,6 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pydantic_core
+
 from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, MemCube, Namespace, Probe, State, Text, Trust, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Service, unique
@@ -280,10 +282,12 @@ def _as_json(metadata: Mapping[str, Any] | None) -> str:
     if not metadata:
         return ""
     try:
-        return json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False, sort_keys=True)
+        pydantic_core.from_json(text.encode())  # whoever reads it has a limit of digits and levels
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"metadata {str(metadata)[:80]!r} is no JSON ({error}); give texts, numbers and lists"
+            f"metadata of {list(metadata)!r:.80} is no JSON ({error}); give texts, numbers and lists"
         ) from None
 
 

@@ -157,7 +157,7 @@ def read_proof(file: Path) -> Proof:
     try:
         given = json.loads(file.read_text("utf-8"))
         return Proof(**given | {"cubes": tuple(given["cubes"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(
             f"{file} is no proof of a forgetting ({error}); give the file of `memos forget --proof`"
         ) from None

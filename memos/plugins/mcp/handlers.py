@@ -72,9 +72,9 @@ class McpHandlers:
 
     async def call_tool(self, context: Context, request: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            given = _checked(request.name, request.arguments or {})
-            call = partial(getattr(self._memory_of(context), request.name), **given)
-            reply = await self._make(context, request.name, call)
+            _require_tool(request.name)
+            called = partial(_called, self._memory_of(context), request.name, request.arguments or {})
+            reply = await self._make(context, request.name, called)
         except MemosError as error:
             return types.CallToolResult(content=[_text(str(error))], is_error=True)
         return types.CallToolResult(content=[_text(_json(reply))], structured_content=reply)
@@ -198,14 +198,19 @@ def _arguments(name: str) -> type[BaseModel]:
     return arguments(getattr(Memory, name), frozenset(_IDENTITY))
 
 
-def _checked(name: str, arguments: dict[str, object]) -> dict[str, object]:
-    """The arguments of a tool, as the call takes them. Raises InputError."""
+def _require_tool(name: str) -> None:
+    """Raises InputError."""
     if name not in TOOLS:
         why = f" ({LEFT_OUT[name]})" if name in LEFT_OUT else ""
         raise InputError(f"there is no tool {name!r:.80} here{why}; the tools are {', '.join(TOOLS)}")
+
+
+def _called(memory: Memory, name: str, arguments: dict[str, object]) -> dict[str, object]:
+    """What a tool replies. Raises InputError, and what the call does."""
     if identity := [field for field in _IDENTITY if field in arguments]:
         raise InputError(f"{identity[0]}: no tool takes it, as the credential says who calls; leave it out")
-    return checked(_arguments(name), arguments)
+    reply: dict[str, object] = getattr(memory, name)(**checked(_arguments(name), arguments))
+    return reply
 
 
 def _text(text: str) -> types.TextContent:

@@ -8,15 +8,17 @@ Must not know vaults, nor whom to trust.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
+import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memos.cube import Blob, MemCube
+from memos.cube import Blob, MemCube, in_utc
 from memos.errors import CorruptBlob, InputError
 from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
 from memos.plugins.packs.mip import (
@@ -264,9 +266,11 @@ class PackReader:
         header, blob = cube.header, cube.blob
         try:
             for when in (header.created, header.expires, header.changed, header.said):
-                _ = when and when.astimezone(timezone.utc)
-        except OverflowError:
+                _ = when and in_utc(when)
+        except InputError:
             raise bad(self.path, f"a time of memory {cube.id} lies beyond the years 1 to 9999") from None
+        if header.metadata and not _is_metadata(header.metadata):
+            raise bad(self.path, f"the metadata of memory {cube.id} is no JSON object that can be read anywhere")
         if blob is None:
             return
         numbers = (blob.bytes, blob.tokens, blob.after, blob.build_s, *blob.scores.values())
@@ -331,6 +335,16 @@ def _is_id(id: str) -> bool:
         return bool(_ID.validate_python(id))
     except ValidationError:
         return False
+
+
+def _is_metadata(text: str) -> bool:
+    """As it is read with every search: of few levels, and no number without end."""
+    try:
+        found = pydantic_core.from_json(text, allow_inf_nan=False)
+        json.dumps(found, allow_nan=False)  # 1e999
+    except ValueError:
+        return False
+    return isinstance(found, dict)
 
 
 def _pieces(file: Path) -> Iterator[bytes]:

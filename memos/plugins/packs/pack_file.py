@@ -160,16 +160,17 @@ class _FolderSink:
                 file.write(piece)
 
 
-def reading(path: Path) -> PartSource:
+def reading(path: Path | str) -> PartSource:
     """The parts of a pack that somebody gave us. Raises InputError where there is none, BadPack."""
+    path = Path(path)
     try:
         if path.is_dir():
             return _FolderParts(path)
         return _ZipParts(path)
     except FileNotFoundError:
         raise InputError(f"there is no pack at {path}; give a file or a folder that `memos dump` has made") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error}); give a file or a folder that may be read") from error
+    except (OSError, ValueError) as error:  # a NUL in its name is a ValueError
+        raise InputError(f"{str(path)!r} cannot be read ({error}); give a file or a folder that may be read") from error
 
 
 class _ZipParts:

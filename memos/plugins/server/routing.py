@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pydantic_core
 from fastapi import Request, Response, Security
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ValidationError
@@ -19,6 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from memos.cost import metered
 from memos.errors import InputError
+from memos.plugins.server.edge import failures
+from memos.plugins.server.edge.edge import INLINE_BYTES, is_json
 from memos.plugins.server.edge.lanes import ClientDisconnected, Lanes
 from memos.plugins.server.edge.telemetry import Telemetry
 
@@ -34,29 +35,30 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
         if self.body_field is None:
             return super().get_route_handler()
-        info, call = self.body_field.field_info, self.endpoint
+        info, call, known = self.body_field.field_info, self.endpoint, getattr(self.endpoint, "takes", ())
         form: type[BaseModel] = info.annotation  # type: ignore[assignment]
 
         async def handler(request: Request) -> Response:
             content = await _content(request)
-            if not content and info.is_required():
-                raise RequestValidationError(
-                    [{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}]
-                )
-            says_json = _says_json(request.headers.get("content-type", ""))
-            data = {} if not content else _parsed(content) if says_json else content
-            try:
-                body = form.model_validate(data)
-            except ValidationError as error:
-                found = error.errors(include_url=False)
-                raise RequestValidationError([e | {"loc": ("body", *e["loc"])} for e in found]) from None
+            says_json = is_json(request.headers.get("content-type", ""))
+
+            def read() -> BaseModel | Response:
+                if not content and info.is_required():
+                    return failures.invalid([{"type": "missing", "loc": (), "msg": "Field required"}], known)
+                try:
+                    return form.model_validate({} if not content else _parsed(content) if says_json else content)
+                except ValidationError as error:
+                    return failures.invalid(error.errors(include_url=False), known)
+
+            body = read() if len(content) <= INLINE_BYTES else await asyncio.to_thread(read)
+            if isinstance(body, Response):
+                return body
             return await _unless_disconnected(request, call(request, body))
 
         return handler
 
 
 async def _content(request: Request) -> bytes:
-    """Raises TooLarge."""
     try:
         return await request.body()
     except ClientDisconnect:
@@ -80,11 +82,6 @@ async def _unless_disconnected(request: Request, answer: Coroutine[object, objec
 async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _says_json(content_type: str) -> bool:
-    kind, _, form = content_type.partition(";")[0].strip().casefold().partition("/")
-    return kind == "application" and (form == "json" or form.endswith("+json"))
 
 
 def _parsed(content: bytes) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -10,13 +11,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from memos.config import Config
+from memos.config import Config, ServeConfig
 from memos.errors import Denied, InputError
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.care import claimed
 from memos.plugins.server.app import create_app
 from memos.plugins.server.edge.edge import is_loopback
+
+HEADER_S = 10.0  # from the first byte of a request, or the opening of its connection, to the end of its header
 
 
 def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) -> None:
@@ -37,22 +42,56 @@ def serve(settings: Config, vault: Path | None, ready: Callable[[str], None]) ->
             announce(f"process {os.getpid()} at {address}")
             memory.kernel.host  # noqa: B018  loaded before the first request
             memory.kernel.parts.operator().refresh_soon()
-            server = NotifyingServer(
-                uvicorn.Config(
-                    create_app(memory, config, loopback=loopback),
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    timeout_graceful_shutdown=int(config.grace_s),
-                    timeout_keep_alive=75,  # clients think between two calls
-                    lifespan="on",
-                ),
-                lambda: ready(f"http://{address}"),
-            )
+            app = create_app(memory, config, loopback=loopback)
+            server = NotifyingServer(settings_of(app, config), lambda: ready(f"http://{address}"))
             # uvicorn raises the signal that it was stopped by again; by then all is done
             for name in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(name, lambda *_: None)
             server.run([listener])
+
+
+def settings_of(app: FastAPI, config: ServeConfig) -> uvicorn.Config:
+    """How uvicorn serves the app."""
+    return uvicorn.Config(
+        app,
+        http=HeaderDeadline,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(config.grace_s),
+        timeout_keep_alive=75,  # clients think between two calls
+        lifespan="on",
+        proxy_headers=bool(config.proxies),  # else whoever calls says where from
+        forwarded_allow_ips=list(config.proxies),
+    )
+
+
+class HeaderDeadline(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # one of two classes, as is installed
+    """A connection that is closed where the header of a request takes too long: each takes a descriptor of the
+    process, and the header tells first whose it is."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEADER_S, transport.close)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._met()
+        super().connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        if self._deadline is None and before.response_complete:
+            self._deadline = self.loop.call_later(HEADER_S, self.transport.close)
+        super().data_received(data)
+        if self.cycle is not before:
+            self._met()
+
+    def _met(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class NotifyingServer(uvicorn.Server):

@@ -25,6 +25,7 @@ from memos.plugins.packs.pack import PackReader, PackWriter
 from memos.plugins.packs.pack_file import reading, writing
 
 VECTORS = mip_vectors.FOLDER
+BORN = {"created": "2026-01-01T00:00:00Z"}
 MADE = datetime(2026, 1, 2, tzinfo=timezone.utc)
 KEY = SigningKey(bytes(32))
 
@@ -115,6 +116,22 @@ def test_every_changed_bit_of_a_pack_is_found(tmp_path: Path, folder: bool) -> N
             PackReader(path)
 
 
+def test_a_key_by_which_anybody_signs_is_refused(tmp_path: Path) -> None:
+    key, signature = bytes([1]).ljust(32, b"\0").hex(), bytes([1]).ljust(64, b"\0").hex()  # the neutral point, and 0
+    packed(tmp_path / "x", ONE, folder=True)
+    (tmp_path / "x" / "signature.json").write_bytes(canonical(Signature(key=key, signature=signature)))
+    with pytest.raises(BadPack, match="signature"):
+        PackReader(tmp_path / "x")
+
+
+def test_a_file_that_is_no_pack_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Mira lives in Rome. " * 50)
+    with pytest.raises(BadPack, match="no pack"):
+        reading(str(tmp_path / "notes.txt"))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="null byte"):
+        reading(tmp_path / "a\0b")
+
+
 def test_whoever_is_not_trusted_is_refused_before_anything_else_is_read(tmp_path: Path) -> None:
     def nobody(key: str, manifest: PackManifest) -> None:
         assert (key, manifest.records) == (KEY.public, 7)
@@ -197,6 +214,11 @@ PIN = (Source(id=ONE.id, version=1),)
         ({"header": {"created": "9999-12-31T23:59:59-12:00"}}, "beyond the years"),
         ({"header": {"created": "2026-01-01T00:00:00Z", "expires": "0001-01-01T00:00:00+12:00"}}, "beyond the years"),
         ({"header": {"created": "2026-01-01T00:00:00"}}, "timezone"),
+        ({"header": BORN | {"metadata": "x"}}, "no JSON object"),
+        ({"header": BORN | {"metadata": "[1]"}}, "no JSON object"),
+        ({"header": BORN | {"metadata": '{"a":' * 300 + "1" + "}" * 300}}, "no JSON object"),
+        ({"header": BORN | {"metadata": '{"a": ' + "9" * 5_000 + "}"}}, "no JSON object"),
+        ({"header": BORN | {"metadata": '{"a": 1e999}'}}, "no JSON object"),
         ({"payload": {"type": "text", "text": "a lone \ud800"}}, "not as docs/mip.md says"),
         ({"payload": {"type": "pickle", "text": "x"}}, "not as docs/mip.md says"),
         ({"state": "immortal"}, "not as docs/mip.md says"),

@@ -15,7 +15,7 @@ import uvicorn
 from memos import Config, Memory
 from memos.config import ServeConfig
 from memos.plugins.server.app import create_app
-from memos.plugins.server.run import listening
+from memos.plugins.server.run import listening, settings_of
 from tests.interface.doors.conftest import install
 
 __all__ = ["install"]
@@ -78,8 +78,8 @@ def refused(url: str) -> bool:
 @contextmanager
 def running(memory: Memory, *, loopback: bool = True, **config: Any) -> Iterator[tuple[str, uvicorn.Server]]:
     """A server on a free port, in a thread: its address, and what can stop it."""
-    app = create_app(memory, ServeConfig(**config), loopback=loopback)
-    settings = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
+    limits = ServeConfig(grace_s=10, **config)
+    settings = settings_of(create_app(memory, limits, loopback=loopback), limits)
     server, listener = uvicorn.Server(settings), listening("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

@@ -146,7 +146,7 @@ def read_card(folder: Path, fingerprint: dict[str, str]) -> Card:
             return {}
         card = json.loads((folder / CARD).read_text("utf-8"))
         require_same_host(dict(card["fingerprint"]), fingerprint, f"adapter {folder.name}")
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CorruptBlob(
             f"adapter {folder.name} has no readable {CARD} ({error}); demote its cube, or promote its sources again"
         ) from error

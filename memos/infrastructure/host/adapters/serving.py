@@ -36,6 +36,7 @@ from memos.infrastructure.host.forward import Forward
 log = logging.getLogger("memos")
 Stack = tuple[Path, ...]  # folders of adapters that are active together; none: the base
 MAX_PLANS = 4  # batches whose adapters are kept side by side
+_NAME = re.compile(r"[\w.-]+").fullmatch  # of a module, or its end
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -138,10 +139,10 @@ def _require_types(config: LoraConfig) -> None:
             raise ValueError(f"its {name} is no mapping of names to numbers above 0")
     if not _is_number(config.lora_alpha):
         raise ValueError(f"its lora_alpha is {config.lora_alpha!r:.80}, and not a number above 0")
-    for name in ("target_modules", "exclude_modules", "layers_pattern"):
+    for name in ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save"):
         value = getattr(config, name)
-        if isinstance(value, str) and re.search(r"\)[*+{]", value):
-            raise ValueError(f"its {name} {value!r:.80} repeats a group, which may take for ever to match")
+        if not all(map(_NAME, [value] if isinstance(value, str) else value or ())):
+            raise ValueError(f"its {name} {value!r:.80} is a pattern, which may take for ever to match; list names")
 
 
 def _is_number(value: object) -> bool:

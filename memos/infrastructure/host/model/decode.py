@@ -27,6 +27,7 @@ from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
 Returned = TypeVar("Returned")
+MIN_SAMPLING = 1e-6  # of a temperature and of top_p; what is smaller may be 0 in fp32
 # Largest |logit difference| that counts as rounding, as a share of the largest logit (or 1, if that is more).
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
@@ -247,8 +248,8 @@ class Decoder:
         """logits: [vocabulary] on the CPU in fp32. Greedy at temperature 0, else nucleus sampling."""
         if config.temperature == 0:
             return int(logits.argmax())
-        p, order = torch.softmax(logits / config.temperature, -1).sort(descending=True)
-        p = p * (p.cumsum(-1) - p < config.top_p)  # the first token that reaches top_p is kept
+        p, order = torch.softmax(logits / max(config.temperature, MIN_SAMPLING), -1).sort(descending=True)
+        p = p * (p.cumsum(-1) - p < max(config.top_p, MIN_SAMPLING))  # the first token that reaches top_p is kept
         # drawn in token order: rounding, which differs in a batch, may swap nearly equal tokens in the sorted one
         return int(torch.multinomial(torch.zeros_like(p).scatter(0, order, p), 1, generator=generator))
 

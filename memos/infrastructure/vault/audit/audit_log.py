@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memos.config import AuditConfig
+from memos.cube import Namespace
 from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.audit.records import COLUMNS, AuditRow, DecisionLog, all_rows, digest_of, row_of
 from memos.infrastructure.vault.audit.signing import KEY, Signer, is_signed, statement
@@ -238,9 +239,9 @@ def verify_export(path: Path, key: str) -> Verdict:
                 try:
                     [(name, values)] = json.loads(line).items()
                     found[name].append(made[name](**values))
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     problems.append(f"line {number} of {path.name} cannot be read")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
     verdict = verify(found["row"], found["checkpoint"], found["forgetting"], {key})
     last = found["row"][-1] if found["row"] else None
@@ -329,7 +330,8 @@ def _removed(db: Rows, rows: int) -> list[str]:
 
 def _is_of(caller: str, user: str) -> bool:
     """True for a user, and for its agents and sessions."""
-    return caller == user or caller.startswith(f"{user}/")
+    name = str(Namespace(user_id=user))
+    return caller == name or caller.startswith(f"{name}/")
 
 
 def _is_about(target: str, user: str, names: Collection[str]) -> bool:

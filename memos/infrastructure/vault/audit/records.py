@@ -6,9 +6,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from memos.cube import in_utc
 from memos.errors import VaultError
 from memos.infrastructure.vault.store.transactions import IN, Rows, Store
 
@@ -125,8 +126,8 @@ class DecisionLog:
             "caller = ?": (caller,),
             "action = ?": (action,),
             "substr(target, 1, length(?)) = ?": (target, target),
-            "at >= ?": (since and _utc(since).isoformat(),),
-            "at < ?": (until and _utc(until).isoformat(),),
+            "at >= ?": (since and in_utc(since).isoformat(),),
+            "at < ?": (until and in_utc(until).isoformat(),),
             "allowed = ?": (None if allowed is None else int(allowed),),
             **(also or {}),
         }
@@ -166,7 +167,3 @@ def row_of(values: Iterable[Any]) -> AuditRow:
 
 def digest_of(values: object) -> str:
     return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
-
-
-def _utc(when: datetime) -> datetime:
-    return when.astimezone(timezone.utc) if when.tzinfo else when.replace(tzinfo=timezone.utc)

@@ -11,6 +11,10 @@ from typing import Any
 from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.store import on_disk
 
+# y of the eight public keys by which anybody can sign anything (RFC 8032, section 5.1: points whose order divides 8)
+_P = 2**255 - 19
+_Y8 = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+_SMALL_ORDER = {0, 1, _P - 1, _Y8, _P - _Y8}
 KEY = "signing.key"  # in a vault's folder: of its packs, and of its audit log where no other is named
 
 
@@ -91,6 +95,8 @@ def is_signed(key: object, what: str, content: bytes, signature: object) -> bool
     if not (isinstance(key, str) and isinstance(signature, str)) or (key + signature) != (key + signature).lower():
         return False
     try:
+        if int.from_bytes(bytes.fromhex(key), "little") % 2**255 % _P in _SMALL_ORDER:
+            return False
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
         public.verify(bytes.fromhex(signature), _message(what, content))
     except (InvalidSignature, ValueError):

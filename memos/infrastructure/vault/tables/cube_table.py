@@ -9,14 +9,14 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 
 import xxhash
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memos.cube import Fact, Form, MemCube, Namespace, Source, State, Text, Usage, plain
+from memos.cube import Fact, Form, MemCube, Namespace, Source, State, Text, Usage, in_utc, plain
 from memos.errors import Conflict
 from memos.infrastructure.vault.store.transactions import IN, Table, moment, odd_row
 
@@ -52,8 +52,8 @@ def words(text: str) -> str:
 
 
 def kept(when: datetime | None) -> str | None:
-    """A time as it is kept, so that it sorts as text."""
-    return None if when is None else when.astimezone(timezone.utc).isoformat()
+    """A time as it is kept, so that it sorts as text. Raises InputError."""
+    return None if when is None else in_utc(when).isoformat()
 
 
 def checksum(*values: str | int | bytes) -> str:

@@ -184,11 +184,12 @@ def checked(form: type[BaseModel], given: Mapping[str, Json]) -> dict[str, Json]
 
 
 def explained(found: Sequence[Json], known: Sequence[str]) -> str:
-    """The errors of a form, each with its place, the rule and what was given; of what may be one thing or another, all
-    rules."""
-    lines = []
+    """The first errors of a form, each with its place, the rule and what was given; of what may be one thing or
+    another, all rules."""
+    lines, shown = [], 0
     for place, of in islice(groupby(found, place_of), _SHOWN):
         item, *others = of
+        shown += 1 + len(others)
         rule = ", or ".join(dict.fromkeys(one["msg"].removeprefix("Value error, ") for one in (item, *others)))
         if item["type"] == "extra_forbidden" and place in _OF_MEM0:
             lines.append(f"{place} is mem0's, and not known here: {_OF_MEM0[place]}")
@@ -201,7 +202,7 @@ def explained(found: Sequence[Json], known: Sequence[str]) -> str:
         else:
             given = "" if item["type"] == "missing" else f" (given: {item['input']!r:.80})"
             lines.append(f"{place:.100}: {rule}{given}")
-    return "; ".join(lines)
+    return "; ".join(lines + [f"and {len(found) - shown:,} more"] * (shown < len(found)))
 
 
 def place_of(item: Json) -> str:

@@ -98,7 +98,7 @@ class MemoryCalls(TableCalls):
         cubes: list[MemCube] = calls.memories() if form is None and state is None else calls.cubes(form=form)
         fields = {"state": state, "kind": kind, "topic": topic}
         fit = (one for one in map(item, cubes) if all(v in (None, one.get(name)) for name, v in fields.items()))
-        return {"results": list(islice((one for one in fit if conditions.fits(one, wanted)), most))}
+        return {"results": list(islice((one for one in fit if conditions.fits(one, wanted)), min(most, len(cubes))))}
 
     def update(
         self,

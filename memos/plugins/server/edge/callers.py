@@ -116,11 +116,9 @@ class Callers:
                 f"new one is looked at until there are fewer; ask who keeps the vault for one (`memos key add`)",
                 wait,
             )
-        try:
-            memory = await self._lane.run(partial(self._memory.as_, key))
-        except Unauthenticated:
-            bucket.take()
-            raise
+        bucket.take()  # before it is looked at: others come meanwhile
+        memory = await self._lane.run(partial(self._memory.as_, key))
+        bucket.left += 1
         self._seats[key] = seat = Seat(key.split("_")[1], memory)
         if len(self._seats) > MAX_CACHED:
             self._seats.popitem(last=False)

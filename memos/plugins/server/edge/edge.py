@@ -1,10 +1,12 @@
 """Checks every request before a route: who asks, how much, how large; and reports it afterwards.
 
-Pure ASGI, since the path of a request has to stay short. Reads no body, and writes none of it down.
+Pure ASGI, since the path of a request has to stay short. Parses no body, and writes none of it down.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,6 +18,8 @@ from memos.plugins.server.edge.callers import Callers, Meter
 from memos.plugins.server.edge.telemetry import Telemetry
 
 GUARDED = "/v1/"
+MAX_VALUES = 20_000  # of JSON in a body: parsing holds up all threads, and each value may bring an error of its form
+INLINE_BYTES = 4096  # of a body that is read on the event loop, in ms; others are read in a thread
 
 
 def is_loopback(host: str) -> bool:
@@ -54,7 +58,8 @@ class Edge:
                 self._require_size(headers.get(b"content-length", ""))
                 with self._meter.admitted(seat.key):
                     scope["seat"] = seat
-                    await self._app(scope, self._bounded(receive), sending)
+                    says_json = is_json(headers.get(b"content-type", ""))
+                    await self._app(scope, await self._received(receive, says_json), sending)
                 if outcome.status == 401:
                     self._callers.forget(seat)
             except MemosError as error:
@@ -82,16 +87,41 @@ class Edge:
             f"raise it"
         )
 
-    def _bounded(self, receive: Receive) -> Receive:
-        """The same body, of which no more than the limit is taken, whatever its header says."""
-        taken = 0
-
-        async def bounded() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
+    async def _received(self, receive: Receive, says_json: bool) -> Receive:
+        """The same, once the body is here: no more than the limits, whatever its header says. Raises TooLarge."""
+        messages = deque([await receive()])
+        taken = len(messages[0].get("body", b""))
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+            taken += len(messages[-1].get("body", b""))
             if taken > self._max_bytes:
                 self._too_large(f"{taken:,} or more")
-            return message
+        if says_json and taken > INLINE_BYTES:
+            await asyncio.to_thread(require_few_values, b"".join(message.get("body", b"") for message in messages))
 
-        return bounded
+        async def replayed() -> Message:
+            return messages.popleft() if messages else await receive()
+
+        return replayed
+
+
+def is_json(content_type: str) -> bool:
+    kind, _, form = content_type.partition(";")[0].strip().casefold().partition("/")
+    return kind == "application" and (form == "json" or form.endswith("+json"))
+
+
+def require_few_values(content: bytes) -> None:
+    """Before it is parsed. Raises TooLarge."""
+    if _separators(content) < MAX_VALUES:
+        return
+    plain = content.replace(rb"\\", b"").replace(rb"\"", b"")
+    count = plain.count(b'"') // 4  # of the names and values that are texts, two in a pair
+    if count < MAX_VALUES:
+        count = _separators(b"".join(plain.split(b'"')[::2]))  # those within texts separate nothing
+    if count >= MAX_VALUES:
+        raise TooLarge(f"the body has about {count:,} values, and {MAX_VALUES:,} are read at once; send it in parts")
+
+
+def _separators(content: bytes) -> int:
+    """Each value of JSON but the first comes with one."""
+    return sum(map(content.count, (b",", b"]", b"}")))

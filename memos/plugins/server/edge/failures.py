@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +15,7 @@ from starlette.responses import JSONResponse
 from memos import errors
 from memos.errors import Busy, InputError, MemosError
 from memos.interface.doors.api.calling import explained, place_of
+from memos.interface.doors.api.values import Json
 from memos.plugins.server.edge.lanes import ClientDisconnected
 
 log = logging.getLogger("memos")
@@ -94,6 +96,11 @@ def response(error: Exception, status: int | None = None, param: str | None = No
     return JSONResponse(failed(error, param).model_dump(), status or status_of(error), headers)
 
 
+def invalid(found: Sequence[Json], known: Sequence[str]) -> JSONResponse:
+    """Of a body that is not of its form, which knows these names."""
+    return response(InputError(explained(found, known)), 422, place_of(found[0]) or None)
+
+
 def install(app: FastAPI) -> None:
     """Every answer of the app that is an error is one of the above."""
 
@@ -104,10 +111,8 @@ def install(app: FastAPI) -> None:
         return response(error)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [item | {"loc": item["loc"][1:]} for item in error.errors()]  # within the body
-        known = getattr(request.scope.get("endpoint"), "takes", ())
-        return response(InputError(explained(found, known)), 422, place_of(found[0]) or None)
+    async def misused(_: Request, error: RequestValidationError) -> JSONResponse:
+        return invalid(error.errors(), ())
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:

@@ -391,6 +391,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "a card that is no JSON": lambda f: (f / "card.json").write_text("{zorb"),
     "a card that is a list": lambda f: (f / "card.json").write_text("[]"),
     "a card without a fingerprint": edit_json("card.json", lambda c: c.pop("fingerprint") and None),
+    "a card that is nested without end": lambda f: (f / "card.json").write_text('{"fingerprint":' + "[" * 100_000),
     "a card with a fingerprint of one word": edit_json("card.json", lambda c: c.update(fingerprint="zorb")),
 }
 

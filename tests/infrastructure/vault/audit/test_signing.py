@@ -11,6 +11,9 @@ import pytest
 from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.audit.signing import Signer, SigningKey, is_signed, read_public, statement
 
+P = 2**255 - 19
+Y8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022  # of a point of order 8
+
 
 def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "key.pem"
@@ -40,6 +43,14 @@ def test_a_signature_holds_for_its_statement_kind_and_key_alone(tmp_path: Path) 
     assert Signer(tmp_path / "one.pem").public == one.public == read_public(one.public.upper())
     with pytest.raises(InputError, match="64 hexadecimal digits"):
         read_public("abc")
+
+
+@pytest.mark.parametrize("sign_bit", [0, 1 << 255])
+@pytest.mark.parametrize("y", [0, 1, P - 1, P, P + 1, Y8, P - Y8])
+def test_a_key_of_small_order_signs_nothing(y: int, sign_bit: int) -> None:
+    key = (y | sign_bit).to_bytes(32, "little").hex()
+    neutral, zero = (1).to_bytes(32, "little").hex(), bytes(32).hex()
+    assert not any(is_signed(key, "test", str(n).encode(), neutral + zero) for n in range(64))  # one in eight would be
 
 
 def test_a_file_that_holds_no_key_is_named(tmp_path: Path) -> None:

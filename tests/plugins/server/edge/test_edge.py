@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -16,6 +19,7 @@ from memos.config import KeyLimits, ServeConfig
 from memos.cost import metered
 from memos.errors import Busy, Denied, MemosError, NotFound, Unauthenticated
 from memos.kernel.calls import api_names
+from memos.plugins.server import run
 from memos.plugins.server.edge import failures
 from memos.plugins.server.edge.callers import Meter
 from memos.plugins.server.edge.lanes import ClientDisconnected
@@ -89,6 +93,38 @@ def test_bad_input_is_named_with_the_way_out(
     assert reply.status_code == status
     assert told in error(reply)["message"]
     assert error(reply)["param"] == param
+
+
+EDGES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")  # of the calendar; beyond it in UTC
+
+
+@pytest.mark.parametrize(
+    "call, given",
+    [
+        *(("log", {name: when}) for name in ("since", "until") for when in EDGES),
+        ("add", {"messages": "I like tea.", "expires": EDGES[1]}),
+        *(("add", {"messages": [{"content": "I like tea.", "time": when}]}) for when in EDGES),
+        ("grant", {"on": "namespace:eve", "to": "bob", "until": EDGES[1]}),
+        ("log", {"limit": 1 << 63}),
+        ("rollback", {"memory_id": "none", "version": 1 << 200}),
+        ("get", {"memory_id": "\0"}),
+    ],
+)
+def test_what_no_vault_can_keep_is_refused(client: httpx.Client, call: str, given: dict) -> None:
+    reply = client.post(f"/v1/memory/{call}", json=given)
+    assert 400 <= reply.status_code < 500, reply.text
+
+
+def test_as_many_as_there_are_is_enough(client: httpx.Client) -> None:
+    assert client.post("/v1/memory/get_all", json={"limit": 1 << 70}).json()["results"] == []
+
+
+@pytest.mark.parametrize("least", [{"temperature": 1e-300}, {"temperature": 1, "top_p": 1e-300}])
+def test_the_least_that_can_be_asked_for_is_the_likeliest(client: httpx.Client, least: dict) -> None:
+    ask = {"messages": [{"role": "user", "content": "Where does Kim live?"}], "max_tokens": 3, "memory": False}
+    told = [client.post("/v1/chat/completions", json=ask | more) for more in (least, {"temperature": 0})]
+    assert [reply.status_code for reply in told] == [200, 200]
+    assert len({reply.json()["choices"][0]["message"]["content"] for reply in told}) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,6 +212,22 @@ def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory
         assert 1 <= int(late.headers["retry-after"]) <= 2
         assert "127.0.0.1 has shown 30 keys a minute that are not in force" in error(late)["message"]
         assert shown(key).status_code == 200  # who is known is not looked up
+
+
+@pytest.mark.parametrize("proxies, most", [((), 30), (("127.0.0.1",), 100)])
+def test_wrong_keys_are_counted_by_the_peer_and_before_they_are_looked_at(
+    memory: Memory, proxies: tuple[str, ...], most: int
+) -> None:
+    with running(memory, proxies=proxies) as (url, _), ThreadPoolExecutor(50) as threads:
+
+        def shown(n: int) -> int:
+            headers = {"Authorization": f"Bearer memos_wrong_{n}", "X-Forwarded-For": f"10.0.0.{n}"}
+            return httpx.get(f"{url}/v1/models", headers=headers, timeout=300).status_code
+
+        began = time.monotonic()
+        told = list(threads.map(shown, range(100)))
+        assert told.count(401) <= most + (time.monotonic() - began) / 2, "one more in two seconds"
+        assert told.count(401) >= most and set(told) <= {401, 429}
 
 
 def test_a_revoked_key_is_a_wrong_one(memory: Memory, ada: str) -> None:
@@ -297,6 +349,26 @@ def test_beyond_its_limits_a_key_is_told_when_to_ask_again(memory: Memory, key: 
         assert client.get("/healthz").status_code == 200
 
 
+def test_a_header_that_does_not_end_holds_no_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "HEADER_S", 0.5)
+    host, _, port = url.removeprefix("http://").partition(":")
+    body = b"POST /v1/none HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    starts = {b"": True, b"GET /he": True, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET": True, body: False}
+    for start, closes in starts.items():
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            began, closed = time.monotonic(), False
+            client.sendall(start)
+            client.setblocking(False)
+            while not closed and time.monotonic() - began < 3:
+                time.sleep(0.1)
+                with suppress(BlockingIOError):
+                    closed = not client.recv(1 << 16)
+                with suppress(OSError):
+                    client.send(b"x" if start and closes else b"")
+            assert closed is closes, start
+    assert httpx.get(f"{url}/healthz").status_code == 200
+
+
 def test_a_key_may_have_so_many_requests_at_once() -> None:
     meter = Meter(ServeConfig(concurrent=2))
     with meter.admitted("a"), meter.admitted("a"), meter.admitted("b"):
@@ -324,6 +396,40 @@ def test_a_body_that_is_too_large_is_not_read(client: httpx.Client) -> None:
     unannounced = client.post("/v1/memory/add", content=pieces(), headers={"Content-Type": "application/json"})
     assert unannounced.status_code == 413
     assert client.post("/v1/memory/get_all").status_code == 200
+
+
+TOOL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"promote","arguments":%s}}'
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("memory/promote", b'{"memory_ids":[' + b"1," * 1_000_000 + b"1]}"),
+        ("memory/promote", b'{"memory_ids":[' + b'"a",' * 500_000 + b'"a"]}'),
+        ("memory/promote", json.dumps({f"k{n}": 1 for n in range(100_000)}).encode()),
+        ("memory/add", b'{"messages":[' + b"[]," * 1_000_000 + b"[]]}"),
+        ("chat/completions", b'{"messages":[' + b"1," * 1_000_000 + b"1]}"),
+        ("mcp", TOOL % (b'{"memory_ids":[' + b"1," * 1_000_000 + b"1]}")),
+    ],
+)
+def test_a_body_of_too_many_values_is_not_parsed(client: httpx.Client, path: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    began = time.process_time()
+    reply = client.post(f"/v1/{path}", content=body, headers=headers)
+    assert (reply.status_code, error(reply)["code"]) == (413, "TooLarge")
+    assert "values, and 20,000 are read at once; send it in parts" in error(reply)["message"]
+    assert time.process_time() - began < 2  # to parse and to refuse each took up to 20
+
+
+def test_many_mistakes_are_told_in_few_words_and_hold_nobody_up(client: httpx.Client) -> None:
+    reply = client.post("/v1/memory/promote", json={"memory_ids": [1] * 15_000})
+    assert reply.status_code == 422 and len(reply.content) < 1000
+    assert error(reply)["message"].endswith("; and 14,990 more")
+
+
+def test_a_long_text_is_one_value(client: httpx.Client) -> None:
+    table = 'a,"b",[c],\\,{d}\n' * 20_000
+    assert client.post("/v1/memory/add", json={"messages": table, "infer": False}).status_code == 200
 
 
 # -- what is told
