@@ -70,3 +70,19 @@ def bench_reader(
     from memos.bench.tables import rows_table
 
     print_table(rows_table(report_of_cpu("reader", json, seed, lambda show: measure(show, cases, extracted))))
+
+
+@developer.command("persona")
+def bench_persona(
+    json: Json = None,
+    infer: Annotated[bool, typer.Option(help="read statements in what they say over the months")] = True,
+    seed: Seed = 0,
+) -> None:
+    """What a memory of invented people finds, takes for changed, and does when asked. Typed as people type."""
+    from memos.bench.developer.persona import bench_persona as measure
+    from memos.bench.tables import rows_table
+
+    report = report_of_cpu("persona", json, seed, lambda show: measure(show, infer=infer))
+    print_table(rows_table(report))
+    for failure in report["failures"]:
+        print(f"{failure['person']}, {failure['part']}: {' / '.join(failure['message'])}")
