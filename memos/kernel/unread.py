@@ -178,7 +178,13 @@ class Unread(Service):
         known = {name: getattr(header, name) for name in _OF_TURN}
         facts = [one for one in stated if one.facts and not any(cube.text for cube in read)]
         found = [self._reader.of_statement(one, header.speaker).model_copy(update=known) for one in facts]
-        ended = [c.id for c in self._near(turn) if self._reader.ends(said_words(c), words, header.speaker, day)]
+        near = self._near(turn)
+        [this, *others] = (vector for vector, _ in self._embedder().read([words, *map(said_words, near)]))
+        ended = [
+            cube.id
+            for cube, vector in zip(near, others, strict=True)
+            if self._reader.ends(said_words(cube), words, float(vector @ this), header.speaker, day)
+        ]
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)
         with self._vault.transaction():

@@ -232,10 +232,13 @@ def test_what_another_conversation_has_done_is_not_taken_back(kernel: MemOS, ada
 def test_everything_that_names_somebody_is_forgotten(kernel: MemOS, ada: str) -> None:
     kept = kernel.within(ada).add("I owe Bob 5 quid.")
     gone = [*kernel.within(ada).add("Callum owes me 20 quid."), *kernel.within(ada).add("My boyfriend is Callum.")]
-    reply = kernel.within(ada).chat("Forget everything you know about callum.")
+    said = [{"role": "user", "content": c.text} for c in (*gone, *kept)]
+    reply = kernel.within(ada).chat("Forget everything you know about callum.", turns=said)
     assert set(reply.forgotten) == {c.id for c in gone}
     assert all(c.text in reply.text for c in gone)
     assert kernel.within(ada).memories() == kept
+    reply = kernel.within(ada).chat("Forget everything you know about him.", turns=said)
+    assert not reply.forgotten
     reply = kernel.within(ada).chat("Forget everything you know about me.")
     assert "Nothing was deleted" in reply.text and "delete_all" in reply.text
     assert kernel.within(ada).memories() == kept

@@ -111,9 +111,10 @@ class MemReader:
         tagger."""
         return tagged.read(words, speaker, day, _given(self._statement_tagger))
 
-    def ends(self, earlier: str, later: str, speaker: str, day: date) -> bool:
-        """True if what somebody said does not hold any more after what the same one said later, on that day."""
-        return tagged.ends(earlier, later, speaker, day, _given(self._statement_tagger))
+    def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date) -> bool:
+        """True if what somebody said does not hold any more after what the same one said later, on that day. alike:
+        cosine of the two."""
+        return tagged.ends(earlier, later, alike, speaker, day, _given(self._statement_tagger))
 
     def of_statement(self, stated: TaggedStatement, speaker: str) -> Add:
         """A statement as one to remember, with the day that it names behind its words."""
@@ -156,6 +157,8 @@ class MemReader:
         _require_words(text)
         if self.withholds(text) and not wordings.UNKEPT.fullmatch(text.strip()):
             return (Asked(intent="withhold"),)
+        if (all_of := wordings.FORGETS_ALL.fullmatch(text.strip())) and self.forget(all_of["what"]).naming:
+            return (Asked(intent="forget", what=all_of["what"]),)
         if wordings.UNDO.fullmatch(text.strip()):
             return (Asked(intent="ask_back", doubted="rollback", undoes_last=True),)
         day = today or datetime.now().astimezone().date()
@@ -186,7 +189,8 @@ class MemReader:
         _require_words(words)
         if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
             name = everything["name"] or everything["zh"]
-            return Forget(query=words, naming=USER if wordings.FIRST.fullmatch(name) else name)
+            if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known
+                return Forget(query=words, naming=USER if wordings.FIRST.fullmatch(name) else name)
         facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from memos.cube import in_zone
+from memos.errors import InputError
 from memos.ops import Add
 
 LONGEST_TEXT = 100_000  # characters of one memory
@@ -124,7 +125,7 @@ def time_of(value: object) -> datetime | None:
     zone is given. None for what is no time, or so near the ends of the calendar that a zone may lead beyond them."""
     try:
         when = _iso(value) if isinstance(value, str) else _since_1970(value)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, InputError):
         return None
     return when if when and 1 < when.year < 9999 else None
 

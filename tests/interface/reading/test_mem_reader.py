@@ -340,6 +340,8 @@ def test_what_stands_beside_the_facts_of_a_text_is_seen(text: str, all_said: boo
         "my password is hunter2, don't save that",
         "my pin is 1234. please do not store this anywhere",
         "do not note this down: I'm pregnant",
+        "dont keep this but i cant stand jonno",
+        "don't save that my pin is 4711",
         "off the record, I hate my boss",
         "dont remember that i like jazz",
         "I'm seeing a therapist but don't keep that please",
@@ -359,6 +361,7 @@ def test_words_that_ask_not_to_be_kept(text: str) -> None:
     [
         "I don't remember that I said so",
         "Don't save that file yet",
+        "dont store my student id pls, remove it",
         "He told me: don't keep it, sell it",
         "Don't remember my birthday?",
         "Don't forget that I like jazz",

@@ -59,8 +59,8 @@ _DONT = r"(?:please |pls )?(?:do not|don['’]?t|never)(?: ever)? (?:save|store|
 UNKEPT = re.compile(  # "..., don't save that", "don't remember that I like jazz"; not "don't save that file"
     rf"(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
     r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))"
-    r"(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]))"
-    rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that)? (?=(?:i|my|we|our|i['’]\w+)\b)(?!.*\?\s*$)|off the record[,:])"
+    r"(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
+    rf"|(?:^|[.!?\n]\s*)(?:{_DONT}(?: that (?=(?:i|my|we|our|i['’]\w+)\b)| (?=(?:i|we|i['’]\w+)\b))(?!.*\?\s*$)|off the record[,:])"
     r"|(?:^|[，。！,;；]\s*)(?:请|拜托)?(?:别|不要|勿|不用)(?:帮我|给我)?(?:把)?(?:这个?|它|这些|这[句条件]话?)?(?:记录?|保?存|储存)"
     r"(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[，。！,.!：:])",
     re.IGNORECASE,
@@ -78,5 +78,9 @@ EVERYTHING = re.compile(  # "everything you know about Callum"
     r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?"
     r"(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)"
     r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?",
+    re.IGNORECASE,
+)
+FORGETS_ALL = re.compile(  # nothing is left to ask back
+    rf"(?:please |pls |can you |could you )?(?:forget|wipe|delete|erase|remove|clear) (?P<what>{EVERYTHING.pattern})(?: please| pls)?[.!?]*",
     re.IGNORECASE,
 )

@@ -129,9 +129,10 @@ def test_small_talk_and_odd_scripts_state_nothing(text: str) -> None:
 
 
 def test_a_later_message_ends_an_earlier_one_of_the_same_matter_alone() -> None:
-    assert reader.ends("i live in leeds", "moved to southampton last week!", "Tom", WEDNESDAY)
-    assert not reader.ends("i live in leeds", "my brother moved to oslo", "Tom", WEDNESDAY)
-    assert not reader.ends("i live in leeds", "lol no way", "Tom", WEDNESDAY)
+    assert reader.ends("i live in leeds", "moved to southampton last week!", 0.5, "Tom", WEDNESDAY)
+    assert not reader.ends("i live in leeds", "moved to southampton last week!", 0.1, "Tom", WEDNESDAY)
+    assert not reader.ends("i live in leeds", "my brother moved to oslo", 0.5, "Tom", WEDNESDAY)
+    assert not reader.ends("i live in leeds", "lol no way", 0.5, "Tom", WEDNESDAY)
 
 
 def test_without_a_tagger_the_call_is_refused() -> None:
