@@ -188,15 +188,14 @@ _SMALL = {
 }
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "encoder_layers")
 _TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+_ONE_KEY_A_HEAD = ("axk2", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "minicpm3", "kimi_linear")
 # model_type: what differs from its config made small
 _DIFFERING: dict[str, dict[str, Any]] = {
-    **{kind: {"num_key_value_heads": 4} for kind in ("axk2", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa")},
-    "minicpm3": {"num_key_value_heads": 4},
+    **{kind: {"num_key_value_heads": 4} for kind in _ONE_KEY_A_HEAD},
     **{kind: {"num_key_value_heads": 4, "head_dim": 8} for kind in ("axk1", "youtu")},
     "deepseek_v2": {"num_key_value_heads": 4, "topk_method": "greedy", "num_experts_per_tok": 2},
     "zaya": {"num_experts_per_tok": 1},
     **{kind: {"head_dim": 16} for kind in ("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral")},
-    "kimi_linear": {"num_key_value_heads": 4},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
     "gemma3n_text": {
         "num_hidden_layers": 6,

@@ -179,11 +179,11 @@ class Unread(Service):
         facts = [one for one in stated if one.facts and not any(cube.text for cube in read)]
         found = [self._reader.of_statement(one, header.speaker).model_copy(update=known) for one in facts]
         near = self._near(turn)
-        [this, *others] = (vector for vector, _ in self._embedder().read([words, *map(said_words, near)]))
+        vectors = [vector for vector, _ in self._embedder().read([*map(said_words, near), words])] if near else []
         ended = [
             cube.id
-            for cube, vector in zip(near, others, strict=True)
-            if self._reader.ends(said_words(cube), words, float(vector @ this), header.speaker, day)
+            for cube, vector in zip(near, vectors, strict=False)
+            if self._reader.ends(said_words(cube), words, float(vector @ vectors[-1]), header.speaker, day)
         ]
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)

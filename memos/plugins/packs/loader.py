@@ -29,7 +29,8 @@ from memos.plugins.packs.pack_table import Arrival, PackTable
 log = logging.getLogger("memos")
 Clash = Literal["refuse", "rename", "update"]
 Fits = Callable[[Blob], bool]  # made by the model that is there
-# (tensor, where it lies, what it is made of, whether it is of a stranger): raises where it cannot be used
+# (tensor, where it lies, what it is made of, whether it was published, whether this vault signed it): raises where it
+# cannot be used
 Accept = Callable[[Blob, Path, Sequence[MemCube], bool, bool], None]
 
 
