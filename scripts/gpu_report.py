@@ -1,10 +1,11 @@
-"""Everything that only a GPU shows, in one command of at most ten minutes; writes its tables into docs/benchmarks.md.
+"""Everything that only a GPU shows, in pieces of ten minutes; writes its tables into docs/benchmarks.md.
 
-    python scripts/gpu_report.py                                   # on a machine with CUDA
-    python scripts/gpu_report.py --shape cpu-126m --query 167 --context 583 --docs /tmp/page.md   # try it without
+    python scripts/gpu_report.py --out gpu_report                  # on a machine with CUDA; again, to go on
+    python scripts/gpu_report.py --out /tmp/o --shape tiny --context 583 --query 167 --docs /tmp/page.md   # without
 
-Weights are random in the shape of known models, so nothing is downloaded. A shape that does not fit in the time
-or the memory that is left is named in the table; the others are kept.
+Weights are random in the shape of known models, so nothing is downloaded: times and bytes are those of the shape, and
+what such a model says is nobody's. Each measurement is a file in --out, and one that is there is not made again; the
+page has all that are there. A measurement that ends with an error, or for which no time is left, is named.
 """
 
 from __future__ import annotations
@@ -14,47 +15,100 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SHAPES = ("qwen2.5-0.5b", "qwen2.5-7b", "qwen3-8b", "llama-3-8b")
+SHAPES = ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3-8b", "qwen3-8b", "qwen3-32b")
+ADAPTED = ("memos-small", "shape:qwen2.5-7b")  # models that adapters are trained for, and served with
 MARK = "gpu"
 
 
-def run(arguments: list[str], left_s: float) -> dict[str, Any] | str:
-    """The report of a `memos` command, or why there is none."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "memos", *arguments, "--json", str(file)]
-        try:
-            done = subprocess.run(command, timeout=max(1.0, left_s), capture_output=True, text=True, check=False)
-        except subprocess.TimeoutExpired:
-            return "no time left"
-        if done.returncode:
-            return (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-        return dict(json.loads(file.read_text("utf-8")))
+@dataclass(frozen=True)
+class Columns:
+    """How the rows of a benchmark's report become those of the page.
+
+    by: names a row. once: figures that all rows of one name share, with their formats. along: of what each value has
+    columns of its own, for the figures `each`.
+    """
+
+    by: tuple[str, ...]
+    once: dict[str, str]
+    along: str = ""
+    each: dict[str, str] = field(default_factory=dict)
 
 
-def ttft_rows(shape: str, report: dict[str, Any] | str) -> list[str]:
-    if isinstance(report, str):
-        return [f"| {shape} | {report} | | | | | | | |"]
-    return [
-        f"| {shape} | {r['context']} | {r['query']} | {r['tier']} | {r['full_ms']:.0f} | {r['reuse_ms']:.0f} "
-        f"| {r['ours_ms']:.0f} | {r['floor_ms']:.0f} | {r['saved']:.1%} |"
-        for r in report["rows"]
-    ]
+_MS = {"full_ms": ".0f", "reuse_ms": ".0f", "floor_ms": ".0f"}
+_SCORES = {"generality": ".3f", "locality": ".3f", "accepted_rate": ".2f", "steps": ".0f", "seconds": ".1f"}
+COLUMNS = {
+    "ttft": Columns(("context", "query"), _MS, "tier", {"ours_ms": ".0f"}),
+    "kv-io": Columns(("tier",), {}, "codec", {"mb_s": ".0f", "share_of_raw": ".2f"}),
+    "adapters": Columns(("known",), {"base_ms": ".0f"}, "distinct_in_batch", {"ms": ".0f"}),
+    "promote": Columns(("objective", "facts"), _SCORES),
+}
 
 
-def kv_rows(shape: str, report: dict[str, Any] | str) -> list[str]:
-    if isinstance(report, str):
-        return [f"| {shape} | {report} | | | | |"]
-    return [
-        f"| {shape} | {r['tier']} | {r['codec']} | {r['mb_s']:.0f} | {r['share_of_raw']:.2f} | {r['fidelity_kl']:.2g} |"
-        for r in report["rows"]
-    ]
+@dataclass(frozen=True)
+class Job:
+    bench: str
+    model: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return f"{self.bench}_{self.model.removeprefix('shape:')}.json"
+
+
+def jobs(shapes: Sequence[str], adapted: Sequence[str], grid: Sequence[str]) -> Iterator[Job]:
+    for shape in shapes:
+        yield Job("ttft", f"shape:{shape}", tuple(grid))
+        yield Job("kv-io", f"shape:{shape}")
+    for model in adapted:
+        yield Job("adapters", model, ("--known", "8"))
+        yield Job("promote", model, ("--seeds", "1", "--objective", "distillation", "--objective", "trained KV"))
+
+
+def run(job: Job, path: Path, left_s: float) -> str:
+    """Make the job's report; why there is none, or ""."""
+    command = [sys.executable, "-m", "memos", "bench", job.bench, "--model", job.model, *job.options]
+    try:
+        done = subprocess.run(
+            [*command, "--json", str(path)], timeout=left_s, capture_output=True, text=True, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "no time left"
+    return (done.stderr.strip().splitlines() or ["no message"])[-1][:200] if done.returncode else ""
+
+
+def tables(out: Path, made: Sequence[Job]) -> Iterator[str]:
+    """A table for each benchmark, of the reports that are there."""
+    for bench, columns in COLUMNS.items():
+        reports = [(job, read(out / job.file)) for job in made if job.bench == bench and (out / job.file).exists()]
+        lines = [line for job, report in reports for line in lines_of(job.model, report["rows"], columns)]
+        if lines:
+            yield f"`memos bench {bench}`:\n"
+            yield f"| {' | '.join(lines[0])} |"
+            yield "|---|" + "---:|" * (len(lines[0]) - 1)
+            yield from (f"| {' | '.join(line.values())} |" for line in lines)
+            yield ""
+
+
+def lines_of(model: str, rows: Sequence[dict[str, Any]], columns: Columns) -> list[dict[str, str]]:
+    """Cells by the names of their columns."""
+    lines = dict[tuple[Any, ...], dict[str, str]]()
+    for row in rows:
+        named = {name: str(row[name]) for name in columns.by}
+        line = lines.setdefault(tuple(named.values()), {"model": model.removeprefix("shape:")} | named)
+        line |= {name: format(row[name], kind) for name, kind in columns.once.items()}
+        line |= {f"{name}, {row[columns.along]}": format(row[name], kind) for name, kind in columns.each.items()}
+    return list(lines.values())
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text("utf-8")))
 
 
 def write(docs: Path, text: str) -> None:
@@ -72,34 +126,32 @@ def main() -> None:
     parser.add_argument("--context", action="append", help="tokens of memory; may be given again")
     parser.add_argument("--query", action="append", help="tokens of question; may be given again")
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--out", type=Path, default=Path("gpu_report"))
     parser.add_argument("--docs", type=Path, default=ROOT / "docs/benchmarks.md")
     args = parser.parse_args()
 
     import torch
 
     if not args.shape and not torch.cuda.is_available():
-        sys.exit("error: torch sees no CUDA device; give --shape cpu-126m to try the script without one")
+        sys.exit("error: torch sees no CUDA device; give --shape tiny to try the script without one")
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     ends = time.monotonic() + 60 * args.minutes
     grid = [x for name in ("context", "query") for value in getattr(args, name) or () for x in (f"--{name}", value)]
-    ttft, kv = list[str](), list[str]()
-    for shape in args.shape or SHAPES:
-        print(f"{shape}, {max(0.0, ends - time.monotonic()) / 60:.1f} minutes left", flush=True)
-        ttft += ttft_rows(shape, run(["bench", "ttft", "--model", f"shape:{shape}", *grid], ends - time.monotonic()))
-        kv += kv_rows(shape, run(["bench", "kv-io", "--model", f"shape:{shape}"], ends - time.monotonic()))
-    lines = [
-        f"On {device}, {time.strftime('%Y-%m-%d')}, torch {torch.__version__}: `{' '.join(['python', *sys.argv])}`. "
-        f"Times in ms.",
-        "",
-        "| shape | context | query | tier | full | reuse | ours | floor | saved |",
-        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
-        *ttft,
-        "",
-        "| shape | tier | codec | load MB/s | of a raw read | KL |",
-        "|---|---|---|---:|---:|---:|",
-        *kv,
-    ]
-    write(args.docs, "\n".join(lines))
+    all_jobs = list(jobs(args.shape or SHAPES, [] if args.shape else ADAPTED, grid))
+    args.out.mkdir(parents=True, exist_ok=True)
+    for n, job in enumerate(all_jobs, start=1):
+        left = ends - time.monotonic()
+        path = args.out / job.file
+        if path.exists():
+            continue
+        print(f"{n} of {len(all_jobs)}: {job.bench} of {job.model}, {max(0.0, left) / 60:.1f} minutes left", flush=True)
+        if why := "no time left; run this again to go on" if left < 1 else run(job, path, left):
+            print(f"  {why}", flush=True)
+    said = f"On one {device}, {time.strftime('%Y-%m-%d')}, torch {torch.__version__}: `python scripts/gpu_report.py`."
+    write(
+        args.docs,
+        "\n".join([f"{said} Times in ms, seconds in s, rates in MB/s.\n", *tables(args.out, all_jobs)]).strip(),
+    )
     print(f"written to {args.docs}")
 
 

@@ -58,7 +58,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {"num_local_experts": 4, "head_dim": 16}),
     "gemma": ("gemma", {"head_dim": 16}),
     "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 16}),
-    "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 16, "num_hidden_layers": 7}),
+    "gemma3_text": ("gemma3_text", {"head_dim": 16, "sliding_window": 16, "num_hidden_layers": 7}),
     "gemma4, shared KV": (
         "gemma4_text",
         {

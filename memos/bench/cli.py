@@ -306,6 +306,7 @@ def doctor(
     model: Model = "memos-small",
     attention: Annotated[str, typer.Option(help="as model.attention: auto, sdpa or eager")] = "auto",
     dtype: Annotated[str, typer.Option(help="as model.dtype: auto, float32, bfloat16 or float16")] = "auto",
+    device: Annotated[str, typer.Option(help="as model.device: auto, cpu or cuda")] = "auto",
 ) -> None:
     """Say what the model's KV can be used for, tried on its logits."""
     from memos.bench import write_report
@@ -313,7 +314,7 @@ def doctor(
     from memos.bench.tables import architectures_table, verdicts_table
     from memos.config import parse_config
 
-    config = parse_config({"model": {"path": model, "attention": attention, "dtype": dtype}}).model
+    config = parse_config({"model": {"path": model, "attention": attention, "dtype": dtype, "device": device}}).model
     with progress_bars() as show:
         figures = examine_architectures(show, config, only or ()) if architectures else examine_model(config)
     report = write_report("doctor", 0, figures.pop("device"), figures, json)

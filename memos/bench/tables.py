@@ -30,7 +30,12 @@ def ttft_table(report: dict[str, Any]) -> Table:
     for r in report["rows"]:
         times = (f"{r[name]:.0f}" for name in ("full_ms", "reuse_ms", "ours_ms", "floor_ms"))
         table.add_row(
-            str(r["context"]), str(r["query"]), r["tier"], *times, f"{r['saved']:.1%}", f"{r['break_even']:.1f} uses"
+            str(r["context"]),
+            str(r["query"]),
+            r["tier"],
+            *times,
+            f"{r['saved']:.1%}",
+            f"{r['break_even']:.1f} uses" if r["break_even"] else "never",
         )
     return table
 

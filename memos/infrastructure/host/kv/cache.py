@@ -18,7 +18,7 @@ from typing import Literal, overload
 import torch
 import xxhash
 from transformers import DynamicCache
-from transformers.cache_utils import Cache, DummyLayer, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from memos.errors import NoRoom, Unsupported
 from memos.infrastructure.host.forward import CausalLM, positions_of
@@ -263,7 +263,7 @@ def fresh_cache(model: CausalLM) -> DynamicCache:
     Raises Unsupported, naming the layer, where a layer keeps anything else.
     """
     kinds = [type(layer) for layer in DynamicCache(config=model.config).layers]
-    while kinds and kinds[-1] is DummyLayer:
+    while kinds and kinds[-1].__name__ == "DummyLayer":  # as transformers 5.23 marks them; before, there is no layer
         kinds.pop()
     for n, kind in enumerate(kinds):
         if kind not in (DynamicLayer, DynamicSlidingWindowLayer):

@@ -198,7 +198,14 @@ def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Ac
     n = len(before.ids)
     positions = positions_of(model, torch.arange(n, n + len(ids)))[None]
     row = torch.tensor([list(ids)], device=model.device)
-    out = model(input_ids=row, position_ids=positions, past_key_values=before.fork(), use_cache=True, logits_to_keep=1)
+    out = model(
+        input_ids=row,
+        position_ids=positions,
+        attention_mask=torch.ones(1, before.rows + len(ids), dtype=torch.long, device=model.device),
+        past_key_values=before.fork(),
+        use_cache=True,
+        logits_to_keep=1,
+    )
     layers = cached_layers(out.past_key_values)
     require_finite(model, layers)
     return Activation((*before.ids, *ids), layers)

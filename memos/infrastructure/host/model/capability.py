@@ -22,6 +22,7 @@ from memos.infrastructure.host.model.decode import (
     DecodeRow,
     Limit,
     context_of,
+    in_full_precision,
     narrowed,
     prefill_inputs,
     rounding,
@@ -70,8 +71,19 @@ class Capability:
 def examine(model: PreTrainedModel) -> Capability:
     """Try each use on random tokens against the model's plain forward. Never raises for what a model cannot do.
 
-    Texts of a trial are short, so a wide window is made narrow first, in a twin of the model.
+    A model that is not too large is tried in fp32, for what it computes does not depend on its dtype; but a table of
+    sines that was rounded with the model turns by a rotation in that dtype only.
     """
+    precise = in_full_precision(model)
+    can = _examined(precise)
+    if can.composable or precise is model:
+        return can
+    rounded = _examined(model)
+    return rounded if rounded.composable else can
+
+
+def _examined(model: PreTrainedModel) -> Capability:
+    """Texts of a trial are short, so a wide window is made narrow first, in a twin of the model."""
     limit, motion_limit = limit_of(model.config), motion_limit_of(model.config)
     trial = _Trial(model)
     exact = trial.holds("an exact prefix", trial.prefix)

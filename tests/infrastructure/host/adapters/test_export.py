@@ -25,7 +25,7 @@ def adapter(host: Host, folder: Path, seed: int, rank: int, targets: list[str]) 
     with torch.no_grad():
         for name, parameter in student.named_parameters():
             if "lora_" in name:
-                parameter.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(seed))
+                parameter.copy_(torch.normal(0.0, 0.1, parameter.shape, generator=torch.Generator().manual_seed(seed)))
     lora.save_adapter(student, folder, {"fingerprint": host.fingerprint, "sources": [{"id": str(seed)}]})
     return folder
 
@@ -36,7 +36,7 @@ def test_a_stack_is_one_adapter_that_plain_peft_loads(host: Host, tmp_path: Path
         adapter(host, tmp_path / "b", 2, 6, ["down_proj"]),
     ]
     out = export_adapter(host, folders, tmp_path / "out")
-    ids = torch.tensor([host.ids_of("Where does Mira live?")])
+    ids = torch.tensor([host.ids_of("Where does Mira live?")], device=host.model.device)
     with torch.inference_mode():
         plain = PeftModel.from_pretrained(lora.twin(host.model), str(out)).eval()(input_ids=ids).logits
         expected = host.model_under([tuple(folders)])(input_ids=ids).logits

@@ -87,7 +87,10 @@ class Snapshot:
     def of(cls, model: torch.nn.Module) -> Snapshot:
         hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
         return cls(
-            {k: hashlib.sha256(v.contiguous().numpy().tobytes()).hexdigest() for k, v in model.state_dict().items()},
+            {
+                k: hashlib.sha256(v.cpu().contiguous().numpy().tobytes()).hexdigest()
+                for k, v in model.state_dict().items()
+            },
             {
                 name: (type(m).__name__, m.training, *(len(getattr(m, hook)) for hook in hooks))
                 for name, m in model.named_modules()
@@ -137,7 +140,7 @@ def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of transformers
 def test_plain_peft_loads_the_adapter_with_the_same_logits(host: Host, made: Made) -> None:
     fresh = AutoModelForCausalLM.from_pretrained(model_path(SMALL_MODEL), dtype=torch.float32).eval()
-    ids = torch.tensor([host.ids_of("Where does Mira live?")])
+    ids = torch.tensor([host.ids_of("Where does Mira live?")], device=host.model.device)
     with torch.inference_mode():
         base = fresh(ids).logits
         plain = PeftModel.from_pretrained(fresh, str(made.folder)).eval()(ids).logits

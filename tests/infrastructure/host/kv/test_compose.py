@@ -15,7 +15,7 @@ from memos.bench.batches import answer_all
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, starts
 from memos.infrastructure.host.kv_rows import KVRows
 
@@ -55,8 +55,9 @@ def test_a_level_that_leaves_nothing_out_is_the_full_prompt(
 ) -> None:
     request = composed(host, level, later, **settings)
     over_kv, full = host.logits(request), host.logits(as_text(request))
-    # this model's logits are in the twenties, where 1e-5 is five units in the last place of fp32
-    assert (over_kv - full).abs().max() <= within * full.abs().max() / 10
+    # this model's logits are in the twenties, where 1e-5 is five units in the last place of fp32; a GPU sums in another
+    # order for each length
+    assert (over_kv - full).abs().max() <= within * full.abs().max() / (10 if host.model.device.type == "cpu" else 4)
     assert host.answer(request).ids == host.answer(as_text(request)).ids
 
 
@@ -146,6 +147,22 @@ def piece(host: Host, *lines: str) -> tuple[int, ...]:
     return tuple(i for line in lines for i in host.prompts.line(line))
 
 
+def test_what_is_read_after_a_cache_has_a_mask_over_both() -> None:
+    """Some models (Moshi before transformers 5.20) see nothing of their cache without one."""
+
+    class Unmasked(type(tiny("llama"))):  # type: ignore[misc]
+        def forward(self, *args: object, attention_mask: object = None, **kwargs: object) -> object:
+            past = kwargs.get("past_key_values")
+            if attention_mask is None and past is not None and past.get_seq_length():  # type: ignore[attr-defined]
+                raise AssertionError("no mask")
+            return super().forward(*args, attention_mask=attention_mask, **kwargs)
+
+    model = tiny("llama")
+    first, whole = (encode(model, tuple(range(10, end))) for end in (20, 30))
+    model.__class__ = Unmasked
+    assert extend(model, first, range(20, 30)).is_near(whole)
+
+
 def test_a_kept_prefix_serves_every_beginning_of_its_path(host: Host) -> None:
     tree = PrefixTree(limit=1 << 30)
     first = host.encode(CUBES[0])
@@ -217,7 +234,7 @@ def test_l0_does_not_answer_with_the_kv_of_another_file(host: Host, tmp_path: Pa
     assert host.nearness(request).max_abs_logit_diff <= 1e-4
 
 
-@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma2", "gemma3", "mpt", "llama", "falcon, alibi"])
+@pytest.mark.parametrize("name", ["mistral, sliding window", "gemma2", "gemma3_text", "mpt", "llama", "falcon, alibi"])
 def test_caches_before_questions_of_different_lengths_answer_as_alone(host: Host, name: str) -> None:
     other = on(name, host)
     longer = ({"role": "user", "content": "What does Mira drink when it is cold and dark outside?"},)

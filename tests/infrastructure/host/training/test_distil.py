@@ -47,18 +47,19 @@ def test_rows_of_any_length_have_the_logits_that_each_has_alone(host: Host) -> N
     rows = rows_of(host, ["Who?", "Where does Mira live?", "What is the name of the cat of Nadia?"], "a grey parrot")
     together = distil._answer_logits(host.model, rows).split([len(r.answer) for r in rows])
     for row, logits in zip(rows, together, strict=True):
-        alone = host.model(torch.tensor([[*row.prompt, *row.answer]])).logits[0]
+        alone = host.model(torch.tensor([[*row.prompt, *row.answer]], device=host.model.device)).logits[0]
         at = len(row.prompt) - 1
-        assert_close(logits, alone[at : at + len(row.answer)], atol=2e-5, rtol=0)
+        assert_close(logits, alone[at : at + len(row.answer)], atol=3e-5, rtol=0)
 
 
 def test_what_is_believed_is_the_distribution_of_the_full_forward(host: Host) -> None:
     prompt, answer = host.ids_of("Where does Mira live?", (TEXT,)), host.spelled(" Lisbon")
     [row] = teacher_rows(host.model, [prompt], [host.ids_of("Where does Mira live?")], [answer], 5)
-    alone = torch.softmax(host.model(torch.tensor([[*prompt, *answer]])).logits[0].double(), -1)
+    whole = torch.tensor([[*prompt, *answer]], device=host.model.device)
+    alone = torch.softmax(host.model(whole).logits[0].double().cpu(), -1)
     p, ids = alone[len(prompt) - 1 : -1].topk(5)
-    assert torch.equal(row.top_ids, ids) and row.prompt == host.ids_of("Where does Mira live?")
-    assert_close(row.top_p.double(), p / p.sum(-1, keepdim=True), atol=1e-5, rtol=0)
+    assert torch.equal(row.top_ids.cpu(), ids) and row.prompt == host.ids_of("Where does Mira live?")
+    assert_close(row.top_p.double().cpu(), p / p.sum(-1, keepdim=True), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("cut", [3, 5, 11])
@@ -161,7 +162,7 @@ def test_a_student_beside_an_adapter_is_the_base_under_it(host: Host, tmp_path: 
         beside = distil._answer_logits(student, rows)
     with torch.inference_mode():
         expected = distil._answer_logits(host.model_under([(first,), ()]), rows)
-    assert_close(beside, expected, atol=2e-5, rtol=0)
+    assert_close(beside, expected, atol=3e-5, rtol=0)
 
 
 def strong(host: Host, folder: Path, seed: int, **settings: Any) -> Path:
@@ -172,7 +173,7 @@ def strong(host: Host, folder: Path, seed: int, **settings: Any) -> Path:
     with torch.no_grad():
         for name, parameter in student.named_parameters():
             if "lora_" in name:
-                parameter.normal_(0.0, 0.1, generator=draw)
+                parameter.copy_(torch.normal(0.0, 0.1, parameter.shape, generator=draw))
     lora.save_adapter(student, folder, {"fingerprint": host.fingerprint})
     return folder
 
@@ -185,7 +186,7 @@ def test_adapters_together_are_peft_s_cat(host: Host, tmp_path: Path) -> None:
     tuner: Any = model.base_model
     tuner.add_weighted_adapter(["a0", "a1", "a2"], [1.0] * 3, "all", combination_type="cat")
     model.set_adapter("all")
-    ids = torch.tensor([host.ids_of("Where does Mira live?")])
+    ids = torch.tensor([host.ids_of("Where does Mira live?")], device=host.model.device)
     with torch.inference_mode():
         expected = model.eval()(ids).logits
         together = host.model_under([folders])(input_ids=ids).logits

@@ -55,9 +55,9 @@ def test_all_rows_untrained_are_the_context_itself(host: Host) -> None:
     full = host.logits(asked("Where does Tom live?"))
     assert_close(host.logits(asked("Where does Tom live?", some(host, 1.0))), full, atol=1e-4, rtol=1e-4)
     cut = len(host.encode(MEMORIES).ids)
-    ids = torch.tensor([host.ids_of("Where does Tom live?", MEMORIES)[cut:]])
-    places = torch.arange(ids.shape[1])[None]
-    out = Cartridge(host.model, some(host, 1.0))(ids, torch.ones_like(ids), places).logits[0]
+    ids = torch.tensor([host.ids_of("Where does Tom live?", MEMORIES)[cut:]], device=host.model.device)
+    places = torch.arange(ids.shape[1], device=ids.device)[None]
+    out = Cartridge(host.model, some(host, 1.0))(ids, torch.ones_like(ids), places).logits[0].cpu()
     assert_close(out, full, atol=1e-4, rtol=1e-4)
 
 
@@ -65,10 +65,10 @@ def test_what_is_trained_is_what_is_served(host: Host) -> None:
     """One forward of the cartridge, and the same rows as KV of a request."""
     kv = some(host)
     assert kv.rows < len(kv.ids)
-    ids = torch.tensor([host.ids_of("Where does Tom live?", MEMORIES)[len(kv.ids) :]])
-    places = torch.arange(ids.shape[1])[None]
+    ids = torch.tensor([host.ids_of("Where does Tom live?", MEMORIES)[len(kv.ids) :]], device=host.model.device)
+    places = torch.arange(ids.shape[1], device=ids.device)[None]
     cartridge = Cartridge(host.model, kv, len(host.head), train=True)
-    out = cartridge(ids, torch.ones_like(ids), places).logits[0].detach()
+    out = cartridge(ids, torch.ones_like(ids), places).logits[0].detach().cpu()
     assert_close(host.logits(asked("Where does Tom live?", cartridge.activation())), out, atol=1e-4, rtol=1e-4)
 
 
