@@ -1,4 +1,4 @@
-"""`memos top`: shows a vault live in a terminal, and acts, over the Memory API alone, but for a promotion that it can stop."""
+"""`memos top`: shows a vault live in a terminal, and acts, over the Memory API; a promotion is one that it can stop."""
 
 from __future__ import annotations
 
