@@ -70,6 +70,7 @@ ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED}
 
 EPISODE, PASSAGE = "episode", "passage"  # Header.kind of a turn of a conversation, and of a part of a long one
 SUMMARY = "summary"  # Header.kind of what sums up a part of a conversation
+BY_HAND = "promotion:asked"  # origin of a derived cube that somebody asked for, and no plan did
 READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
 PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
 

@@ -43,6 +43,10 @@ class Registry(Generic[T]):
         """Every name that is provided, in alphabetical order; nothing is imported."""
         return tuple(sorted(name for group, name in _entries() if group == self.group))
 
+    def added(self) -> tuple[str, ...]:
+        """The names that other packages provide beside what ships; nothing is imported."""
+        return tuple(name for name in self.names() if (self.group, name) not in _shipped())
+
     def get(self, name: str) -> T:
         """The part of that name. Raises what `require` raises, and PluginError where it fails to load."""
         return cast(T, _load(self.require(name), self.kind))

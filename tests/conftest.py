@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from memos.infrastructure.host.training import turn
 from memos.infrastructure.vault import mem_vault, stores
 from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.plugins.postgres.store import PostgresStore
@@ -33,6 +34,12 @@ _LONG = (
 )
 _users = (f"user{n}" for n in itertools.count())
 _schemas = itertools.count()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_queue_of_trainings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No worker waits for what another one trains."""
+    turn.SHARED = tmp_path_factory.getbasetemp() / "trainings"
 
 
 @pytest.fixture

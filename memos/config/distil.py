@@ -58,5 +58,8 @@ class DistilConfig(Section):
         description="where training runs: process, thread, or another executor that is installed; auto: a process of "
         "its own on a CPU, beside the model on a GPU",
     )
+    at_once: int = Field(
+        1, ge=1, description="trainings on one device, of all processes of this user; the others wait for their turn"
+    )
     seed: int = 0
     gate: GateConfig = GateConfig()

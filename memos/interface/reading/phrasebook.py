@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -151,11 +151,16 @@ class PhraseForm:
 
     text: str  # as the book has it
     relation: str
-    regex: re.Pattern[str]
+    pattern: str
     literal: int  # how many of its characters are fixed: the more, the more specific
     anchor: str  # its longest fixed words: a text without them is not worth the expression
     update: bool = False
     opens: bool = False  # begins with the object, which then carries the sentence's capital
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        """Compiled with the first text that has the anchor: all of them take a second."""
+        return re.compile(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,7 @@ def _compile(relation: Relation, form: str, update: bool = False) -> PhraseForm:
             literal += len(slot[3])
     asks = form in relation.asks or form in relation.who
     parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
-    return PhraseForm(form, relation.name, re.compile("".join(parts)), literal, anchor, update, form.startswith("{o}"))
+    return PhraseForm(form, relation.name, "".join(parts), literal, anchor, update, form.startswith("{o}"))
 
 
 @cache

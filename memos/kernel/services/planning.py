@@ -48,14 +48,15 @@ class Planning(Service):
         ]
         return [job for job in found if self._sees(caller, job)]
 
-    def cancel(self, caller: Caller, job: str) -> None:
-        """End a job on the user's memories; what it had made is removed. Raises NotFound, Denied."""
-        there = next((known for known in self.jobs(caller) if known.id == job), None)
-        if there is None:
+    def cancel(self, caller: Caller, job: str) -> str:
+        """End a job on the user's memories; what it had made is removed; its id. Raises NotFound, Denied."""
+        found = [known for known in self.jobs(caller) if job and known.id.startswith(job)]
+        if len(found) != 1:  # an id, or as much of one as no other job has
             raise no_job(job)
-        for cube in self._vault.at(sources_of(there)):
+        for cube in self._vault.at(sources_of(found[0])):
             self._governance.permit(caller, Promote(ids=(cube.id,), to=Form.ACTIVATION), cube)
-        self._vault.jobs.cancel(job)
+        self._vault.jobs.cancel(found[0].id)
+        return found[0].id
 
     def _sees(self, caller: Caller, job: Job) -> bool:
         ids = set(sources_of(job))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memos.cube import Form, MemCube, State
+from memos.cube import BY_HAND, Form, MemCube, State
 
 if TYPE_CHECKING:
     from memos.config import LimitConfig, SchedulerConfig
@@ -47,10 +47,11 @@ class MovePlanner:
     ) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.
 
-        A derived cube is dropped when a source has changed, given up when its group is cold, another cube of its
-        form stands for more of the group, or its budget is full. One given up before is left alone: it costs
-        disk only, and is taken back without building it. KV is made where it `pays`. budgets: of whose cubes these
-        are; see `budgets`. usable: by the model that is there; what is not keeps no group from getting what is.
+        A derived cube is dropped when a source has changed, given up when its group is cold, unless somebody asked for
+        it, another cube of its form stands for more of the group, or its budget is full. One given up before is left
+        alone: it costs disk only, and is taken back without building it. KV is made where it `pays`. budgets: of whose
+        cubes these are; see `budgets`. usable: by the model that is there; what is not keeps no group from getting
+        what is.
         """
         current = {source for segment in segments for source in segment.sources}
         stale = [d for d in derived if not set(d.sources) <= current]
@@ -67,7 +68,7 @@ class MovePlanner:
             form = self._policy.form(heat, quiet_s, whole)
             if form and (form is not Form.ACTIVATION or pays(segment)):
                 promotes.append(Move(form, segment, why=f"heat {heat:.1f}"))
-        cold = [d for d in live if self._policy.cold(heats.get(d.id, 0.0))]
+        cold = [d for d in live if d.header.origin != BY_HAND and self._policy.cold(heats.get(d.id, 0.0))]
         gives += [Move(None, cube=d, why=f"heat {heats.get(d.id, 0.0):.1f}") for d in cold]
         given = {m.cube.id for m in gives if m.cube}
         remaining = [d for d in live if d.id not in given]

@@ -11,16 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-import faiss as _faiss
 import numpy as np
 import numpy.typing as npt
 
 from memos.operation.finding.columns import Column, Floats, Mask, Parts, Rows
 
-faiss: Any = _faiss  # its stubs do not know what its Python layer adds
 GRAPH_LINKS, BUILD_ROWS, SEARCH_ROWS = 32, 80, 96  # neighbours of a node; rows looked at when adding, when searching
 EXACT_ROWS = 1024  # so few are always compared one by one
 EXACT_SHARE = 0.1  # and such a share of all
@@ -32,6 +30,14 @@ ONE_THREAD_PRODUCTS = 1 << 18  # multiplications, of a product of matrices: Open
 Coarse = npt.NDArray[np.int8]
 ReadRows = Callable[[Sequence[int]], Mapping[int, Coarse]]
 log = logging.getLogger("memos")
+
+
+@cache
+def _faiss() -> Any:  # its stubs do not know what its Python layer adds
+    """Imported with the first graph, as it takes 0.3 s and few rows need none."""
+    import faiss
+
+    return faiss
 
 
 class VectorIndex:
@@ -124,11 +130,13 @@ class VectorIndex:
         if self._selected is None or self._selected[0] is not allowed:
             nodes = allowed[self._row_of.all] & self._holds.all
             self._selected = allowed, np.packbits(nodes, bitorder="little")
-        only = faiss.IDSelectorBitmap(self._selected[1])  # a name of its own: faiss keeps no more than a pointer to it
+        only = _faiss().IDSelectorBitmap(
+            self._selected[1]
+        )  # a name of its own: faiss keeps no more than a pointer to it
         looked_at = int(
             max(SEARCH_ROWS, k) / max(EXACT_SHARE, count / len(allowed))
         )  # the fewer are allowed, the more it takes
-        params = faiss.SearchParametersHNSW(efSearch=looked_at, sel=only)
+        params = _faiss().SearchParametersHNSW(efSearch=looked_at, sel=only)
         _, found = self._graph.search(query.reshape(1, -1), k, params=params)
         rows: Rows = self._row_of.all[found[0][found[0] >= 0]]
         return rows
@@ -164,7 +172,7 @@ class VectorIndex:
             row_of = place[self._row_of.all]
             holds = self._holds.all & (row_of >= 0)
             if holds.mean() >= 1 - MAX_STALE_SHARE:
-                links = faiss.serialize_index(self._graph, faiss.IO_FLAG_SKIP_STORAGE)
+                links = _faiss().serialize_index(self._graph, _faiss().IO_FLAG_SKIP_STORAGE)
                 parts |= {"links": links, "row_of": row_of, "holds": holds}
         return parts
 
@@ -174,9 +182,9 @@ class VectorIndex:
         index = cls(vectors.shape[1], exact_ms)
         index._vectors, index._node_of = Column.of(vectors), Column.of(np.full(len(vectors), -1))
         if "links" in parts:
-            index._graph = faiss.deserialize_index(parts["links"])
+            index._graph = _faiss().deserialize_index(parts["links"])
             # what stood for a row that is gone is nowhere; an earlier vector of a row is taken to be where it is now
-            flat = faiss.IndexFlat(vectors.shape[1], faiss.METRIC_INNER_PRODUCT)
+            flat = _faiss().IndexFlat(vectors.shape[1], _faiss().METRIC_INNER_PRODUCT)
             row_of, holds = parts["row_of"], parts["holds"]
             for first in range(0, len(row_of), COPIED_ROWS):
                 of = row_of[first : first + COPIED_ROWS]
@@ -199,6 +207,7 @@ class VectorIndex:
 def _build(done: Future[tuple[Any, int]], vectors: Floats) -> None:
     """In pieces, so that a program that ends waits for one of them: one that it left would bring it down."""
     try:
+        faiss = _faiss()
         graph = faiss.IndexHNSWFlat(vectors.shape[1], GRAPH_LINKS, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = BUILD_ROWS
         for first in range(0, len(vectors), ADDED_ROWS):

@@ -18,12 +18,28 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from memos.cube import Blob, Contrast, Fact, Form, Header, Lesson, MemCube, Probe, Rights, Source, State, Text, new_id
+from memos.cube import (
+    BY_HAND,
+    Blob,
+    Contrast,
+    Fact,
+    Form,
+    Header,
+    Lesson,
+    MemCube,
+    Probe,
+    Rights,
+    Source,
+    State,
+    Text,
+    new_id,
+)
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
+from memos.infrastructure.host.training.turn import training_turn
 from memos.operation.choosing.upkeep import JobKind, Progress
 from memos.operation.life.knowledge import text_of
 
@@ -93,7 +109,7 @@ class Transitions:
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         if trained:
             require_agreement(self._reader, sources)
-        kind, order = JobKind.promote(form), self._order(form, sources, beside)
+        kind, order, origin = JobKind.promote(form), self._order(form, sources, beside), "promotion" if job else BY_HAND
         if job:
             self._vault.jobs.describe(job, order)
         else:
@@ -106,7 +122,7 @@ class Transitions:
                 else:
                     blob = self._encode(sources, staged, progress)
                 with self._vault.transaction():
-                    cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now()))
+                    cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now(), origin))
                     self._replace(cube)
                     self._vault.jobs.end(job, "done", cube.id)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
@@ -194,7 +210,7 @@ class Transitions:
         if form is Form.ACTIVATION:
             memories = tuple(c.text for c in sources)
             task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
-        made = self._craft(task, work, tell)
+        made = self._craft(task, work, tell, progress)
         self._require_gate(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
         tell("publish", 0, 0, 0.0)
@@ -219,8 +235,9 @@ class Transitions:
         self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
         return 0
 
-    def _craft(self, task: Task, work: Path, tell: Tell) -> Crafted:
-        """Where it is asked for; else in a process of its own where that can load the same model beside a CPU's."""
+    def _craft(self, task: Task, work: Path, tell: Tell, progress: Progress) -> Crafted:
+        """Where it is asked for; else in a process of its own where that can load the same model beside a CPU's. One
+        after the other on a device: two at once take twice as long each, and twice the memory."""
         where = self._config.isolation
         if where == "auto":
             where = "process" if self._host.from_path and self._host.model.device.type == "cpu" else "thread"
@@ -229,7 +246,24 @@ class Transitions:
                 "distil.isolation process: the model was given in memory, and another process cannot load it; "
                 "set model.path instead, or distil.isolation to thread"
             )
-        return EXECUTORS.get(where)(self._host, task, work, tell)
+        device, announced = str(self._host.model.device), list[int]()
+
+        def waiting(before: int, left_s: float | None) -> None:
+            why = f"waits for {before} other training{'s' * (before > 1)} on {device}"
+            tell(f"{why}; the first has about {left_s:.0f} s left" if left_s is not None else why, 0, 0, 0.0)
+            progress(0, task.config.steps, 0.0)
+            if before not in announced:
+                announced.append(before)
+                log.warning("this promotion %s; `memos jobs` shows how far it is", why)
+
+        with training_turn(device, self._config.at_once, waiting) as report:
+
+            def told(phase: str, step: int, of: int, loss: float) -> None:
+                if phase == "train":
+                    report(step / of)
+                tell(phase, step, of, loss)
+
+            return EXECUTORS.get(where)(self._host, task, work, told)
 
     def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
         """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
@@ -358,7 +392,7 @@ class Transitions:
         """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
         if form is Form.PARAMETRIC or self._activation.codec == "trained":
-            how += self._config.model_dump_json()
+            how += self._config.model_dump_json(exclude={"at_once"})
         recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
         return {
             "sources": [f"{c.id}@{c.version}" for c in sources],
@@ -391,7 +425,7 @@ def require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
                 )
 
 
-def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime) -> MemCube:
+def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime, origin: str) -> MemCube:
     """A derived cube belongs to the owner of its sources; governance reads its rights through all of them."""
     first = sources[0]
     return MemCube(
@@ -399,7 +433,7 @@ def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: dateti
         form=form,
         namespace=first.namespace,
         rights=Rights(owner=first.rights.owner),
-        header=Header(created=created, origin="promotion", segment=first.header.segment, kind="derived"),
+        header=Header(created=created, origin=origin, segment=first.header.segment, kind="derived"),
         payload=blob,
         sources=tuple(c.pin for c in sources),
     )

@@ -51,11 +51,12 @@ def _experiment(config: Path, set_: list[str] | None, out: Path | None, fresh: b
 
 
 def _summary(report: RunReport, out: Path, vault: Path) -> Iterator[object]:
-    from memos.plugins.experiment.report import phases_table, promotions_table
+    from memos.plugins.experiment.report import phases_table, promotions_table, remarks
 
     yield phases_table(report)
     if report["promotions"]:
         yield promotions_table(report)
+    yield from remarks(report)
     if parity := report["parity"]:
         yield (
             f"KV against the full prompt: logits differ by at most {parity['max_abs_logit_diff']:.1e}, "

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from memos.config import Config
-from memos.errors import InputError
+from memos.errors import InputError, MemosError
 from memos.interface.doors.figures import surroundings
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
@@ -85,15 +85,22 @@ class Experiment:
         progress, steps = self._resume(fresh), self.config.experiment.steps
         results = progress["results"]
         with MemOS(self.config, vault=self.config.vault.path or self.out / "vault") as kernel:
-            runner = StepRunner(kernel, results, self._show)
+            runner, error = StepRunner(kernel, results, self._show), None
             for n in range(progress["done"], len(steps)):
                 began = time.perf_counter()
-                runner.run(steps[n])
-                results["seconds"] += time.perf_counter() - began
+                try:
+                    runner.run(steps[n])
+                except MemosError as refused:  # raised again, once what was reached is reported
+                    error = refused
+                    break
+                finally:
+                    results["seconds"] += time.perf_counter() - began
                 progress["done"] = n + 1
                 _write(self._progress_file, progress)
-            report = self._report(kernel, results)
+            report = self._report(kernel, results, f"step {n + 1}: {error}" if error else "")
         _write(self.out / "report.json", report)
+        if error is not None:
+            raise error
         return report
 
     def _resume(self, fresh: bool) -> Progress:
@@ -101,12 +108,13 @@ class Experiment:
             "config": self._digest,
             "steps": len(self.config.experiment.steps),
             "done": 0,
-            "results": {"phases": [], "parity": None, "promotions": [], "moves": [], "seconds": 0.0},
+            "results": {"read": [], "phases": [], "parity": None, "promotions": [], "moves": [], "seconds": 0.0},
         }
         if self._progress_file.is_file() and not fresh:
             found = _read(self._progress_file)
             if found["done"] < found["steps"]:
                 if found["config"] == self._digest:
+                    found["results"].setdefault("read", [])  # of a run that an earlier version began
                     return found
                 raise InputError(
                     f"{self.out} holds an unfinished run of another config; choose another --out, "
@@ -118,12 +126,14 @@ class Experiment:
             _write(self._progress_file, begun)
         return begun
 
-    def _report(self, kernel: MemOS, results: RunResults) -> RunReport:
+    def _report(self, kernel: MemOS, results: RunResults, stopped: str) -> RunReport:
+        host = kernel.parts.host.if_made if stopped else kernel.host  # it may be what could not be loaded
         return {
             "name": self.config.experiment.name,
+            "stopped": stopped,
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "model": kernel.host.describe(),
-            "device": str(kernel.host.model.device),
+            "model": host.describe() if host else {"path": self.config.model.path},
+            "device": str(host.model.device) if host else "",
             "seed": self.config.seed,
             **surroundings(VERSIONS),
             **results,

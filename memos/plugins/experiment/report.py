@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -21,6 +21,15 @@ class QuestionReport(TypedDict, total=False):
     answer: str
     form: str
     why: str
+
+
+class ReadReport(TypedDict):
+    """A file that was read. dropped: turns without words, of a role that says nothing, or that ask not to be kept."""
+
+    file: str
+    turns_kept: int
+    turns_dropped: int
+    memories: int
 
 
 class PhaseReport(TypedDict):
@@ -61,6 +70,7 @@ class ParityReport(TypedDict):
 class RunResults(TypedDict):
     """What the steps so far gave: a report that is not finished."""
 
+    read: list[ReadReport]
     phases: list[PhaseReport]
     parity: ParityReport | None
     promotions: list[PromotionReport]
@@ -69,9 +79,11 @@ class RunResults(TypedDict):
 
 
 class RunReport(RunResults, Surroundings):
-    """report.json. model: as the host describes it."""
+    """report.json. model: as the host describes it. stopped: why the run ended before its last step; "" where it did
+    not."""
 
     name: str
+    stopped: str
     finished: str
     model: dict[str, object]
     device: str
@@ -98,6 +110,14 @@ def promotions_table(report: RunReport) -> Table:
         scores = [f"{p[name]:.2f}" if name in p else "" for name in _SCORES]  # type: ignore[literal-required]
         table.add_row(p["to"], str(len(p["sources"])), "yes" if p["accepted"] else "no", *scores, f"{p['seconds']:.1f}")
     return table
+
+
+def remarks(report: RunReport) -> Iterator[str]:
+    """What was read, and why each promotion was refused."""
+    for one in report["read"]:
+        turns = f"{one['turns_kept']} turns kept, {one['turns_dropped']} dropped"
+        yield f"{one['file']}: {one['memories']} memories, {turns}"
+    yield from (f"refused: {p['why']}" for p in report["promotions"] if not p["accepted"])
 
 
 def plot(report: RunReport, path: Path) -> None:

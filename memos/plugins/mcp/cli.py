@@ -26,6 +26,9 @@ def mcp(
     ] = False,
     host: Annotated[str | None, typer.Option("--host", help="with --http: where to listen")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="with --http")] = None,
+    all_tools: Annotated[
+        bool, typer.Option("--all-tools", help="every call that agents may make, with whole results; default: six")
+    ] = False,
     set_: Set = None,
 ) -> None:
     """Serve memories to agents by the Model Context Protocol: over stdio to the program that starts this, or HTTP."""
@@ -37,6 +40,8 @@ def mcp(
     if http:
         from memos.plugins.mcp.routes import PATH
 
+        if all_tools:
+            raise InputError(f"--all-tools is for stdio; over HTTP a client asks for them by {PATH}?tools=all")
         return listen(config, vault, host, port, set_, PATH)
     if host is not None or port is not None:
         raise InputError("--host and --port say where to listen over HTTP; give --http too, or leave them out")
@@ -44,4 +49,4 @@ def mcp(
     from memos.plugins.server.edge.callers import OwnMemory
 
     with made(vault, config, set_) as kernel:
-        serve_stdio(OwnMemory(kernel=kernel) if key is None else Memory(kernel=kernel, key=key))
+        serve_stdio(OwnMemory(kernel=kernel) if key is None else Memory(kernel=kernel, key=key), all_tools)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +31,7 @@ from memos.kernel.calls import Calls, Effect
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
 MemoryOf = Callable[[Context], Memory]  # whose memories a request is about
+WantsAll = Callable[[Context], bool]  # tools, and the whole of their results
 
 
 class MakeCall(Protocol):
@@ -50,6 +53,8 @@ def _agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:
 
 
 TOOLS, LEFT_OUT = _agent_tools()  # what a tool does to memories; why there is none
+FEW_TOOLS = ("search", "add", "get", "update", "delete", "history")  # what is offered, unless all are asked for
+_LEAN = ("id", "memory", "score", "event", "version", "topic", "tags", "said_at", "created_at", "expires_at")
 _IDENTITY = ("user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
 _LISTED_MEMORIES = 50  # among the resources
 _OVERVIEW, _CUBE, _JSON = "memos://overview", "memos://cube/", "application/json"
@@ -63,12 +68,13 @@ _USE = (
 class McpHandlers:
     """What answers each request of the protocol; for each it is asked anew whose memories it is about."""
 
-    def __init__(self, memory_of: MemoryOf, make: MakeCall) -> None:
-        self._memory_of, self._make = memory_of, make
+    def __init__(self, memory_of: MemoryOf, make: MakeCall, wants_all: WantsAll) -> None:
+        self._memory_of, self._make, self._wants_all = memory_of, make, wants_all
 
     async def list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         await self._require_key(context)
-        return types.ListToolsResult(tools=[_tool(name) for name in TOOLS])
+        names = TOOLS if self._wants_all(context) else FEW_TOOLS
+        return types.ListToolsResult(tools=[_tool(name) for name in names])
 
     async def call_tool(self, context: Context, request: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -77,6 +83,8 @@ class McpHandlers:
             reply = await self._make(context, request.name, called)
         except MemosError as error:
             return types.CallToolResult(content=[_text(str(error))], is_error=True)
+        if request.name in FEW_TOOLS and not self._wants_all(context):
+            reply = _lean(reply)
         return types.CallToolResult(content=[_text(_json(reply))], structured_content=reply)
 
     async def list_resources(
@@ -147,9 +155,9 @@ class McpHandlers:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
 
-def mcp_server(memory_of: MemoryOf, make: MakeCall) -> Server[Any]:
+def mcp_server(memory_of: MemoryOf, make: MakeCall, wants_all: WantsAll) -> Server[Any]:
     """The server over whatever transport."""
-    handlers = McpHandlers(memory_of, make)
+    handlers = McpHandlers(memory_of, make, wants_all)
     return Server(
         "memos",
         version=memos.__version__,
@@ -164,15 +172,23 @@ def mcp_server(memory_of: MemoryOf, make: MakeCall) -> Server[Any]:
     )
 
 
-def serve_stdio(memory: Memory) -> None:
-    """Serve one client, that started this process, until it closes the pipe."""
+def serve_stdio(memory: Memory, all_tools: bool = False) -> None:
+    """Serve one client, that started this process, until it closes the pipe. What finds is loaded meanwhile."""
+    threading.Thread(target=_warm, args=(memory,), daemon=True).start()
 
     async def run() -> None:
-        server = mcp_server(lambda _: memory, in_thread)
+        server = mcp_server(lambda _: memory, in_thread, lambda _: all_tools)
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(run)
+
+
+def _warm(memory: Memory) -> None:
+    with suppress(MemosError):  # the first call says so
+        parts = memory.kernel.parts
+        parts.operator()
+        parts.embedder().embed(["what the first search loads"])
 
 
 async def in_thread(_: Context, name: str, call: Callable[[], T]) -> T:
@@ -211,6 +227,18 @@ def _called(memory: Memory, name: str, arguments: dict[str, object]) -> dict[str
         raise InputError(f"{identity[0]}: no tool takes it, as the credential says who calls; leave it out")
     reply: dict[str, object] = getattr(memory, name)(**checked(_arguments(name), arguments))
     return reply
+
+
+def _lean(reply: dict[str, object]) -> dict[str, object]:
+    """Of each memory what an agent reads: no empty fields, no accounting."""
+
+    def lean(one: Any) -> Any:
+        return {name: one[name] for name in _LEAN if one.get(name)} if isinstance(one, dict) and "id" in one else one
+
+    if isinstance(results := reply.get("results"), list):
+        return {"results": list(map(lean, results))}
+    found: dict[str, object] = lean(reply)
+    return found
 
 
 def _text(text: str) -> types.TextContent:

@@ -32,7 +32,7 @@ def routes() -> Router:
         if not str(error.name).startswith("mcp"):
             raise
         return Router()
-    app = mcp_server(_memory_of, _make).streamable_http_app(
+    app = mcp_server(_memory_of, _make, _wants_all).streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         json_response=True,
@@ -51,6 +51,11 @@ def _memory_of(context: Context) -> Memory:
     assert context.request is not None  # over HTTP there is one
     memory: Memory = context.request.scope["seat"].memory
     return memory
+
+
+def _wants_all(context: Context) -> bool:
+    """By /v1/mcp?tools=all."""
+    return context.request is not None and context.request.query_params.get("tools") == "all"
 
 
 async def _make(context: Context, name: str, call: Callable[[], T]) -> T:

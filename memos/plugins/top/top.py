@@ -1,8 +1,10 @@
-"""`memos top`: shows a vault live in a terminal, and acts, over the Memory API alone."""
+"""`memos top`: shows a vault live in a terminal, and acts, over the Memory API; a promotion is one that it can stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from threading import Event
 from typing import Any, ClassVar, cast
 
 from rich.markup import escape
@@ -49,7 +51,8 @@ class Top(App[None]):
     #filter { display: none; height: 3; }
     #filter.open { display: block; }
     Memories { height: 1fr; scrollbar-size: 1 1; }
-    Inspect { align: center middle; }
+    Inspect, Confirm { align: center middle; }
+    Confirm Static { width: auto; border: round $accent; padding: 1 2; background: $surface; }
     Inspect VerticalScroll { width: 90%; height: 80%; border: round $accent; padding: 1 2; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,6 +73,7 @@ class Top(App[None]):
         self._memory, self._every, self._who = memory, every, {"user_id": user}
         self._rows: list[Row] = []
         self._order, self._wanted = "heat", ""
+        self._leaving = Event()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="summary"):
@@ -97,9 +101,9 @@ class Top(App[None]):
             overview = api.overview(hottest=MAX_LISTED, **who)  # one decision, and so one row of the audit log
             jobs = api.jobs(**who)["results"]
         except MemosError as error:  # the next look may meet another state of things
-            self.call_from_thread(self._say, str(error))
+            self._in_view(self._say, str(error))
             return
-        self.call_from_thread(self._show, overview, listed(overview), jobs)
+        self._in_view(self._show, overview, listed(overview), jobs)
 
     def _show(self, overview: Any, rows: list[Row], jobs: list[Row]) -> None:
         self._rows = rows
@@ -141,30 +145,56 @@ class Top(App[None]):
 
     # -- what can be done ----------------------------------------------------------------------------------
 
+    def on_unmount(self) -> None:
+        self._leaving.set()
+
+    def _in_view(self, call: Callable[..., object], *given: object) -> None:
+        """Make a call where the view is; none once it is being left, which waits for this thread."""
+        if not self._leaving.is_set():
+            self.call_from_thread(call, *given)
+
+    def _go_on(self, *_: object) -> None:
+        """Told of each step of a training, which stops with the view; the same promotion goes on from there."""
+        if self._leaving.is_set():
+            raise KeyboardInterrupt
+
     @work(thread=True, group="act")
     def _act(self, words: str, call: Callable[..., Any], *given: Any) -> None:
         """Do a call, say how it went, and look again."""
-        self.call_from_thread(self._say, f"{words} ...")
+        self._in_view(self._say, f"{words} ...")
         try:
-            call(*given, **self._who)
+            call(*given)
             message = f"{words}: done"
         except MemosError as error:
             message = f"{words}: {error}"
-        self.call_from_thread(self._say, message)
-        self.call_from_thread(self.action_look)
+        except KeyboardInterrupt:  # of `_go_on`: nobody is there to be told
+            return
+        self._in_view(self._say, message)
+        self._in_view(self.action_look)
 
     def action_promote(self, to: str) -> None:
-        if row := self._row():
-            self._act(f"{FORMS[to][0]} of {row['words']}", self._memory.promote, [row["id"]], to)
+        row = self._row()
+        if not row:
+            return
+        what, calls = f"{FORMS[to][0]} of {row['words']}", self._memory.within(self._who["user_id"])
+
+        def begin(is_wanted: bool | None) -> None:
+            if is_wanted:
+                self._act(what, partial(calls.promote, progress=self._go_on), [row["id"]], to)
+
+        if to == "parametric":
+            self.push_screen(Confirm(f"Train an {what}?\nIt takes minutes, and stops when you leave."), begin)
+        else:
+            begin(True)
 
     def action_demote(self) -> None:
         if row := self._row():
-            self._act(f"give up {row['words']}", self._memory.demote, row["id"])
+            self._act(f"give up {row['words']}", partial(self._memory.demote, **cast(Any, self._who)), row["id"])
 
     def action_freeze(self) -> None:
         if row := self._row():
             name = "thaw" if row["state"] == "frozen" else "freeze"
-            self._act(f"{name} {row['words']}", getattr(self._memory, name), row["id"])
+            self._act(f"{name} {row['words']}", partial(getattr(self._memory, name), **self._who), row["id"])
 
     @work(thread=True, group="act")
     def on_data_table_row_selected(self) -> None:
@@ -174,9 +204,9 @@ class Top(App[None]):
             try:
                 traced, events = api.provenance(row["id"], **who), api.history(row["id"], diffs=True, **who)["results"]
             except MemosError as error:
-                self.call_from_thread(self._say, str(error))
+                self._in_view(self._say, str(error))
                 return
-            self.call_from_thread(self.push_screen, Inspect(life(traced, events)))
+            self._in_view(self.push_screen, Inspect(life(traced, events)))
 
     def action_sort(self) -> None:
         names = list(ORDERS)
@@ -215,3 +245,19 @@ class Inspect(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(self._life)
+
+
+class Confirm(ModalScreen[bool]):
+    """A question to say yes or no to."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "dismiss(True)", "yes"),
+        Binding("n,escape,q", "dismiss(False)", "no"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        yield Static(f"{escape(self._question)}\n\ny: yes   n: no")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memos.config import FidelityConfig, LimitConfig, RetrievalConfig, SchedulerConfig
-from memos.cube import Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
+from memos.cube import BY_HAND, Blob, Form, Header, MemCube, Rights, Source, State, Text, Usage
 from memos.errors import EmptyMemory
 from memos.operation.choosing.cost_model import Ways
 from memos.operation.choosing.mem_scheduler import Admission, MemScheduler, Route, Via, composable
@@ -476,6 +476,14 @@ def test_what_grew_is_promoted_whole_and_then_the_part_is_given_up() -> None:
     part, whole = made_of(Form.ACTIVATION, first, name="part"), made_of(Form.ACTIVATION, first, later, name="whole")
     assert plan([group(first, later)], [part]) == ["to activation"]
     assert plan([group(first, later)], [part, whole]) == ["give up part"]
+
+
+def test_what_somebody_asked_for_is_not_given_up_for_being_cold() -> None:
+    cold = note("a")
+    [kv] = [made_of(Form.ACTIVATION, cold)]
+    by_hand = kv.model_copy(update={"header": kv.header.model_copy(update={"origin": BY_HAND})})
+    assert plan([group(cold)], [by_hand]) == []
+    assert len(plan([group(cold)], [kv])) == 1
 
 
 @pytest.mark.parametrize("form", DERIVED)

@@ -91,7 +91,7 @@ def test_without_memory_for_a_graph_each_row_is_compared(
     def full(*_: object) -> None:
         raise MemoryError("full")
 
-    monkeypatch.setattr(vector_index.faiss, "IndexHNSWFlat", full)
+    monkeypatch.setattr(vector_index._faiss(), "IndexHNSWFlat", full)
     vectors = units(3000)
     index = index_of(vectors, GRAPH)
     assert index.nearest(vectors[7], 1, np.ones(3000, bool)).tolist() == [7]

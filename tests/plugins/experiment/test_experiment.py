@@ -173,6 +173,11 @@ def test_an_adapter_that_fails_its_gate_is_reported_and_the_run_goes_on(folder: 
     [promotion] = json.loads((out / "report.json").read_text())["promotions"]
     assert not promotion["accepted"] and promotion["generality"] < 0.9
     assert "failed its gate" in promotion["why"]
+    again = config(folder, LORA, ask("parametric"), vault={"path": str(out / "vault")}, distil=learns_nothing)
+    told = invoke("run", again, "--out", folder / "again")
+    [phase] = json.loads((folder / "again" / "report.json").read_text())["phases"]
+    assert phase["accuracy"] == 0 and "no parametric memory stands for Mira" in phase["replies"][0]["why"]
+    assert told.exit_code == 0 and "refused: the adapter of 2 memories failed its gate" in told.stdout
     asked = config(folder, ask("parametric"), vault={"path": str(out / "vault")})
     no(invoke("run", asked, "--out", folder / "asked"), "no parametric memory stands for Mira; promote them first")
 
@@ -275,6 +280,10 @@ def test_a_step_that_cannot_be_done_is_refused_and_loses_nothing(folder: Path, w
     no(invoke("run", config(folder, *steps), "--out", folder / "out"), *said)
     if INGEST in steps:
         assert len(remembered(folder / "out" / "vault")) == 2
+        report = json.loads((folder / "out" / "report.json").read_text())
+        assert report["stopped"].startswith(f"step {len(steps)}: ") and said[0] in report["stopped"]
+        [read] = report["read"]
+        assert (read["turns_kept"], read["turns_dropped"], read["memories"]) == (2, 0, 2)
 
 
 def shorten(folder: Path) -> None:

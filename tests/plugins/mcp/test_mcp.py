@@ -26,7 +26,7 @@ from memos.plugins.server.app import create_app
 mcp = pytest.importorskip("mcp")
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
-from memos.plugins.mcp.handlers import LEFT_OUT, TOOLS  # noqa: E402
+from memos.plugins.mcp.handlers import FEW_TOOLS, LEFT_OUT, TOOLS  # noqa: E402
 
 Talk = Callable[[Any], Awaitable[None]]
 
@@ -34,6 +34,7 @@ Talk = Callable[[Any], Awaitable[None]]
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     with Memory(vault=tmp_path_factory.mktemp("vault")) as memory:
+        memory.kernel.host  # noqa: B018  as `memos serve` does, before the first request
         yield memory
 
 
@@ -129,6 +130,22 @@ async def session(client: Any) -> None:
     assert (await call(client, "get_all"))["results"] == []
 
 
+async def few(client: Any) -> None:
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == list(FEW_TOOLS) and len(tools) == 6
+    assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in tools) < 7000
+    [kept] = (await call(client, "add", messages="Tom lives in Bergen."))["results"]
+    assert set(kept) <= {"id", "memory", "event", "version", "topic", "created_at"}
+    reply = await call(client, "search", query="Where does Tom live?", top_k=1)
+    assert set(reply) == {"results"} and reply["results"][0]["memory"] == "Tom lives in Bergen."
+    assert (await call(client, "get", memory_id=kept["id"]))["memory"] == "Tom lives in Bergen."
+    await call(client, "delete", memory_id=kept["id"])
+
+
+def test_an_agent_is_offered_six_tools_with_lean_results(url: str, keys: dict[str, str]) -> None:
+    talk(over_http(url, keys["ann"]), few)
+
+
 def test_every_call_is_a_tool_or_left_out_for_a_reason() -> None:
     assert set(TOOLS) | set(LEFT_OUT) == set(api_names()) and not set(TOOLS) & set(LEFT_OUT)
 
@@ -137,11 +154,11 @@ def test_an_agent_works_over_stdio_as_the_user_of_its_key(tmp_path: Path) -> Non
     with Memory(vault=tmp_path) as memory:
         key, _ = memory.kernel.services.governing.add_key("user:ann")
         memory.add("Ben lives in Rome.")  # the config's user's
-    talk(over_stdio(tmp_path, MEMOS_KEY=key), session)
+    talk(over_stdio(tmp_path, "--all-tools", MEMOS_KEY=key), session)
 
 
 def test_an_agent_works_over_http_as_the_user_of_its_key(url: str, keys: dict[str, str]) -> None:
-    talk(over_http(url, keys["ann"]), session)
+    talk(over_http(f"{url}?tools=all", keys["ann"]), session)
 
 
 @pytest.mark.parametrize(

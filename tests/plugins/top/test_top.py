@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -152,3 +154,40 @@ def test_what_cannot_be_done_is_said(memory: Memory) -> None:
         assert "is plaintext" in words(app, "#message")
 
     driven(memory, steps)
+
+
+def test_an_adapter_is_trained_once_somebody_says_so_and_its_job_does_not_outlive_the_view(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, asked = threading.Event(), list[str]()
+
+    def promote(ids: list[str], to: str, progress: Callable[[int, int, float], None]) -> None:
+        asked.append(to)
+        began.set()
+        while True:  # as long as it is not stopped
+            progress(1, 220, 0.5)
+            time.sleep(0.01)
+
+    calls = memory.within()
+    monkeypatch.setattr(calls, "promote", promote, raising=False)
+    monkeypatch.setattr(memory, "within", lambda *_: calls)
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("p", "n")
+        await settled(pilot)
+        assert asked == []
+        await pilot.press("p", "y")
+        assert await asyncio.to_thread(began.wait, 10) and asked == ["parametric"]
+
+    driven(memory, steps)  # comes to an end
+
+
+@pytest.mark.slow
+def test_a_training_that_is_left_can_be_taken_up_again(memory: Memory) -> None:
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("p", "y")
+        while not any("train" in job["note"] for job in memory.jobs()["results"]):
+            await asyncio.sleep(0.1)
+
+    driven(memory, steps)
+    assert [job["state"] for job in memory.jobs()["results"]] == ["interrupted"]

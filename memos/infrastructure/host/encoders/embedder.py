@@ -1,7 +1,8 @@
 """Turns texts into unit vectors with a local BERT-like encoder, and tags requests with it; knows no cubes or index.
 
 The same vectors as sentence-transformers: mean over the tokens, then length 1. Building an Embedder reads names and
-digests only; torch and the weights are loaded with the first text, so that a kernel starts fast.
+digests only; the weights are loaded with the first text, so that a kernel starts fast. A few texts are read in NumPy,
+as long as the process has not imported torch for something else.
 
 `TextTagger` marks words of a message: the parts that ask for something and what and whom they name, or, with other
 weights, the parts that state something and what about. It is the default encoder with weights of our own on top: a
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +31,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
+from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
 from memos.infrastructure.host.engines import loading
 from memos.lazy import Lazy
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _BATCH = 32  # texts in one forward
+FEW_TEXTS = 300  # which NumPy reads in less time than torch and transformers take to import
 _MAX_TOKENS = 256  # where the model's folder does not say
 _T = TypeVar("_T")
 
@@ -62,7 +67,7 @@ class Embedder:
         digest = weights.PUBLISHED_SHA256 if self._published else weights.weights_sha256(self._folder)
         self.name = weights.versioned_name(config.path, digest)
         self.dim = weights.hidden_width(self._folder / "config.json")
-        self._model = Lazy(self._load)
+        self._model, self._few = Lazy(self._load), Lazy(self._load_few)
         self._max_tokens = Lazy(self._read_max_tokens)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -91,15 +96,37 @@ class Embedder:
             wanted[text].append(i)
         found: dict[int, Reading] = {}
         order = sorted(wanted, key=len)  # like lengths together: little padding
+        few = self._is_enough(len(order))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
             rows = [i for text in batch for i in wanted[text]]
-            forward = partial(self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in rows])
+            forward = partial(
+                self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in rows], few
+            )
             found |= zip(rows, on_encoder_thread(forward), strict=True)
         return [found[i] for i in range(len(texts))]
 
-    def _forward(self, texts: list[str], counts: list[int], spans: list[tuple[int, int]]) -> list[Reading]:
+    def _forward(self, texts: list[str], counts: list[int], spans: list[tuple[int, int]], few: bool) -> list[Reading]:
         """A reading for each span; of each text there are as many as `counts` says, one after the other."""
+        encoded = self._few()(texts) if few else self._encoded(texts)
+        text_of = np.repeat(np.arange(len(texts)), counts)  # [spans]
+        hidden = encoded.hidden[text_of]  # [spans, tokens, dim]
+        starts, ends = np.moveaxis(encoded.places[text_of], -1, 0)  # [spans, tokens] each
+        begin, end = np.array(spans)[:, :, None].swapaxes(0, 1)  # [spans, 1] each
+        inside = (starts >= begin) & (ends <= end) & (ends > starts)
+        within_context = end[:, 0] - begin[:, 0] < np.array([len(text) for text in texts])[text_of]
+        vectors = _mean(encoded.hidden, encoded.mask)[text_of]
+        middle = _unit(vectors + _mean(hidden, inside))
+        vectors[within_context] = middle[within_context]
+        largest = np.maximum(np.abs(hidden).max(-1, keepdims=True), 1e-9)
+        coarse = (hidden * (127 / largest)).round().astype(np.int8)
+        readings = [(v, c[i]) for v, c, i in zip(vectors, coarse, inside, strict=True)]
+        for n in (within_context & (ends.max(1) < end[:, 0])).nonzero()[0].tolist():
+            part = texts[text_of[n]][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
+            [readings[n]] = self._forward([part], [1], [(0, len(part))], few)
+        return readings
+
+    def _encoded(self, texts: list[str]) -> Encoded:
         import torch  # here and not above: see the top of the file
 
         tokenizer, model = self._model()
@@ -110,25 +137,14 @@ class Embedder:
             max_length=self._max_tokens(),
             return_tensors="pt",
             return_offsets_mapping=True,
-        ).to(self._device)
-        text_of = torch.arange(len(texts)).repeat_interleave(torch.tensor(counts))  # [spans]
-        starts, ends = batch.pop("offset_mapping")[text_of].unbind(-1)  # [spans, tokens] each; 0 for special tokens
-        begin, end = torch.tensor(spans, device=self._device).unsqueeze(-1).unbind(1)  # [spans, 1] each
+        )
+        places, mask = batch.pop("offset_mapping").numpy(), batch["attention_mask"].numpy() > 0
         with torch.inference_mode():
-            hidden = model(**batch).last_hidden_state  # [texts, tokens, dim]
-        inside = (starts >= begin) & (ends <= end) & (ends > starts)
-        lengths = torch.tensor([len(text) for text in texts], device=self._device)[text_of]
-        within_context = (end - begin).squeeze(-1) < lengths
-        vectors, hidden = _mean(hidden, batch["attention_mask"])[text_of], hidden[text_of]
-        middle = torch.nn.functional.normalize(vectors + _mean(hidden, inside), dim=-1)
-        vectors[within_context] = middle[within_context]
-        largest = hidden.abs().amax(-1, keepdim=True).clamp(min=1e-9)
-        coarse = (hidden * (127 / largest)).round().to(torch.int8)
-        readings = [(v.cpu().numpy(), c[i].cpu().numpy()) for v, c, i in zip(vectors, coarse, inside, strict=True)]
-        for n in (within_context & (ends.amax(1) < end.squeeze(-1))).nonzero().flatten().tolist():
-            part = texts[text_of[n]][slice(*spans[n])]  # too much stood before it: it was cut, and is read alone
-            [readings[n]] = self._forward([part], [1], [(0, len(part))])
-        return readings
+            return Encoded(model(**batch.to(self._device)).last_hidden_state.cpu().numpy(), mask, places)
+
+    def _is_enough(self, texts: int) -> bool:
+        """True if NumPy reads so many texts before torch would be imported."""
+        return self._published and self._device == "cpu" and texts <= FEW_TEXTS and "torch" not in sys.modules
 
     def _read_max_tokens(self) -> int:
         file = self._folder / "sentence_bert_config.json"
@@ -149,17 +165,24 @@ class Embedder:
                     f"embedder.path {self._path!r} does not load as an encoder: {error}; {weights.WAY_OUT}"
                 ) from error
 
+    def _load_few(self) -> NumpyBert:
+        weights.verify(self._folder)
+        return NumpyBert(self._folder, self._max_tokens())
+
 
 # What makes the embedder of a config, by the name in embedder.engine; `transformers` is the class above.
 embedders: Registry[Callable[[EmbedderConfig], Embedder]] = Registry("memos.embedders", "embedder")
 
 
-def _mean(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _mean(hidden: Floats, mask: npt.NDArray[np.bool_]) -> Floats:
     """[texts, dim]: direction of the mean over the tokens of a mask; 0 where there are none."""
-    import torch
+    return _unit((hidden * mask[..., None]).sum(1))
 
-    mean = (hidden * mask.unsqueeze(-1).to(hidden.dtype)).sum(1)
-    return torch.nn.functional.normalize(mean, dim=-1)
+
+def _unit(vectors: Floats) -> Floats:
+    """Each row of length 1; 0 where it is 0."""
+    found: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return found
 
 
 # -- the thread that encoders run on ----------------------------------------------------------------------------

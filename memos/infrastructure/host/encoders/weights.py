@@ -92,7 +92,7 @@ def encoder(folder: Path, published: bool) -> PreTrainedModel:
     """The encoder of a folder, float32, in evaluation mode. published: raises HostError where its weights are not
     those of DEFAULT."""
     if published:
-        _verify(folder)
+        verify(folder)
     with loading(), _no_progress_bar():
         import torch
         from transformers import AutoModel
@@ -112,7 +112,8 @@ def input_embeddings(model: PreTrainedModel) -> torch.Tensor:
     return table
 
 
-def _verify(folder: Path) -> None:
+def verify(folder: Path) -> None:
+    """Raises HostError where the weights are not those of DEFAULT."""
     found = weights_sha256(folder)
     if found != PUBLISHED_SHA256:
         raise HostError(

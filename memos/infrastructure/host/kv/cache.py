@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
-from typing import Literal, overload
+from typing import Literal, TypeVar, overload
 
 import torch
 import xxhash
@@ -40,10 +41,23 @@ def room_for(what: str) -> Iterator[None]:
         ) from error
 
 
+T = TypeVar("T")
 Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
 _bringers = ThreadPoolExecutor(2, "memos-kv")
+
+
+def _begun(bring: Callable[[], T]) -> Future[T]:
+    try:
+        return _bringers.submit(bring)
+    except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
+        done: Future[T] = Future()
+        try:
+            done.set_result(bring())
+        except Exception as error:  # raised where the layer is read
+            done.set_exception(error)
+        return done
 
 
 class Arriving(Sequence[Layer]):
@@ -57,7 +71,7 @@ class Arriving(Sequence[Layer]):
         self.device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._futures: list[Future[tuple[Layer, torch.cuda.Event | None]]] = [
-            _bringers.submit(self._brought, bring, n) for n in range(layers)
+            _begun(partial(self._brought, bring, n)) for n in range(layers)
         ]
 
     def _brought(self, bring: Callable[[int], Layer], n: int) -> tuple[Layer, torch.cuda.Event | None]:

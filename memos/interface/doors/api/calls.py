@@ -218,8 +218,7 @@ class MemoryCalls(TableCalls):
 
     def cancel(self, job_id: str, **who: Unpack[Who]) -> Outcome:
         """End a job; nothing of it is published."""
-        self.within(**who).cancel(job_id)
-        return {"message": "Job cancelled.", "results": [{"id": job_id}]}
+        return {"message": "Job cancelled.", "results": [{"id": self.within(**who).cancel(job_id)}]}
 
     def delete_snapshot(self, name: str, **who: Unpack[Who]) -> Outcome:
         """Forget a snapshot; the memories stay."""

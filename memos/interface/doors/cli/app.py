@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -27,11 +28,24 @@ from memos.interface.doors.cli.vault import vault
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
 
     from memos.kernel.mem_os import MemOS, Reply
 
 
 PARTS: Registry[typer.Typer] = Registry("memos.commands", "command group")
+PURPOSES = {
+    "Begin": "quickstart chat add search ls show config plugins doctor",
+    "What is remembered": "update delete tag history rollback fuse split consolidate reinstate lineage audit-memory "
+    "conflicts overview import",
+    "Why it was answered": "explain feedback undo",
+    "Forms of memory": "promote demote work jobs cancel gate externalize calibrate top",
+    "Life of a memory": "freeze thaw archive unarchive snapshot snapshots restore delete-snapshot",
+    "Rights and trust": "grant revoke grants group key trust quarantine hold end-hold holds audit forget",
+    "Vaults, and memories that travel": "vault dump load store export-adapter provenance",
+    "Programs and agents": "serve mcp",
+    "Measurements": "run bench simulate",
+}
 
 
 class Commands(TyperGroup):
@@ -64,6 +78,20 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Context) -> list[str]:
         list(self._parts)  # all of them
         return super().list_commands(ctx)
+
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Print the commands by what they are for."""
+        left = self.list_commands(ctx)
+        out = [ctx.get_usage(), "", str(self.help), "`memos COMMAND --help` tells more of one."]
+        for purpose, names in {**PURPOSES, "Of other packages": " ".join(left)}.items():
+            chosen = [name for name in names.split() if name in left]
+            out += ["", purpose] if chosen else []
+            for name in chosen:
+                left.remove(name)
+                about = textwrap.wrap(" ".join((self.commands[name].help or "").split()), 62, break_on_hyphens=False)
+                out.append(f"  {name:15} " + f"\n{'':18}".join(about))
+        out += ["", "--install-completion and --show-completion complete commands in your shell."]
+        typer.echo("\n".join(out))
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         for _ in itertools.chain([None], self._parts):

@@ -5,23 +5,26 @@ Doors; know no rules.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memos.cube import Form, State, in_zone
 from memos.errors import EmptyMemory, InputError
 from memos.interface.doors.cli.api_commands import event_line
-from memos.interface.doors.cli.shared import Output, User, new_vault_command, table, vault_command
+from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from memos.cube import MemCube
     from memos.kernel.mem_os import MemOS
 
 memories = typer.Typer()
+MAX_ROWS = 100  # of a table, if none is named: more than a few screens
+_FILE_NAME = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{1,8}")  # one word with a separator or a suffix
 
 
 @new_vault_command(memories)
@@ -32,14 +35,13 @@ def add(
     ],
     user: User = None,
     tag: Annotated[list[str] | None, typer.Option(help="see `memos tag`; may be given again")] = None,
+    text: Annotated[bool, typer.Option("--text", help="statements alone, also those that look like a file")] = False,
 ) -> Output:
     """Remember statements, and what is worth keeping in files; each file is kept as a whole, or not at all."""
     from memos.interface.doors.api.calling import added
 
     began = kernel.vault.now()
-    added_by = (
-        (one, kernel.within(user).add(Path(one) if _is_path(Path(one)) else one, tags=tag or ())) for one in what
-    )
+    added_by = ((one, kernel.within(user).add(one if text else _source(one), tags=tag or ())) for one in what)
     nothing = "nothing in it is worth keeping; a statement that is given as text is always kept"
     return Output(
         (result for _, cubes in added_by for result in added(cubes, began)),
@@ -68,18 +70,52 @@ def delete(
 
 
 @vault_command(memories, "ls")
-def list_cubes(kernel: MemOS, user: User = None) -> Output:
-    """List the memories of a vault."""
-    cubes = kernel.within(user).cubes()
-    return Output(cubes, _table(cubes, f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}"))
+def list_cubes(
+    kernel: MemOS,
+    form: Annotated[Form | None, typer.Option(help="of this form")] = None,
+    state: Annotated[State | None, typer.Option(help="in this state")] = None,
+    topic: Annotated[str | None, typer.Option(help="about this")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="with this tag; may be given again")] = None,
+    since: Annotated[datetime | None, typer.Option(help="made at this time or later (UTC)")] = None,
+    until: Annotated[datetime | None, typer.Option(help="made at this time or before (UTC)")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help=f"the last so many; a table has {MAX_ROWS} without")] = None,
+    user: User = None,
+) -> Output:
+    """List the memories of a vault, oldest first."""
+
+    first, last = in_zone(since), in_zone(until)
+
+    def fits(cube: MemCube) -> bool:
+        header = cube.header
+        named = ((form, cube.form), (state, cube.state), (topic, header.segment))
+        return (
+            all(wanted in (None, has) for wanted, has in named)
+            and {*header.tags} >= {*(tag or ())}
+            and (first is None or header.created >= first)
+            and (last is None or header.created <= last)
+        )
+
+    every = kernel.within(user).cubes()
+    cubes = [cube for cube in every if fits(cube)][-(limit or 0) :]
+    empty = f"the vault {kernel.vault.path} holds no memories of {user or 'this user'}; add some with `memos add`"
+    none = f"of the {len(every)} memories in {kernel.vault.path} none is so; leave options out" if every else empty
+    return Output(cubes, _rows(cubes, limit or MAX_ROWS, none))
 
 
-def _table(cubes: list[MemCube], empty: str) -> Iterator[Table]:
+def _rows(cubes: list[MemCube], limit: int, empty: str) -> Iterator[str]:
     """Raises EmptyMemory: an empty list tells a program enough, an empty table nobody."""
     if not cubes:
-        raise EmptyMemory(f"{empty}; add some with `memos chat` or an ingest step")
-    rows = ((c.id, str(c.form), str(c.state), c.header.segment, str(c.usage.recalls), _content(c)) for c in cubes)
-    yield table(("id", "form", "state", "segment", "recalls", "content"), rows, folded=("segment", "content"))
+        raise EmptyMemory(empty)
+    cells: list[tuple[str, ...]] = [("id", "form", "state", "topic", "recalls", "made", "content")]
+    for one in cubes[-limit:]:
+        header, content = one.header, " ".join(_content(one).split())
+        about = (one.form, one.state, f"{header.segment:.20}", one.usage.recalls, f"{header.created:%Y-%m-%d}", content)
+        cells.append((one.id, *map(str, about)))
+    *widths, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+    for row in cells:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
+    if len(cubes) > limit:
+        yield f"the last {limit} of {len(cubes)}; --limit {len(cubes)} lists all"
 
 
 @vault_command(memories)
@@ -109,18 +145,17 @@ def _content(cube: MemCube) -> str:
             return cube.text
 
 
-def _is_path(path: Path) -> bool:
-    """True for a file that is there, and for one word that ends as a file of a known format does: a misspelt name is
-    no statement."""
-    from memos.extensions import Registry
-
-    formats = Registry[object]("memos.readers", "reader of documents").names()
+def _source(one: str) -> str | Path:
+    """The file, where there is one, or else the statement. Raises InputError for one word that looks like the name of a
+    file: a misspelt name is no statement."""
     try:
-        return path.is_file() or (
-            path.suffix.lower().removeprefix(".") in formats and not any(map(str.isspace, str(path)))
-        )
+        if Path(one).is_file():
+            return Path(one)
     except OSError:  # too long for a name
-        return False
+        return one
+    if _FILE_NAME.fullmatch(one):
+        raise InputError(f"{one}: no such file; give the name of one that is there, or --text if it is a statement")
+    return one
 
 
 @vault_command(memories, "audit-memory")

@@ -99,7 +99,7 @@ def opened(
     settings = settings_of(config, set_)
     if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):
         raise EmptyMemory(
-            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos chat` or `memos run`"
+            f"there is no vault in {vault}; give the folder with --vault, or make one with `memos add` or `memos chat`"
         )
     return MemOS(parts=Parts(settings, vault=vault, brief=True))
 

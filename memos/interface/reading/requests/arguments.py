@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from memos.interface.reading.requests import orders, references, versions, wordings
 from memos.interface.reading.requests.references import Known
+from memos.interface.reading.requests.spans import DAYS, TaggedSpan, joined, uncut, within
 from memos.interface.reading.times import times
 from memos.ops import Asked, Intent
 
@@ -22,25 +23,12 @@ _DESTRUCTIVE = ("forget", "rollback", "unshare", "correct")
 _REMOVES = _DESTRUCTIVE[:3]
 _STATED = ("remember", "recall", "correct")  # what they are about is a sentence
 _ABOUT_SOMEBODY = (*_STATED, "forget")
-_DAYS, _PEOPLE = ("past", "ahead", "until"), ("person", "me")  # marks: days behind today, and others; ends
+_PEOPLE = ("person", "me")  # marks
 MAX_REQUEST = 600  # characters; what is longer is a text
 NEAR = 400  # characters of what was said before a message, of which the tagger reads as many
 SURE = 0.8  # likelihood of the labels of a destructive part; what is less sure is asked back
 SURE_OF = {"correct": 0.5}  # what was corrected is still in its history
 MAX_POINTER = 24  # characters of words that may point to what was said before: "that list"
-
-
-class TaggedSpan(Protocol):
-    """Characters [begin, end) of a text with their label; sure: how likely it is."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def begin(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def sure(self) -> float: ...
 
 
 class TaggedMessage(Protocol):
@@ -107,7 +95,7 @@ class _RequestPart:
     @property
     def days(self) -> list[str]:
         """The days that the part names, "" for each that no rule knows."""
-        marks = [slot for slot in self.slots if slot.label in _DAYS]
+        marks = [slot for slot in self.slots if slot.label in DAYS]
         return [_when(_cut(self.text, mark), mark.label, self.today) for mark in marks]
 
     @property
@@ -177,52 +165,28 @@ def _is_pronoun(text: str, tagged: TaggedMessage) -> bool:
 def _says_whose(tagged: TaggedMessage) -> bool:
     """True where what is to be destroyed is sure, and described by whom it is about: "where I live"."""
     destroyed = [part for part in tagged.parts if part.label in _DESTRUCTIVE]
-    whats = [slot for part in destroyed for slot in _within(part, tagged.slots) if slot.label == "what"]
+    whats = [slot for part in destroyed for slot in within(part, tagged.slots) if slot.label == "what"]
     people = [mark for mark in tagged.slots if mark.label in _PEOPLE]
     sure = all(part.sure >= SURE for part in destroyed)
-    return sure and bool(whats) and all(any(_within(what, people)) for what in whats)
+    return sure and bool(whats) and all(any(within(what, people)) for what in whats)
 
 
 def _read_parts(text: str, tagged: TaggedMessage, discourse: _Discourse, today: date) -> list[Asked]:
     """What each part of a message asks for; parts that ask for nothing, or withhold what they name, are left out."""
     found: list[Asked] = []
-    parts = _joined(tagged.parts, tagged.slots)
+    all_slots = uncut(text, tagged.slots)
+    parts = joined(uncut(text, tagged.parts), all_slots)
     withheld = [match.end() for match in wordings.WITHHELD.finditer(text)]
     for part in parts:
-        slots = _within(part, tagged.slots)
+        slots = within(part, all_slots)
         if part.label in _REMOVES and any(part.begin < end <= part.end for end in withheld):
             continue
-        if not slots and any(other.label == part.label and _within(other, tagged.slots) for other in parts):
+        if not slots and any(other.label == part.label and within(other, all_slots) for other in parts):
             continue  # goes with the part that says what
         asked = _asked(_RequestPart(text, part, slots, discourse, tuple(found), today))
         if asked.intent != "talk":
             found.append(asked)
     return found
-
-
-@dataclass(frozen=True)
-class _JoinedPart:
-    label: str
-    begin: int
-    end: int
-    sure: float
-
-
-def _joined(parts: Sequence[TaggedSpan], slots: Sequence[TaggedSpan]) -> list[TaggedSpan]:
-    """The parts; two of a kind that touch are one, as sure as the less sure, where one has no words of its own."""
-    out: list[TaggedSpan] = []
-    for part in parts:
-        last = out[-1] if out else None
-        touches = last is not None and last.label == part.label and part.begin == last.end
-        if last and touches and not all(_within(p, slots) for p in (last, part)):
-            out[-1] = _JoinedPart(part.label, last.begin, part.end, min(last.sure, part.sure))
-        else:
-            out.append(part)
-    return out
-
-
-def _within(part: TaggedSpan, slots: Iterable[TaggedSpan]) -> list[TaggedSpan]:
-    return [slot for slot in slots if part.begin <= slot.begin and slot.end <= part.end]
 
 
 def _cut(text: str, slot: TaggedSpan | None) -> str:
@@ -296,7 +260,7 @@ def _is_clear(intent: Intent, what: str, request: _RequestPart) -> bool:
 def _asked_about_somebody(intent: Intent, what: str, request: _RequestPart) -> Asked:
     people = request.people
     if intent == "correct" and request.what:  # "sorry, I meant 14 Elm Street" is about nobody
-        people = [mark for mark in people if mark.label != "me" or _within(request.what, [mark])]
+        people = [mark for mark in people if mark.label != "me" or within(request.what, [mark])]
     when = request.days[-1:] if intent in _STATED else []
     return Asked(intent=intent, what=what, who=_about(request, people, what), when="".join(when))
 
@@ -438,7 +402,7 @@ def _about(request: _RequestPart, people: Sequence[TaggedSpan], what: str) -> st
 
 
 def _when(words: str, which: str, today: date) -> str:
-    """The day or days that the words stand for; "" where no rule knows them. which: of _DAYS."""
+    """The day or days that the words stand for; "" where no rule knows them. which: of DAYS."""
     past = which == "past"
     found = times.find(words, today, past) or times.find(f"on {words}", today, past)
     if found or which != "until":

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from memos.interface.reading.requests import wordings
 
 if TYPE_CHECKING:
-    from memos.interface.reading.requests.arguments import TaggedMessage, TaggedSpan
+    from memos.interface.reading.requests.arguments import TaggedMessage
+    from memos.interface.reading.requests.spans import TaggedSpan
 
 ORDERS = frozenset(
     "forget share unshare promote demote freeze thaw rollback correct ask_back about".split()

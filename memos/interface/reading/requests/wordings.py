@@ -33,6 +33,10 @@ CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers' 
     r"|^(?:用户|群组|同事)(?=[\u4e00-\u9fffA-Za-z])",
     re.IGNORECASE,
 )
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?s?"
+WEEKDAYS = re.compile(
+    rf"\b{_WEEKDAY}(?:(?:, and|, or|,| and| or| &|/) ?{_WEEKDAY})+\b", re.IGNORECASE
+)  # several, in a list
 OWNS = re.compile(r"his|its|their", re.IGNORECASE)
 WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
     r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)(?: (?:ever|yet|just|actually|you|go and|dare"

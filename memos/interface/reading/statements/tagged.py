@@ -15,7 +15,8 @@ from datetime import date
 from functools import cache
 
 from memos.cube import Fact, plain
-from memos.interface.reading.requests.arguments import MessageTagger, TaggedSpan
+from memos.interface.reading.requests.arguments import MessageTagger
+from memos.interface.reading.requests.spans import TaggedSpan
 from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import Mode, english_readings
 from memos.interface.reading.times import times

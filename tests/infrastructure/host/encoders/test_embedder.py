@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,18 @@ def test_every_value_is_that_of_sentence_transformers(minilm: Embedder) -> None:
         texts, normalize_embeddings=True
     )
     assert_allclose(minilm.embed(texts), reference, atol=1e-5)
+
+
+def test_numpy_reads_a_few_texts_as_torch_reads_them(minilm: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "My sister had an old red car. She sold it last week."
+    by_torch = [*minilm.read(list(REFERENCE)), *minilm.read([text], [(30, len(text))])]
+    monkeypatch.delitem(sys.modules, "torch")  # as in a process that has not imported it
+    by_numpy = Embedder(EmbedderConfig())
+    read = [*by_numpy.read(list(REFERENCE)), *by_numpy.read([text], [(30, len(text))])]
+    assert by_numpy._few.if_made is not None and by_numpy._model.if_made is None
+    for (vector, tokens), (expected, coarse) in zip(read, by_torch, strict=True):
+        assert_allclose(vector, expected, atol=1e-5)
+        assert_allclose(tokens, coarse, atol=1)
 
 
 def test_vectors_are_unit_float32_rows(minilm: Embedder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv import cache
 from memos.infrastructure.host.kv.cache import Activation, Arriving, KVTiers, Layer, join, room_for
 from memos.infrastructure.host.model.measure import drop_from_page_cache, in_page_cache
 
@@ -84,6 +86,15 @@ def test_views_and_continuations_of_what_arrives_are_those_of_what_is_there(host
     assert isinstance(head.layers, Arriving) and head.ids == kept.ids[:5]
     whole = join([head, coming.since(5)])
     assert whole.digest() == kept.digest() and whole.ids == kept.ids
+
+
+def test_layers_come_though_the_interpreter_is_shutting_down(kept: Activation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what is prefetched does where a script ends without `close`."""
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    monkeypatch.setattr(cache, "_bringers", ended)
+    assert list(Arriving(len(kept.layers), lambda n: kept.layers[n], CPU)) == list(kept.layers)
+    assert Arriving(1, lambda n: kept.layers[99], CPU).failed
 
 
 def test_memory_that_is_not_there_is_named(host: Host, kept: Activation) -> None:

@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from memos import Config, MemOS
+from memos.__main__ import HELP
 from memos.cube import Form
 from tests.commands import invoke, no
 from tests.doubles import BRIEF
@@ -45,13 +47,36 @@ def remembered(vault: Path) -> list[str]:
 # help
 
 
+def modules_after(code: str, *args: object) -> tuple[str, set[str]]:
+    """What a program prints, and the packages that it has imported at its end."""
+    at_exit = (
+        "import sys, atexit; atexit.register(lambda: print(*{n.split('.')[0] for n in sys.modules}, file=sys.stderr))"
+    )
+    given = [sys.executable, "-c", f"{at_exit}; {code}", *map(str, args)]
+    done = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stderr.split())
+
+
 def test_help_loads_nothing_heavy() -> None:
-    heavy = {"torch", "transformers", "numpy", "faiss", "matplotlib", "fsspec", "cryptography"}
-    code = f"import sys, atexit; atexit.register(lambda: print({heavy} & set(sys.modules), file=sys.stderr))"
-    code += "; from memos.interface.doors.cli.app import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert all(command in done.stdout for command in ("run", "chat", "ls", "show"))
-    assert done.stderr.strip() == "set()"
+    printed, loaded = modules_after("from memos.__main__ import main; main()", "--help")
+    assert all(command in printed for command in ("run", "chat", "ls", "show"))
+    assert not loaded & {"torch", "transformers", "numpy", "faiss", "matplotlib", "fsspec", "cryptography"}
+    assert not loaded & {"typer", "rich", "pydantic", "yaml"}  # the text is stored
+
+
+def test_the_stored_help_is_what_the_commands_say() -> None:
+    """Else run `python scripts/help_text.py`."""
+    assert invoke("--help").stdout == HELP.read_text("utf-8")
+
+
+def test_a_memory_is_added_found_and_listed_without_a_library_for_language_models(tmp_path: Path) -> None:
+    command = (
+        "from memos.interface.doors.cli.app import app; run = lambda *a: app([*a, *sys.argv[1:]], standalone_mode=0)"
+    )
+    code = f"{command}; run('add', 'I live in Oslo.'); run('search', 'Where do I live?'); run('ls')"
+    printed, loaded = modules_after(code, "--vault", tmp_path / "vault")
+    assert printed.count("I live in Oslo.") == 3
+    assert not loaded & {"torch", "transformers", "peft", "accelerate", "scipy", "faiss", "matplotlib"}
 
 
 @pytest.mark.parametrize(
@@ -121,13 +146,34 @@ def test_ls_and_show_tell_what_is_remembered(kept: Path) -> None:
     assert "activated: published" in shown.stdout
 
 
+def test_ls_narrows_down_to_a_form_a_topic_a_time_and_the_last(kept: Path) -> None:
+    def listed(*options: object) -> list[str]:
+        found = invoke("ls", "--vault", kept, "--json", *options)
+        return [one["form"] for one in json.loads(found.stdout)["results"]]
+
+    assert listed("--form", "activation") == ["activation"]
+    assert listed("--limit", 3) == ["plaintext", "activation", "parametric"]
+    assert len(listed("--topic", "Mira", "--since", "2020-01-01")) == 4
+    assert listed("--until", "2020-01-01") == listed("--tag", "zorb") == listed("--state", "frozen") == []
+    table = invoke("ls", "--vault", kept, "--limit", 1).stdout.splitlines()
+    assert len(table) == 2 and f"{date.today():%Y-}" in table[1]
+    no(invoke("ls", "--vault", kept, "--topic", "zorb"), "of the 4 memories", "none is so; leave options out")
+
+
+@pytest.mark.parametrize("name", ["nofile.docx", "nofile.txt", "notes/nofile"])
+def test_the_name_of_a_file_that_is_not_there_is_no_statement(tmp_path: Path, name: str) -> None:
+    no(invoke("add", name, "--vault", tmp_path / "v"), f"{name}: no such file", "--text if it is a statement")
+    assert invoke("add", name, "--text", "--vault", tmp_path / "v").exit_code == 0
+    assert remembered(tmp_path / "v") == [f"{name}."]
+
+
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
     "args, said",
     [
         (["ls", "--vault", "zorb"], "there is no vault in zorb; give the folder with --vault, or make one"),
         (["show", "x", "--vault", "zorb"], "there is no vault in zorb; give the folder with --vault, or make one"),
-        (["ls", "--vault", "VAULT", "--user", "bob"], "holds no memories of bob; add some with `memos chat`"),
+        (["ls", "--vault", "VAULT", "--user", "bob"], "holds no memories of bob; add some with `memos add`"),
         (["show", "zorb", "--vault", "VAULT"], "no cube zorb; give the whole id as `memos ls` lists it"),
         (["ls", "--vault", "BAD"], "vault.db is not a vault (file is not a database); move it away, or set vault.path"),
     ],

@@ -231,6 +231,20 @@ def test_a_correction_that_says_only_that_something_is_wrong_is_asked_back() -> 
     assert (told.intent, told.doubted) == ("ask_back", "correct")
 
 
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("note that the kids have swimming tues and thurs", ["the kids have swimming tues and thurs"]),
+        ("I do pilates tues and thurs, what should I eat?", ["I do pilates tues and thurs", "what should I eat?"]),
+        ("change my yoga to tues and thurs", ["my yoga to tues and thurs"]),
+        ("please remember I eat fish on fri and sat", ["I eat fish on fri and sat"]),
+    ],
+)
+def test_a_list_of_weekdays_is_kept_whole_and_is_no_day(text: str, words: list[str]) -> None:
+    read = reader.read_request(text, today=WEDNESDAY)
+    assert [(one.what, one.when) for one in read] == [(what, "") for what in words]
+
+
 @pytest.mark.parametrize("text", ["2", "4711!", "?!", "3.5"])
 def test_a_number_alone_asks_for_nothing(text: str) -> None:
     assert asked(text, "Which of the two?") == [("talk", {})]
