@@ -17,7 +17,7 @@ from memos.plugins.server.edge import failures
 from memos.plugins.server.edge.callers import Callers, Meter
 from memos.plugins.server.edge.telemetry import Telemetry
 
-GUARDED = "/v1/"
+GUARDED = ("/v1/", "/metrics")  # figures tell what others ask
 MAX_VALUES = 20_000  # of JSON in a body: parsing holds up all threads, and each value may bring an error of its form
 INLINE_BYTES = 4096  # of a body that is read on the event loop, in ms; others are read in a thread
 
