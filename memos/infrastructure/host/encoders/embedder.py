@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-_BATCH, _BATCH_CHARS = 32, 2048  # texts in one forward, and with padding: a question waits for that of others
+_BATCH, _BATCH_CHARS = 32, 1024  # texts in one forward, and with padding: a question waits for that of others
 _MAX_TOKENS = 256  # where the model's folder does not say
 _T = TypeVar("_T")
 
