@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import secrets
 import time
@@ -316,7 +315,6 @@ class MemCube(Frozen):
         return self.header.said or self.header.created, self.id
 
 
-_counter = itertools.count()
 _latest = 0  # µs since 1970: of the last name
 
 
@@ -324,7 +322,7 @@ def new_id() -> str:
     """A name for a new cube; later names sort after earlier ones of the same process, even as the clock goes back."""
     global _latest
     _latest = max(_latest + 1, time.time_ns() // 1000)
-    return f"{_latest:0{MOMENT}x}{next(_counter) & 0xFFFF:04x}{secrets.token_hex(3)}"
+    return f"{_latest:0{MOMENT}x}{secrets.token_hex(5)}"  # not counted: that would tell how many others made
 
 
 def ids_after(when: datetime) -> None:

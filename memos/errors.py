@@ -98,7 +98,12 @@ class Busy(MemosError):
 class BadTransition(MemosError): ...
 
 
-class Held(BadTransition): ...
+class Held(BadTransition):
+    """Carries the id of the memory that is held."""
+
+    def __init__(self, message: str, id: str) -> None:
+        super().__init__(message)
+        self.id = id
 
 
 class VaultError(MemosError): ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -22,9 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
-from memos.errors import Denied, InputError, MemosError, Unauthenticated
+from memos.errors import Denied, InputError, MemosError, NotFound, Unauthenticated
 from memos.infrastructure.host.engines import EXECUTORS
-from memos.infrastructure.vault.mem_vault import MemVault, absent
+from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import MemScheduler
 from memos.operation.finding.catalog import View
 from memos.operation.policies.policy import POLICIES
@@ -46,6 +47,7 @@ T = TypeVar("T")
 AsRead = Callable[[MemCube], MemCube]  # a cube -> as somebody may read it
 Limits = tuple[frozenset[str] | None, datetime | None, datetime | None]  # kinds, since, until: see `View`
 OWN_POLICY = "own"  # the name of a policy that is given, not chosen by its name
+NOT_FOUND_S = 0.02  # more than a refusal takes, so that the time tells no hidden memory from an absent one
 MAX_FOLDER_NAME = 200  # characters
 MAX_COUNTED_TEXTS = 65_536  # whose number of tokens is remembered
 
@@ -59,13 +61,18 @@ class Access:
     def cube(self, caller: Caller, op: Operation, id: str) -> MemCube:
         """The cube, if the caller may do `op` to it. A prefix of its id will do where it fits one cube alone of those
         that the caller may see. Raises NotFound, Denied."""
-        found = self._vault.named(id)
-        if len(found) != 1:
-            found = self._governance.visible(caller, found)
-        if len(found) != 1:
-            raise absent(id)
-        self._governance.permit(caller, op, found[0])
-        return found[0]
+        began = time.monotonic()
+        try:
+            found = self._vault.named(id)
+            if len(found) != 1:
+                found = self._governance.visible(caller, found)
+            if len(found) != 1:
+                raise self._governance.unknown(caller, op, id)
+            self._governance.permit(caller, op, found[0])
+            return found[0]
+        except NotFound:
+            time.sleep(max(0.0, began + NOT_FOUND_S - time.monotonic()))
+            raise
 
     def texts(self, caller: Caller) -> list[MemCube]:
         """The memories in force, as the caller may read them and in the order of their saying."""

@@ -103,7 +103,7 @@ class public(Generic[S, P, R]):
     def __get__(self, calls: Bound, owner: type) -> Callable[P, R]: ...
 
     def __get__(self, calls: Bound | None, owner: type) -> Self | Callable[P, R]:
-        return self if calls is None else calls.bound(self.method, self._service, self.name, self.files)
+        return self if calls is None else calls.bound(self, self._service)
 
 
 class Bound:
@@ -139,16 +139,20 @@ class Bound:
             raise InputError(f"there is no call {name!r}; {meant(name, self.table(), 'see the table of calls')}")
         return getattr(self, name)(*values, **named)
 
-    def bound(
-        self, method: Callable[Concatenate[S, Caller, P], R], service: str, name: str, files: tuple[str, ...]
-    ) -> Callable[P, R]:
+    def bound(self, line: public[S, P, R], service: str) -> Callable[P, R]:
         """A service's method as this caller; used by `public`."""
+        method, name, files = line.method, line.name, line.files
 
         def call(*values: P.args, **named: P.kwargs) -> R:
             if "user" in named:
                 raise InputError(f"{name} takes no user; whose call it is says within(user).{name}(...)")
             caller, carrier = self._who(), self._services.service(service, self.plugin)
-            with self._services.parts.called(), named_if_unstorable(str(caller), *values, *named.values()):
+            parts = self._services.parts
+            with (
+                parts.called(),
+                parts.governance.noting_holds(caller, line.right, name),
+                named_if_unstorable(str(caller), *values, *named.values()),
+            ):
                 if self._files:
                     own, by_name = self._files.confined(method, files, caller, values, named)
                     result = method(carrier, caller, *own, **by_name)  # type: ignore[arg-type]  # of the method's class

@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +23,7 @@ from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, N
 from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.kernel.access import as_read
+from memos.kernel.access import NOT_FOUND_S, as_read
 from memos.kernel.services.finding import Hit
 from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
@@ -367,6 +368,8 @@ def test_a_hold_stops_deletion_expiry_thaw_and_forgetting(opened: Opener, later:
             way()
     with pytest.raises(Held, match="be held twice"):
         memos.hold(fused.id, "again")
+    refused = [(row.action, row.why) for row in memos.vault.audit_log.query(target=fused.id, allowed=False)]
+    assert ("delete", "delete: a legal hold") in refused and ("delete", "forget_user: a legal hold") in refused
     later(timedelta(days=2))
     memos.tick()
     assert memos.get(fused.id).state is State.FROZEN
@@ -772,7 +775,9 @@ def test_a_backup_revives_no_key_of_one_who_was_forgotten_and_had_no_memory(open
 
 
 @pytest.mark.sqlite
-def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: Opener, tmp_path: Path) -> None:
+def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(
+    opened: Opener, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     memos = opened()
     [gone] = memos.within("ada").add("Ada keeps a heron called Quillfeather.")
     memos.within("bob").add("Bob lives in Rome.")
@@ -782,7 +787,9 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(opened: O
     memos.close()
     (tmp_path / "vault").rename(tmp_path / "moved")
     vault_backup.restore(tmp_path / "backup", tmp_path / "named", forgotten=tmp_path / "moved")
+    assert "who was forgotten" not in caplog.text
     vault_backup.restore(tmp_path / "backup", tmp_path / "unknown")
+    assert "who was forgotten since this backup was made is not known" in caplog.text
     for name, there in (("again", False), ("named", False), ("unknown", True)):
         assert bool(on_disk(tmp_path / name, "Quillfeather")) is there
         with MemVault(tmp_path / name) as vault:
@@ -850,6 +857,31 @@ def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, 
     assert decided(memos, bob, target=own.id) == []
     memos.within(ada).grant(secret.id, bob, "owner")
     assert (ada, secret.id, True) in decided(memos, bob, target=secret.id), "who may manage it sees all"
+
+
+def test_asking_for_a_hidden_memory_leaves_what_asking_for_none_does(opened: Opener, ada: str, bob: str) -> None:
+    memos = opened()
+    (secret,) = memos.within(ada).add("I live in Oslo.")
+    rows, seconds = [], []
+    for id in (secret.id, "0" * 24, secret.id[:12], "0" * 12):
+        began = time.perf_counter()
+        with pytest.raises(NotFound, match=f"no cube {id};"):
+            memos.within(bob).feedback(id, 1.0)
+        seconds.append(time.perf_counter() - began)
+        rows.append(memos.vault.audit_log.rows(1)[0])
+    assert [(row.caller, row.action, row.allowed, row.why) for row in rows] == [
+        (bob, "annotate", False, "rate: may not see it")
+    ] * 4
+    assert [row.target for row in rows] == [secret.id, "no cube"] * 2, "the owner is told, and no words are kept"
+    assert min(seconds) >= NOT_FOUND_S
+
+
+def test_the_log_counts_nothing_of_others(opened: Opener, ada: str, bob: str) -> None:
+    memos = opened()
+    memos.within(ada).add("I live in Oslo.")
+    memos.within(bob).memories()
+    [row] = memos.within(bob).log()
+    assert row._asdict().keys() == {"at", "caller", "action", "target", "allowed", "why"} and row.target == "0 cubes"
 
 
 def test_what_the_viewer_reads_does_not_crowd_out_the_rest(opened: Opener, ada: str, bob: str) -> None:

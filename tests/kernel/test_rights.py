@@ -24,6 +24,7 @@ from memos.cube import ANSWERING, Blob, Form, Header, MemCube, Namespace, Rights
 from memos.errors import Denied, MemosError, NotFound
 from memos.infrastructure.vault.mem_vault import absent
 from memos.infrastructure.vault.store import transactions as vault_clock
+from memos.kernel import access
 from memos.kernel.calls import Calls
 from memos.kernel.mem_os import Reply
 from memos.kernel.wiring import Parts
@@ -42,6 +43,12 @@ GROUPS = [(owner, name) for owner in USERS for name in ("team", "all")]
 SECRET, ID = re.compile(r"\bs\d+q\b"), re.compile(r"\b[0-9a-f]{24}\b")
 MOST = 40  # cubes at a time
 NOT_WITHIN_A_STEP = timedelta(hours=12)  # time goes on by whole days, and by milliseconds
+
+
+@pytest.fixture(autouse=True)
+def not_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tested here is what is told, and not after which time."""
+    monkeypatch.setattr(access, "NOT_FOUND_S", 0.0)
 
 
 class AtOnce(MemOperator):

@@ -5,12 +5,13 @@ Knows namespaces, relations and where a cube came from. Must not know models, ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 from memos.cube import MemCube, Namespace, Rights
-from memos.errors import Denied
+from memos.errors import Denied, Held, NotFound
 from memos.infrastructure.vault.audit.records import UNSEEN, Decision
 from memos.infrastructure.vault.mem_vault import MemVault, absent
 from memos.ops import Operation
@@ -127,6 +128,22 @@ class MemGovernance:
             )
         raise Denied(f"{caller} may not {right} namespace {over}: only its user may, or an owner by a grant; ask them")
 
+    def unknown(self, caller: Caller, op: Operation, id: str) -> NotFound:
+        """The error for an id that fits nothing which the caller may see. It is written down as a refusal is, without
+        the words that were given: else the log and the disk would tell a hidden memory from an absent one."""
+        why = f"{type(op).__name__.lower()}: {UNSEEN}"
+        self.record([Decision(str(caller), op.right, "no cube", False, why)])
+        return absent(id)
+
+    @contextmanager
+    def noting_holds(self, caller: Caller, right: Action, call: str) -> Iterator[None]:
+        """What the rights allow and a legal hold forbids was refused: the log says that, too."""
+        try:
+            yield
+        except Held as held:
+            self.record([Decision(str(caller), right, held.id, False, f"{call}: a legal hold")])
+            raise
+
     def record(self, decisions: Sequence[Decision], beside: Callable[[], None] | None = None) -> None:
         """Write decisions into the audit log; see `AuditLog.append_all`."""
         self._vault.audit_log.append_all(decisions, beside)
@@ -219,12 +236,12 @@ class MemGovernance:
         """Those that `caller` may read, in the order given; to be asked before anything is ranked."""
         given = list(cubes)
         seen = self.visible(caller, given)
-        self.record([self.narrowed(caller, len(seen), len(given))])
+        self.record([self.narrowed(caller, len(seen))])
         return seen
 
-    def narrowed(self, caller: Caller, seen: int, given: int) -> Decision:
-        """That a search may look at so many of so many memories."""
-        return Decision(str(caller), "read", f"{seen} of {given} cubes", True, "search narrowed")
+    def narrowed(self, caller: Caller, seen: int) -> Decision:
+        """That a search may look at so many memories; how many there are would tell of others."""
+        return Decision(str(caller), "read", f"{seen} cubes", True, "search narrowed")
 
 
 def _as_asked(op: Operation, id: str) -> str:

@@ -132,7 +132,7 @@ class Finding(Service):
             shown, seen = self._access.as_read(caller), self._vault.at(self._operator().versions(view))
             view = replace(view, among=frozenset(cube.id for cube in seen if where(shown(cube))))
         found = self._found(caller, op, k, policy or self._schedulers.policy_of(caller), view)
-        narrowed = self._governance.narrowed(caller, *self._operator().in_view(view, afresh=False))
+        narrowed = self._governance.narrowed(caller, self._operator().in_view(view, afresh=False)[0])
         there = self._vault.at(one.id for one in found)  # one that is gone since is left out
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self._governance.visible(caller, there) if c.state in ANSWERING}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from memos.infrastructure.vault.audit.records import AuditRow
+    from memos.infrastructure.vault.audit.records import LoggedDecision
     from memos.kernel.services.finding import Finding
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.planning import Planning
@@ -121,8 +121,8 @@ class Seeing(Service):
             recalls=sum(recalls.values()),
             uses=recalls,
             answering=bool(serving and serving.answered),
-            prefetched=serving.prefetched if serving else 0,
-            prefetch_hits=serving.prefetch_hits if serving else 0,
+            prefetched=serving.prefetched[caller.user_id] if serving else 0,
+            prefetch_hits=serving.prefetch_hits[caller.user_id] if serving else 0,
             jobs=dict(Counter(job.state for job in self._planning.jobs(caller))),
             model=self._config.model.path,
             policy=self._schedulers.policy_of(caller),
@@ -149,7 +149,7 @@ class Seeing(Service):
         allowed: bool | None = None,
         own_reads: bool = True,
         limit: int = 100,
-    ) -> list[AuditRow]:
+    ) -> list[LoggedDecision]:
         """The last decisions on what the caller did, and, by whomever, on its own memories, oldest first. What it was
         refused since it may not see it is not among them: that would tell that it is there.
 

@@ -60,6 +60,7 @@ class Follower:
         self._ahead = ahead
         self._vault, self._embedder, self._states, self._exact_ms = vault, embedder, tuple(states), exact_ms
         self.lock, self._lock_of_worker = threading.RLock(), threading.Lock()
+        self.embedding = threading.RLock()  # one batch at a time; taken before `lock` by who needs both
         self._worker: ThreadPoolExecutor | None = None
         self._pending: Future[None] | None = None
         self._closing, self._is_loaded = threading.Event(), False
@@ -150,6 +151,19 @@ class Follower:
         written; without it all. most: so many, and the others later.
         """
         with self.lock:
+            self.catch_up()
+            missing = self._missing(rows() if rows else None, most) if self.indexes.unread else []
+        for start in range(0, len(missing), EMBED_BATCH):
+            if self._closing.is_set():
+                return
+            with self.embedding:
+                self._embed(missing[start : start + EMBED_BATCH])
+            if len(missing) > EMBED_BATCH:
+                log.info("indexed %d of %d memories", min(start + EMBED_BATCH, len(missing)), len(missing))
+
+    def catch_up(self) -> None:
+        """The same without embedding anything."""
+        with self.lock:
             news = self._vault.news(self.indexes.uses, self._at)
             lapsed = self._vault.ageing.lapsed(self._at, news.at) if news.lapsed else []
             if news.change != self.read or lapsed:
@@ -161,8 +175,6 @@ class Follower:
                     self._catch_up(news, lapsed)
             elif news.used:
                 self._read_uses()
-            if self.indexes.unread:
-                self._embed(rows() if rows else None, most)
 
     def _catch_up(self, news: News, lapsed: Sequence[str]) -> None:
         """lapsed: ids of what has expired by now. Raises InputError for a text that cannot be masked in time."""
@@ -195,9 +207,9 @@ class Follower:
             if id in indexes.catalog:
                 indexes.used.all[indexes.catalog.row(id)] = when.timestamp()
 
-    def _embed(self, mask: np.ndarray | None, most: int | None) -> None:
-        """A vector for each row, or for those in the mask, that has none: the vault's, if it is of this version in this
-        context, or a new one. most: see `refresh`.
+    def _missing(self, mask: np.ndarray | None, most: int | None) -> list[str]:
+        """The memories of the rows, or of those in the mask, for which there is no vector; each other has the vault's,
+        if it is of this version in this context. most: see `refresh`.
 
         Cut short, it goes on from there the next time.
         """
@@ -205,34 +217,47 @@ class Follower:
         indexes.unread = {row for row in indexes.unread if catalog.lives(row)}
         wanted = [row for row in sorted(indexes.unread) if mask is None or mask[row]][:most]
         if not wanted:
-            return
+            return []
         self.edition += 1
-        contexts = {row: indexes.context(row, self._guard.masked_by) for row in wanted}
-        stored = self._vault.vectors.of(self._embedder.name, [catalog.ids[row] for row in contexts])
+        stored = self._vault.vectors.of(self._embedder.name, [catalog.ids[row] for row in wanted])
         missing = []
-        for row, context in contexts.items():
+        for row in wanted:
             version, around, vector = stored.get(id := catalog.ids[row], (0, "", None))
-            if vector is None or (version, around) != (catalog.version(id), context.around):
-                missing.append((row, context))
+            if vector is None or (version, around) != (catalog.version(id), self._context(row).around):
+                missing.append(id)
             else:
                 indexes.place(row, vector)
                 indexes.unread.discard(row)
-        for start in range(0, len(missing), EMBED_BATCH):
-            if self._closing.is_set():
-                return
-            self._embed_batch(missing[start : start + EMBED_BATCH])
-            if len(missing) > EMBED_BATCH:
-                log.info("indexed %d of %d memories", min(start + EMBED_BATCH, len(missing)), len(missing))
+        return missing
 
-    def _embed_batch(self, batch: Sequence[tuple[int, Context]]) -> None:
-        catalog, made = self.indexes.catalog, list[VectorRow]()
-        vectors = self._embedder.read([context.text for _, context in batch], [context.span for _, context in batch])
-        for (row, context), (vector, tokens) in zip(batch, vectors, strict=True):
-            self.indexes.place(row, vector)
-            id = catalog.ids[row]
-            made.append(VectorRow(id, catalog.version(id), context.around, vector, tokens))
-        self._vault.vectors.put(self._embedder.name, made)
-        self.indexes.unread.difference_update(row for row, _ in batch)
+    def _context(self, row: int) -> Context:
+        return self.indexes.context(row, self._guard.masked_by)
+
+    def _embed(self, ids: Sequence[str]) -> None:
+        """Make vectors without the lock, so that who has theirs waits for nobody's. What has changed meanwhile stays
+        without one."""
+        with self.lock:
+            before = self._unread(ids)
+        contexts = [context for _, _, context in before.values()]
+        vectors = self._embedder.read([c.text for c in contexts], [c.span for c in contexts]) if before else []
+        with self.lock:
+            now, made = self._unread(ids), list[VectorRow]()
+            for (id, was), (vector, tokens) in zip(before.items(), vectors, strict=True):
+                if id in now and now[id][1:] == was[1:]:
+                    row, version, context = now[id]
+                    self.indexes.place(row, vector)
+                    self.indexes.unread.discard(row)
+                    made.append(VectorRow(id, version, context.around, vector, tokens))
+            self.edition += 1
+        if made:
+            self._vault.vectors.put(self._embedder.name, made)
+
+    def _unread(self, ids: Sequence[str]) -> dict[str, tuple[int, int, Context]]:
+        """Those without a vector: row, version and context by id."""
+        catalog = self.indexes.catalog
+        rows = {id: catalog.row(id) for id in ids if id in catalog}
+        left = {id: row for id, row in rows.items() if row in self.indexes.unread}
+        return {id: (row, catalog.version(id), self._context(row)) for id, row in left.items()}
 
     # -- what is stored ----------------------------------------------------------------------------------------
 
@@ -243,7 +268,7 @@ class Follower:
     def _store(self) -> None:
         """Store the indexes in the vault; until that is written, searches and changes go on."""
         with self.lock:
-            self.refresh()  # what was deleted meanwhile must not be stored
+            self.catch_up()  # what was deleted meanwhile must not be stored
             parts, change, self._unstored = self.indexes.packed(), self.read, 0
         try:
             self._vault.index.save(self._layout, self._embedder.name, change, parts)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -191,6 +191,7 @@ class MemOperator:
         overview takes the best of each conversation in turn.
         """
         whole = _readable(query)
+        self._embed(view)
         with self._lock:
             scope, indexes = self._read(view), self._follower.indexes
             if k < 1 or not len(scope.rows):
@@ -225,9 +226,11 @@ class MemOperator:
             catalog = self._follower.indexes.catalog
             return len(scope.rows), len(catalog) - catalog.gone
 
-    def steady(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def steady(self) -> Iterator[None]:
         """Within it, what is asked of the operator is all of one change, the one that `read` tells."""
-        return self._lock
+        with self._follower.embedding, self._lock:
+            yield
 
     @property
     def read(self) -> int:
@@ -236,6 +239,7 @@ class MemOperator:
 
     def versions(self, view: View) -> Mapping[str, int]:
         """The memories in view with their versions."""
+        self._embed(view)
         with self._lock:
             scope, catalog = self._read(view), self._follower.indexes.catalog
             if view not in self._versions:
@@ -304,9 +308,13 @@ class MemOperator:
         return np.array(list(taken), np.int64)
 
     def _read(self, view: View) -> _Scope:
-        """What is in view, once that is read; what others have written may wait."""
-        self.refresh(lambda: self._follower.indexes.catalog.allowed(view))
+        """What is in view, once that is read."""
+        self._follower.catch_up()
         return self._scope(view)
+
+    def _embed(self, view: View) -> None:
+        """What is in view gets its vectors; what others have written may wait."""
+        self.refresh(lambda: self._follower.indexes.catalog.allowed(view))
 
     def _scope(self, view: View) -> _Scope:
         if self._edition != self._follower.edition:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -42,8 +43,8 @@ class Serving:
         self._ways = Ways(config.scheduler, policy)
         self._foresight = foresight
         self._background = ThreadPoolExecutor(1, "memos-prefetch")
-        self._ahead = set[str]()  # KV that was prefetched and not used since, by digest
-        self.prefetched, self.prefetch_hits = 0, 0  # KV caches
+        self._ahead = dict[str, str]()  # for whom KV was prefetched and not used since, by digest
+        self.prefetched, self.prefetch_hits = Counter[str](), Counter[str]()  # KV caches, by user
         self.answered = False  # anything yet
         self.payloads_used = False  # by any request yet: else there is none to let go of
         self._tiers = KVTiers(host.model.device)
@@ -73,9 +74,8 @@ class Serving:
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
-        for name in {_blob(kv).sha256 for kv in admission.activations} & self._ahead:
-            self._ahead.discard(name)
-            self.prefetch_hits += level is not None and self._tiers.resident(name) is not None
+        for name in {_blob(kv).sha256 for kv in admission.activations} & self._ahead.keys():
+            self.prefetch_hits[self._ahead.pop(name)] += level is not None and self._tiers.resident(name) is not None
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
         adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
@@ -250,19 +250,19 @@ class Serving:
             places = self._settle(coming)
             for kv in coming:
                 if kv.name in places:
-                    self._bring_ahead(kv)
+                    self._bring_ahead(kv, user)
             self._settle()
         except Exception:  # nobody waits for this thread, so nobody else would tell
             log.exception("prefetching failed")
 
-    def _bring_ahead(self, kv: ResidentKV) -> None:
+    def _bring_ahead(self, kv: ResidentKV, user: str) -> None:
         try:
             self._kv(kv.cube)
         except MemosError as error:
             log.warning("KV is not prefetched: %s", error)
         else:
-            self._ahead.add(kv.name)
-            self.prefetched += 1
+            self._ahead[kv.name] = user
+            self.prefetched[user] += 1
 
     def _settle(self, coming: Sequence[ResidentKV] = ()) -> dict[str, MemoryTier]:
         """Let the KV that is in memory go to where it should stay, beside what is coming; the places of both. What a

@@ -108,7 +108,7 @@ def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]
 
 
 def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRouter:
-    """The server itself: that it lives, that it can serve, and its figures; without a key."""
+    """The server itself: that it lives, that it can serve, and its figures. The edge asks for a key for these."""
     router = APIRouter(tags=["Health"])
 
     @router.get("/healthz")

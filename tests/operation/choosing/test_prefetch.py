@@ -55,9 +55,11 @@ def test_what_is_asked_next_each_time_is_in_memory_by_then(tmp_path: Path, loade
         held = [int(kv.rows * kernel.host.kv_bytes) for kv in serving._tiers.all().values()]
         assert sum(held) <= room
         if prefetch:
-            assert len(HOMES) * 8 >= serving.prefetched >= serving.prefetch_hits >= 5  # the sequence is learnt first
+            assert (
+                len(HOMES) * 8 >= serving.prefetched.total() >= serving.prefetch_hits.total() >= 5
+            )  # the sequence is learnt first
         else:
-            assert serving.prefetched == serving.prefetch_hits == 0
+            assert serving.prefetched.total() == serving.prefetch_hits.total() == 0
 
 
 def test_what_was_learnt_is_there_in_the_next_process(tmp_path: Path, loaded: MemOS) -> None:

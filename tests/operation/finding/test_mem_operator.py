@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,29 @@ def test_a_search_does_not_wait_for_what_others_have_written(
     assert set(embedder.embedded) == {"bob's thing", "thing"}
     assert ids(operator.search("thing 7", 1, ANN)) == ["a7"]  # and what was left is found by whoever may see it
     assert len(embedder.embedded) == 203
+
+
+def test_a_search_waits_for_no_embedding_of_anothers_search(vault: MemVault) -> None:
+    begun, found = threading.Event(), threading.Event()
+
+    class Held(WordEmbedder):
+        def read(self, texts: Sequence[str], *spans: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+            if len(texts) > 1:
+                begun.set()
+                assert found.wait(10)
+            return super().read(texts, *spans)
+
+    bob = View("bob", lambda namespace, rights: namespace.user_id == "bob")
+    operator = MemOperator(vault, Held(), LIVE)
+    keep(vault, cube("b", "bob's thing", user="bob"))
+    operator.search("thing", 1, bob)
+    keep(vault, *(cube(f"a{i}", f"thing {i}") for i in range(40)))
+    with ThreadPoolExecutor(1) as thread:
+        hers = thread.submit(operator.search, "thing 7", 1, ANN)
+        assert begun.wait(10)
+        assert ids(operator.search("thing", 1, bob)) == ["b"]
+        found.set()
+        assert ids(hers.result()) == ["a7"]
 
 
 def test_a_search_comes_in_between_the_batches_of_the_background(vault: MemVault, embedder: WordEmbedder) -> None:

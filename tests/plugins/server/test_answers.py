@@ -16,7 +16,7 @@ import pytest
 from memos import Config, Memory, MemOS
 from memos.config import DecodeConfig
 from memos.errors import Busy, HostError, TooLarge
-from memos.plugins.server.edge.lanes import ClientDisconnected, Lane
+from memos.plugins.server.edge.lanes import CALLER, ClientDisconnected, Lane
 from tests.plugins.server.conftest import endless, refused, running, until
 
 MOST = 20_000  # tokens: minutes, if nobody ends it
@@ -167,6 +167,39 @@ def test_a_lane_takes_as_many_calls_as_it_says() -> None:
         hold.set()
         assert (await first, await third) == (True, "done")
         lane.close()
+
+    asyncio.run(session())
+
+
+def test_callers_take_turns_and_none_takes_all_threads() -> None:
+    async def session() -> None:
+        lane, hold, made = Lane("workers", 4, 20), threading.Event(), list[str]()
+
+        def asked(key: str, call: Callable[[], object]) -> asyncio.Task[object]:
+            CALLER.set(key)
+            return asyncio.create_task(lane.run(call))
+
+        long = [asked("ann", lambda: (hold.wait(30), made.append("ann"))) for _ in range(6)]
+        await asyncio.wait_for(asked("ben", lambda: made.append("ben")), 10)
+        assert made == ["ben"], "two threads are left to others"
+        hold.set()
+        await asyncio.gather(*long)
+        assert made == ["ben"] + ["ann"] * 6, "what was put off is done"
+        lane.close()
+
+    asyncio.run(session())
+
+
+def test_a_lane_that_closes_leaves_nobody_waiting() -> None:
+    async def session() -> None:
+        lane, hold = Lane("model", 1, 3), threading.Event()
+        first, second = (asyncio.create_task(lane.run(lambda: hold.wait(30))) for _ in range(2))
+        await asyncio.sleep(0.05)
+        threading.Timer(0.1, hold.set).start()
+        await asyncio.to_thread(lane.close)
+        assert await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
 
     asyncio.run(session())
 

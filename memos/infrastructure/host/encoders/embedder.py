@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-_BATCH = 32  # texts in one forward
+_BATCH, _BATCH_CHARS = 32, 1024  # texts in one forward, and with padding: a question waits for that of others
 FEW_TEXTS = 300  # which NumPy reads in less time than torch and transformers take to import
 _MAX_TOKENS = 256  # where the model's folder does not say
 _T = TypeVar("_T")
@@ -97,8 +97,7 @@ class Embedder:
         found: dict[int, Reading] = {}
         order = sorted(wanted, key=len)  # like lengths together: little padding
         few = self._is_enough(len(order))
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
+        for batch in _batches(order):
             rows = [i for text in batch for i in wanted[text]]
             forward = partial(
                 self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in rows], few
@@ -172,6 +171,18 @@ class Embedder:
 
 # What makes the embedder of a config, by the name in embedder.engine; `transformers` is the class above.
 embedders: Registry[Callable[[EmbedderConfig], Embedder]] = Registry("memos.embedders", "embedder")
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts, of which the longest are last, as they are read together."""
+    batch: list[str] = []
+    for text in texts:
+        if len(batch) == _BATCH or (batch and (len(batch) + 1) * len(text) > _BATCH_CHARS):
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
 
 
 def _mean(hidden: Floats, mask: npt.NDArray[np.bool_]) -> Floats:

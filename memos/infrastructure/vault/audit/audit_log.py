@@ -164,6 +164,8 @@ class AuditLog(DecisionLog):
             self._require_what_was_signed(None)
         except VaultError as error:
             verdict.problems.append(str(error))
+        if not self.signer.exists and (self._config.key or self._head.exists()) and verdict.checkpoints:
+            verdict.problems.append(f"the key {self.signer.path} is gone, so nothing is signed any more; bring it back")
         if verdict.unsigned >= 2 * self._config.every:
             verdict.problems.append(f"the last {verdict.unsigned} audit rows are not signed: checkpoints were removed")
         return verdict

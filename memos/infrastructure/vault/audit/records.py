@@ -51,6 +51,17 @@ class AuditRow(NamedTuple):
         )
 
 
+class LoggedDecision(NamedTuple):
+    """A row as a caller is told it: without its number and hashes, which count and cover the rows of others."""
+
+    at: str
+    caller: str
+    action: str
+    target: str
+    allowed: bool
+    why: str
+
+
 class Decision(NamedTuple):
     """One decision on what somebody asked: written down as a row of the log."""
 
@@ -143,14 +154,16 @@ class DecisionLog:
                  WHERE user_id = ? AND (caller != ? OR instr(why, ?) > 0)"""
         return [id for (id,) in self._db.rows(sql, user_id, viewer, UNSEEN)]
 
-    def visible_to(self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any) -> list[AuditRow]:
+    def visible_to(
+        self, viewer: str, about: Iterable[str], own_reads: bool = True, **asked: Any
+    ) -> list[LoggedDecision]:
         """The same, as far as one caller may be told: what it did, but for asking after what it may not see, and what
         anybody did to one of these targets. own_reads: False: without what it has read itself, with leave."""
         may = {
             f"(caller = ? AND instr(why, ?) = 0 OR target {IN})": (viewer, UNSEEN, json.dumps([*about])),
             "NOT (caller = ? AND action = 'read' AND allowed = 1)": (None if own_reads else viewer,),
         }
-        return self.query(**asked, also=may)
+        return [LoggedDecision(*row[1:7]) for row in self.query(**asked, also=may)]
 
 
 def all_rows(db: Rows) -> Iterator[AuditRow]:

@@ -207,8 +207,6 @@ def _bring_back(backup: Path, to: Path, listed: tuple[str, Path | None, int, str
 def _forgotten(manifest: Manifest, named: Path | None) -> list[Forgotten]:
     """Raises VaultError for a place that was named and cannot be read."""
     place = named or Path(manifest.vault)
-    if named is None and not (place / DATABASES["main"]).exists():
-        return []
     try:
         driver = store_of(Place(place)).sealing(Place(place)).driver
         with VaultReader(place, alone=False, driver=driver) as reader:

@@ -106,7 +106,8 @@ class HoldTable:
             first, more = held[0], f", and {len(held) - 1} more are held" if len(held) > 1 else ""
             raise Held(
                 f"cube {first.id} is held by {first.holder} since {first.at:%Y-%m-%d} ({first.why}) and cannot "
-                f"{what}{more}; ask {first.holder} to end the hold with `memos end-hold`"
+                f"{what}{more}; ask {first.holder} to end the hold with `memos end-hold`",
+                first.id,
             )
 
 

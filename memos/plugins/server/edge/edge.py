@@ -15,9 +15,10 @@ from memos.config import ServeConfig
 from memos.errors import Denied, MemosError, TooLarge
 from memos.plugins.server.edge import failures
 from memos.plugins.server.edge.callers import Callers, Meter
+from memos.plugins.server.edge.lanes import CALLER
 from memos.plugins.server.edge.telemetry import Telemetry
 
-GUARDED = "/v1/"
+GUARDED = ("/v1/", "/metrics")  # figures tell what others ask
 MAX_VALUES = 20_000  # of JSON in a body: parsing holds up all threads, and each value may bring an error of its form
 INLINE_BYTES = 4096  # of a body that is read on the event loop, in ms; others are read in a thread
 
@@ -58,6 +59,7 @@ class Edge:
                 self._require_size(headers.get(b"content-length", ""))
                 with self._meter.admitted(seat.key):
                     scope["seat"] = seat
+                    CALLER.set(seat.key)
                     says_json = is_json(headers.get(b"content-type", ""))
                     await self._app(scope, await self._received(receive, says_json), sending)
                 if outcome.status == 401:

@@ -1,4 +1,5 @@
 """Threads for calls that block, each lane behind a bounded queue: answers of the model, training, and all else.
+Callers take turns.
 
 The host runs one forward at a time, so answers wait for each other; what does not need the model does not wait for
 them, and nobody waits for training but who asked for it.
@@ -9,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memos.errors import Busy, MemosError, TooLarge
 
 # calls that wait for the model as a request, and those that train and encode beside it, as jobs do
 ANSWERS, JOBS = frozenset({"chat", "explain", "feedback"}), frozenset({"promote", "tick"})
+CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("the id of the key of a request", default="")
 T = TypeVar("T")
 Piece = TypeVar("Piece")
 
@@ -32,7 +35,11 @@ class Lane:
     def __init__(self, name: str, workers: int, queue: int) -> None:
         """queue: how many calls may wait beside those that go on."""
         self.name, self._workers, self._capacity, self._occupied = name, workers, workers + queue, 0
-        self._lock = threading.Lock()
+        self._lock, self._share = threading.Lock(), max(1, workers // 2)  # calls of one caller that go on at once
+        self._queues: dict[
+            str, deque[tuple[Future[Any], Callable[[], Any]]]
+        ] = {}  # by caller: whose turn is next first
+        self._running, self._put_off = Counter[str](), 0
         self._threads = ThreadPoolExecutor(workers, f"memos-{name}")
         self.stopping = threading.Event()
 
@@ -60,10 +67,37 @@ class Lane:
                     1.0,
                 )
             self._occupied += places
-        future = self._threads.submit(contextvars.copy_context().run, call)
+        future, key = Future[T](), CALLER.get()
+        with self._lock:
+            self._queues.setdefault(key, deque()).append((future, partial(contextvars.copy_context().run, call)))
+        self._threads.submit(self._work)
         # once it has really ended: whoever asked may have left before
         future.add_done_callback(partial(self._release, places))
         return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        """Make one call, of the caller whose turn it is: nobody waits for all that another has asked."""
+        with self._lock:
+            key = next((key for key in self._queues if self._running[key] < self._share), None)
+            if key is None:
+                self._put_off += 1
+                return
+            queue = self._queues.pop(key)
+            future, call = queue.popleft()
+            if queue:
+                self._queues[key] = queue  # whose turn comes after that of the others
+            self._running[key] += 1
+        try:
+            if future.set_running_or_notify_cancel():
+                future.set_result(call())
+        except BaseException as error:  # goes to whoever asked
+            future.set_exception(error)
+        finally:
+            with self._lock:
+                self._running -= Counter({key: 1})
+                if self._put_off and not self.stopping.is_set():
+                    self._put_off -= 1
+                    self._threads.submit(self._work)
 
     def _release(self, places: int, _: Future[T]) -> None:
         with self._lock:
@@ -98,6 +132,10 @@ class Lane:
     def close(self) -> None:
         """No call is made any more, answers that go on end with their next piece; the others are waited for."""
         self.stopping.set()
+        with self._lock:
+            waiting = [future for queue in self._queues.values() for future, _ in queue]
+        for future in waiting:
+            future.cancel()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 

@@ -174,6 +174,13 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
         assert own.audit_log.verify() == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
 
 
+def test_a_key_that_is_gone_is_a_problem(tmp_path: Path, vault: MemVault) -> None:
+    vault.audit_log.signer.path.unlink()
+    assert vault.audit_log.verify().problems == [
+        f"the key {tmp_path / 'outside' / 'audit.pem'} is gone, so nothing is signed any more; bring it back"
+    ]
+
+
 def test_a_key_that_cannot_be_used_is_named_and_stops_no_write(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -435,11 +435,12 @@ def test_a_long_text_is_one_value(client: httpx.Client) -> None:
 # -- what is told
 
 
-def test_health_and_figures_need_no_key(url: str, client: httpx.Client) -> None:
+def test_health_needs_no_key_and_figures_which_tell_of_others_do(url: str, client: httpx.Client) -> None:
     client.post("/v1/memory/get_all")
     assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
     assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
-    figures = httpx.get(f"{url}/metrics").text
+    assert httpx.get(f"{url}/metrics").status_code == 401
+    figures = client.get("/metrics").text
     assert 'memos_requests_total{route="/v1/memory/get_all",status="200"}' in figures
     assert "process_resident_memory_bytes" in figures
 
