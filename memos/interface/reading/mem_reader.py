@@ -184,10 +184,13 @@ class MemReader:
 
     def taken_back(self, content: str | Sequence[dict[str, object]]) -> str:
         """Who asks, first of all, that what they have said before this be not kept; "" if nobody does."""
-        turns = [{"role": "user", "content": content}] if isinstance(content, str) else content[:1]
-        first = next(_conversation(turns, "turns"), None)
-        is_asked = isinstance(first, DialogueTurn) and wordings.UNKEPT.fullmatch(first.content.strip())
-        return first.speaker if is_asked and isinstance(first, DialogueTurn) and not first.silent else ""
+        given: Sequence[dict[str, object]] = (
+            [{"role": "user", "content": content}] if isinstance(content, str) else content
+        )
+        first = next(_conversation(given[:1], "turns"), None)
+        if not isinstance(first, DialogueTurn) or first.silent:
+            return ""
+        return first.speaker if wordings.UNKEPT.fullmatch(first.content.strip()) else ""
 
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
