@@ -121,7 +121,7 @@ class Asked(Frozen):
     the person that it is about; "user" is the speaker. when, until: a day or a range of days, ISO. to: the form of a
     promotion; the version, "previous" or the day of a rollback. ask: what is asked about the memory. doubted: the
     intent of a request that must be asked back. `model_dump(exclude_defaults=True, by_alias=True)` has the arguments
-    that are given, by the names that doors have for them. undoes_last: it may mean what was done just before.
+    that are given, by the names that doors have for them. last: it may mean what was said just before, or was done.
     """
 
     intent: Intent = Field(exclude=True)
@@ -134,7 +134,7 @@ class Asked(Frozen):
     to: str | int = ""
     ask: str = ""
     doubted: str = Field("", serialization_alias="intent")
-    undoes_last: bool = Field(False, exclude=True)
+    last: Literal["", "said", "done"] = Field("", exclude=True)
 
 
 class Get(Frozen):

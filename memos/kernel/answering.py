@@ -25,12 +25,11 @@ from memos.errors import (
     Unsupported,
     UnsupportedLanguage,
 )
-from memos.interface.reading.mem_reader import USER
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
-from memos.kernel.pipelines import Conversation, Pipelines
+from memos.kernel.pipelines import Conversation, Meant, Pipelines
 from memos.operation.choosing.mem_scheduler import ALWAYS, Admission, Route, Session, Talk, Via
-from memos.ops import Asked, Forget, Get, Recall, Rewind
+from memos.ops import Asked, Get, Recall, Rewind
 
 if TYPE_CHECKING:
     from datetime import date
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from memos.rights import Caller
 
 log = logging.getLogger("memos")
-_ALONE = frozenset(("forget", "recall", "talk"))  # there is nothing to undo
+_ALONE = frozenset(("recall", "talk"))  # there is nothing to undo
 # why KV or an adapter may turn out to be of no use to a request; its text still is
 UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 Turns = Sequence[dict[str, str]]
@@ -128,8 +127,6 @@ class Answering(Service):
         asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
         if waiting or len(asked) > 1 or asked[0].intent not in _ALONE:
             return self._carried_out(asked, meant, where, request)
-        if asked[0].intent == "forget":
-            return replace(self._forget(caller, self._reader.forget(asked[0].what)), operations=asked)
         beside = self._reader.read_message(message)  # what a question tells
         remembered = unique(self._keeping.remember(caller, beside)) if beside else []
         reply = self._ask(caller, message, request, remembered)
@@ -157,9 +154,10 @@ class Answering(Service):
     def _ask(self, caller: Caller, question: str, request: _Request, beside: Sequence[MemCube] = ()) -> Reply:
         """beside: memories of what was said beside the question."""
         op = self._reader.recall(question)
-        self._require_language(question)
-        decisions = [self._governance.permitted(caller, op)]
         quotes = request.quotes and self._host().in_closed_world
+        if not quotes:  # what is not read can be quoted all the same
+            self._require_language(question)
+        decisions = [self._governance.permitted(caller, op)]
         listener = _Listener(None if quotes else request.on_text)
         adapters = request.via == "parametric" or request.session is None
         admission = self._admitted(caller, op, request.via, decisions, adapters)
@@ -315,9 +313,7 @@ class Answering(Service):
 
     # what a message asks for beside an answer
 
-    def _carried_out(
-        self, asked: Sequence[Asked], meant: dict[int, str], where: Conversation, request: _Request
-    ) -> Reply:
+    def _carried_out(self, asked: Sequence[Asked], meant: Meant, where: Conversation, request: _Request) -> Reply:
         """All that a message asks for, done; and an answer, where it ends with a question."""
         caller, last = where.caller, asked[-1]
         done = self._pipelines.run(asked, where, meant)
@@ -333,25 +329,6 @@ class Answering(Service):
             forgotten=done.forgotten,
             pipeline=done.id,
         )
-
-    def _forget(self, caller: Caller, op: Forget) -> Reply:
-        """Delete the memory that was meant, if exactly one was, or all that name what was named; otherwise say which it
-        could be. Never guessed."""
-        self._governance.permit(caller, op)
-        if op.naming == USER:
-            way = "delete_all, or `memos forget` on the command line, removes it for good"
-            return Reply(f"Nothing was deleted: that is all that is remembered of you; {way}.")
-        meant, near = self._finding.described(caller, op)
-        show = self._access.as_read(caller)
-        if len(meant) == 1 or (meant and op.naming):
-            gone = list[str]()
-            for root in unique(root for cube in meant for root in self._finding.roots(cube)):
-                gone += [] if root.id in gone else self._keeping.delete(caller, root.id)
-            return Reply("Forgotten: " + " ".join(show(cube).text for cube in meant), forgotten=tuple(gone))
-        which = " | ".join(f"{c.id} {c.text}" for c in map(show, meant or [hit.cube for hit in near]))
-        found = "Several memories match." if meant else "No memory matches closely." if which else "No memory matches."
-        ask = f" Which one? Delete it by its id, or describe it more closely: {which}" if which else ""
-        return Reply(f"{found} Nothing was deleted.{ask}")
 
     # why it was answered so
 

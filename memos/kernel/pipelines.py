@@ -2,14 +2,12 @@
 
 Knows what was asked, and the kernel's calls; knows no language and no stores. Which memory is meant is never guessed:
 where several could be, they are named with their ids, and the next message of that conversation, to this process, may
-say which. A deletion is final, and comes when all else has been done; that can be undone, in any process.
+say which. All that is done can be undone, in any process; but a deletion, which comes when all else has been done,
+leaves nothing in the vault: this process alone brings it back, as the next message of that conversation.
 """
-
-# ruff: noqa: E501  (a regular expression is read as one line)
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,9 +15,12 @@ from datetime import datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import ANSWERING, Blob, Form, MemCube, State
+from memos.cube import ANSWERING, Blob, Form, MemCube, State, plain
 from memos.errors import NotFound
+from memos.interface.reading.mem_reader import USER
+from memos.interface.reading.requests import picks
 from memos.kernel.access import Service
+from memos.operation.life.knowledge import said_words
 from memos.ops import (
     Add,
     Asked,
@@ -28,6 +29,7 @@ from memos.ops import (
     Correct,
     Delete,
     Demote,
+    Episode,
     Get,
     GiveRight,
     Operation,
@@ -50,13 +52,12 @@ if TYPE_CHECKING:
 _KEPT = 1000  # open questions
 _NAMED = 5  # candidates that a question names
 _WAITS = timedelta(minutes=10)  # for an answer that does not come with the question
-_ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
-_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1, "最后一": -1}
-_PLACES |= {f"第{word}": place for place, word in enumerate("一二三四五")}
-_PICK = re.compile(
-    rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?:(?P<nth>{'|'.join(_PLACES)})[个条]?|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
-    re.IGNORECASE,
-)  # fmt: skip
+Meant = dict[int, tuple[str, ...]]  # by the place of a step: the ids of its memories
+_HOW_BACK = "Not what you meant? “undo that”, as your next message, brings it back."
+_ALL_OF_USER = (
+    "Nothing was deleted: that is all that is remembered of you, which delete_all, or `memos forget` on the command "
+    "line, removes for good. Or which memory is meant?"
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Step:
     asked: Asked
     cube: MemCube | None = None
     operation: Operation | None = None
+    is_told: bool = True  # which memory, by its id or a fact; else it was found by its words
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,17 @@ class _Doubt(_Said):
     """A pipeline that waits for an answer: which of these is meant by its first step that does not know."""
 
     asked: tuple[Asked, ...]
-    meant: dict[int, str]
+    meant: Meant
     at: int
     candidates: tuple[str, ...]
 
 
 @dataclass
 class _Undoable(_Said):
-    """A pipeline that "undo that" takes back."""
+    """A pipeline that "undo that" takes back. gone: what it has deleted."""
 
     id: str
+    gone: tuple[Episode | Add, ...]
 
 
 @dataclass
@@ -128,6 +131,7 @@ class _Log:
     undo: list[Call] = field(default_factory=list)
     remembered: list[MemCube] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
+    gone: list[Episode | Add] = field(default_factory=list)
 
 
 class Unclear(Exception):
@@ -158,14 +162,14 @@ class Pipelines(Service):
         self.doubts: deque[_Doubt] = deque(maxlen=_KEPT)
         self._done: deque[_Undoable] = deque(maxlen=_KEPT)
 
-    def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], dict[int, str]] | None:
+    def answered(self, message: str, where: Conversation) -> tuple[tuple[Asked, ...], Meant] | None:
         """The pipeline whose question a message answers, with what is meant; None where it answers none."""
         now = self._vault.now()
         doubt = next((doubt for doubt in reversed(list(self.doubts)) if doubt.is_last(where, now)), None)
         if doubt is None:
             return None
-        picked = _picked(message, doubt.candidates)
-        if picked is None:
+        picked = picks.read(message, doubt.candidates)
+        if not picked:
             doubt.until = now  # something else was said
             return None
         with suppress(ValueError):  # a question is answered once
@@ -173,16 +177,21 @@ class Pipelines(Service):
             return doubt.asked, {**doubt.meant, doubt.at: picked}
         return None
 
-    def run(self, asked: Sequence[Asked], where: Conversation, meant: dict[int, str]) -> Done:
+    def run(self, asked: Sequence[Asked], where: Conversation, meant: Meant) -> Done:
         """Look up, authorise and do. Raises Denied, and BadTransition for what cannot be deleted, before anything is
         done."""
         caller = where.caller
         if undone := self._taken_back(asked, where):
             return undone
+        if said := self._said_last(asked, where):
+            asked, meant = [Asked(intent="forget")], {0: said}
+        whats = [one.what for one in asked if one.what and "forget" in (one.intent, one.doubted)]
+        if any(self._reader.forget(what).naming == USER for what in whats):
+            return Done(_ALL_OF_USER)
         steps: list[Step] = []
         for n, one in enumerate(asked):
             try:
-                steps.append(self._step(one, caller, meant.get(n)))
+                steps += self._steps(one, caller, meant.get(n, ()))
             except Unclear as unclear:
                 return self._ask_back(unclear, tuple(asked), meant, n, where)
         for step in steps:
@@ -203,8 +212,11 @@ class Pipelines(Service):
         if id:
             with self._vault.transaction():
                 self._vault.pipelines.put(id, caller.user_id, log.undo)
-            self._done.append(_Undoable(replace(where, turns=()), "\n".join(log.lines), self._vault.now() + _WAITS, id))
-        return Done("\n".join(log.lines), id, tuple(log.remembered), tuple(log.forgotten))
+        if id or log.gone:
+            until = self._vault.now() + _WAITS
+            self._done.append(_Undoable(replace(where, turns=()), "\n".join(log.lines), until, id, tuple(log.gone)))
+        hint = [] if all(step.is_told for step in steps if _is_final(step)) else [_HOW_BACK]
+        return Done("\n".join([*log.lines, *hint]), id, tuple(log.remembered), tuple(log.forgotten))
 
     def undo(self, caller: Caller, pipeline: str) -> list[str]:
         """Take back what a message has done (`Reply.pipeline`), but for what it has deleted, the last first; what was
@@ -225,14 +237,28 @@ class Pipelines(Service):
         return done
 
     def _taken_back(self, asked: Sequence[Asked], where: Conversation) -> Done | None:
-        """What was done just before, undone, where that is all that is asked."""
+        """What was done just before, undone, where that is all that is asked: "delete that" brings nothing back."""
         now, done = self._vault.now(), reversed(list(self._done))
-        last = next((done for done in done if done.is_last(where, now)), None)
-        if last is None or [one.undoes_last for one in asked] != [True]:
+        last, which = next((done for done in done if done.is_last(where, now)), None), [one.last for one in asked]
+        if last is None or which not in (["done"], ["said"]) or (which == ["said"] and last.gone):
             return None
         self._done.remove(last)
-        self.undo(where.caller, last.id)
-        return Done(f"Undone: {last.text}")
+        if last.id:
+            self.undo(where.caller, last.id)
+        back = self._keeping.record(where.caller, last.gone, reads_later=True)
+        return Done(f"Undone: {last.text}", remembered=tuple(back))
+
+    def _said_last(self, asked: Sequence[Asked], where: Conversation) -> tuple[str, ...]:
+        """The memory of what the user has said just before, where that is to go."""
+        said = next((str(turn.get("content", "")) for turn in reversed(where.turns) if turn.get("role") == "user"), "")
+        if [one.last for one in asked] != ["said"] or not said:
+            return ()
+        return tuple(cube.id for cube in self._saying(said, where.caller))[-1:]
+
+    def _saying(self, words: str, caller: Caller) -> list[MemCube]:
+        """The memories that say just this, the latest last."""
+        own = [cube for cube in self._access.texts(caller) if words and cube.rights.owner == caller.user_id]
+        return [cube for cube in own if plain(said_words(cube).removeprefix(f"{USER}: ")) == plain(words)]
 
     def _taken(self, id: str, caller: Caller) -> Call | None:
         with self._vault.transaction():
@@ -240,34 +266,36 @@ class Pipelines(Service):
 
     # -- looking up ----------------------------------------------------------------------------------------
 
-    def _step(self, asked: Asked, caller: Caller, meant: str | None) -> Step:
+    def _steps(self, asked: Asked, caller: Caller, meant: Sequence[str]) -> list[Step]:
         if asked.intent in ("remember", "correct"):
-            return Step(asked, None, self._reader.to_statement(asked))
-        if asked.intent in ("recall", "about", "talk", "withhold"):
-            return Step(asked)
+            return [Step(asked, None, self._reader.to_statement(asked))]
+        if asked.intent in ("recall", "about", "talk"):
+            return [Step(asked)]
+        if asked.intent == "withhold":  # nor what was kept of it before
+            return [Step(asked), *(Step(asked, c, Delete(id=c.id)) for c in self._saying(asked.what, caller))]
         if asked.intent == "ask_back":
-            if meant is None:
-                raise Unclear(asked, self._candidates(asked.what, caller))
+            if not (meant or (asked.doubted == "forget" and asked.what)):
+                raise Unclear(asked, [cube for some in self._candidates(asked.what, caller) for cube in some])
             asked = asked.model_copy(update={"intent": asked.doubted, "doubted": ""})
-        cube = self._access.cube(caller, Get(id=meant), meant) if meant else self._meant(asked, caller)
-        return Step(asked, cube, self._operation(asked, cube))
+        cubes = [self._access.cube(caller, Get(id=id), id) for id in meant] or self._meant(asked, caller)
+        told = bool(meant or self._reader.forget(asked.what).facts)
+        return [Step(asked, cube, self._operation(asked, cube), told) for cube in cubes]
 
-    def _meant(self, asked: Asked, caller: Caller) -> MemCube:
-        """The one memory that is described. Raises Unclear."""
-        found = self._candidates(asked.what, caller)
-        if len(found) != 1:
-            raise Unclear(asked, found)
-        return found[0]
+    def _meant(self, asked: Asked, caller: Caller) -> list[MemCube]:
+        """The memory that is described; to be forgotten, all that name what is named. Raises Unclear."""
+        found, near = self._candidates(asked.what, caller, asked.intent == "forget")
+        if len(found) == 1 or (found and asked.intent == "forget" and self._reader.forget(asked.what).naming):
+            return found
+        raise Unclear(asked, found or near)
 
-    def _candidates(self, what: str, caller: Caller) -> list[MemCube]:
-        """What a description could mean, the likeliest first; without one the latest memories."""
+    def _candidates(self, what: str, caller: Caller, is_final: bool = False) -> tuple[list[MemCube], list[MemCube]]:
+        """(what a description means, what is near it), the likeliest first; without one the latest memories."""
         if not what:
-            return list(reversed(self._access.texts(caller)))[:_NAMED]
-        for id in _ID.findall(what):
+            return [], list(reversed(self._access.texts(caller)))[:_NAMED]
+        for id in picks.ID.findall(what):
             if len(found := self._vault.named(id)) == 1 and self._governance.visible(caller, found):
-                return list(found)
-        forget = self._reader.forget(what)
-        return list(self._finding.described(caller, forget)[0])
+                return list(found), []
+        return self._finding.described(caller, self._reader.forget(what), is_final)
 
     def _operation(self, asked: Asked, cube: MemCube) -> Operation | None:
         match asked.intent:
@@ -304,16 +332,16 @@ class Pipelines(Service):
             raise NotFound(f"cube {cube.id} was not there on {asked.to}; look at `memos history {cube.id}`")
         return then[-1]
 
-    def _ask_back(
-        self, unclear: Unclear, asked: tuple[Asked, ...], meant: dict[int, str], at: int, where: Conversation
-    ) -> Done:
+    def _ask_back(self, unclear: Unclear, asked: tuple[Asked, ...], meant: Meant, at: int, where: Conversation) -> Done:
         """Name what could be meant, and wait for the answer. Nothing is done."""
         intent = unclear.asked.doubted or unclear.asked.intent
         if not unclear.candidates:
             return Done(f"Nothing was done: {intent} needs one memory, and none fits.")
         shown, candidates = self._access.as_read(where.caller), unclear.candidates[:_NAMED]
         lines = [f"{n}. {cube.id} {shown(cube).text}" for n, cube in enumerate(candidates, start=1)]
-        question = "\n".join([f"Nothing was done yet: {intent} needs one memory. Which of these?", *lines])
+        nothing = "Nothing was deleted" if unclear.asked.intent == "forget" else "Nothing was done"
+        which = "Which of these, or all of them?" if candidates[1:] else "Is it this one?"
+        question = "\n".join([f"{nothing} yet: {intent} needs one memory. {which}", *lines])
         until, ids = self._vault.now() + _WAITS, tuple(cube.id for cube in candidates)
         self.doubts.append(_Doubt(replace(where, turns=()), question, until, asked, meant, at, ids))
         return Done(question)
@@ -322,14 +350,15 @@ class Pipelines(Service):
 
     def _do(self, caller: Caller, step: Step, log: _Log) -> None:
         cube = step.cube
-        if step.asked.intent == "withhold":
+        if step.asked.intent == "withhold" and not cube:
             log.lines.append("Not kept, as you asked.")
         match step.operation:
             case Correct() | Add() as add:
                 self._remember(caller, add, log)
             case Delete() if cube:
-                roots = self._finding.roots(cube)
-                log.forgotten += [id for root in roots for id in self._keeping.delete(caller, root.id)]
+                for root in (root for root in self._finding.roots(cube) if root.id not in log.forgotten):
+                    log.gone.append(self._keeping.retold(root))
+                    log.forgotten += self._keeping.delete(caller, root.id)
                 log.lines.append(f"Forgotten: {cube.text}")
             case GiveRight() as give if cube:
                 self._share(caller, step.asked, str(give.relation), cube, log)
@@ -411,17 +440,6 @@ class Pipelines(Service):
 
 def _is_final(step: Step) -> bool:
     return isinstance(step.operation, Delete)
-
-
-def _picked(message: str, candidates: Sequence[str]) -> str | None:
-    """The candidate that an answer names: its place, or its id."""
-    for word in _ID.findall(message):
-        if len(found := [id for id in candidates if id.startswith(word)]) == 1:
-            return found[0]
-    if not (match := _PICK.fullmatch(message)):
-        return None
-    place = int(match["n"]) - 1 if match["n"] else _PLACES[match["nth"].lower()]
-    return candidates[place] if place < len(candidates) else None
 
 
 def _end_of(day: str) -> datetime | None:

@@ -180,11 +180,11 @@ class Unread(Service):
         found = [self._reader.of_statement(one, header.speaker).model_copy(update=known) for one in facts]
         near = self._near(turn)
         vectors = [vector for vector, _ in self._embedder().read([*map(said_words, near), words])] if near else []
-        ended = [
-            cube.id
-            for cube, vector in zip(near, vectors, strict=False)
-            if self._reader.ends(said_words(cube), words, float(vector @ vectors[-1]), header.speaker, day)
-        ]
+        ended, own = list[str](), frozenset(terms(words))
+        for cube, vector in zip(near, vectors, strict=False):
+            earlier, alike = said_words(cube), float(vector @ vectors[-1])
+            if self._reader.ends(earlier, words, alike, header.speaker, day, not own.isdisjoint(terms(earlier))):
+                ended.append(cube.id)
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)
         with self._vault.transaction():

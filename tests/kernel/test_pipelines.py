@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos.cube import Form, MemCube, Namespace, State
-from memos.errors import BadTransition, Denied, InputError, NotFound
+from memos.errors import BadTransition, Denied, InputError, NotFound, UnsupportedLanguage
 from memos.kernel.mem_os import MemOS
 from memos.kernel.pipelines import Conversation
 from memos.ops import Asked
@@ -242,6 +242,75 @@ def test_everything_that_names_somebody_is_forgotten(kernel: MemOS, ada: str) ->
     reply = kernel.within(ada).chat("Forget everything you know about me.")
     assert "Nothing was deleted" in reply.text and "delete_all" in reply.text
     assert kernel.within(ada).memories() == kept
+
+
+def test_of_two_of_one_name_it_is_asked_which(kernel: MemOS, ada: str) -> None:
+    both = [kernel.within(ada).add(text)[0].id for text in ("Sam from work is vegan", "Sam next door has a parrot")]
+    asked = kernel.within(ada).chat("forget sam")
+    assert not asked.forgotten and "Nothing was deleted" in asked.text and all(id in asked.text for id in both)
+    assert sorted(kernel.within(ada).chat("all of them").forgotten) == sorted(both)
+
+
+@pytest.mark.parametrize("words", ["forget about Dale", "delete dale pls", "never mention Dale again"])
+@pytest.mark.parametrize("back", ["undo that", "no put that back", "撤销"])
+def test_a_deletion_is_brought_back_and_it_is_said_how(kernel: MemOS, ada: str, words: str, back: str) -> None:
+    kernel.within(ada).add("I like tea.")
+    [turn] = kernel.within(ada).add([{"role": "user", "content": "dale has my clamps still"}])
+    reply = kernel.within(ada).chat(words)
+    assert reply.forgotten == (turn.id,) and "undo that" in reply.text
+    assert not kernel.within(ada).chat("delete that").text.startswith("Undone")
+    assert kernel.within(ada).chat(back).text == "Undone: Forgotten: User: dale has my clamps still"
+    [_, again] = kernel.within(ada).memories()
+    assert (again.text, again.header.kind, again.header.role) == (turn.text, turn.header.kind, "user")
+    assert kernel.vault.named(turn.id) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["delete that", "scrub the last thing i said", "forget what I just told you pls", "刚才说的删掉"]
+)
+def test_that_is_what_was_said_last(kernel: MemOS, ada: str, words: str) -> None:
+    said = [{"role": "user", "content": text} for text in ("rent is 520", "i weigh 82 kilos")]
+    first, last = (kernel.within(ada).add([turn])[-1] for turn in said)
+    assert kernel.within(ada).chat(words, turns=said).forgotten[0] == last.id
+    assert [c.id for c in kernel.within(ada).memories()] == [first.id]
+
+
+def test_what_else_was_said_in_a_turn_stays(kernel: MemOS, ada: str) -> None:
+    kernel.within(ada).add([{"role": "user", "content": "My boss is Meg. I live in Leeds."}])
+    assert "Meg" in kernel.within(ada).chat("forget Meg").text
+    assert [c.text for c in kernel.within(ada).memories()] == ["User: I live in Leeds."]
+
+
+def test_what_is_described_in_part_is_not_deleted(kernel: MemOS, ada: str) -> None:
+    [kept] = kernel.within(ada).add("My brother's birthday is 3 May.")
+    reply = kernel.within(ada).chat("Forget my sister's birthday.")
+    assert not reply.forgotten and kept.id in reply.text
+    assert kernel.within(ada).chat("yes").forgotten == (kept.id,)
+
+
+@pytest.mark.parametrize("words", ["delete everything", "forget all my memories pls", "Wipe everything you know."])
+def test_all_of_a_user_is_not_deleted_by_a_message(kernel: MemOS, ada: str, words: str) -> None:
+    kept = kernel.within(ada).add("My boss is Meg.")
+    assert "delete_all" in kernel.within(ada).chat(words).text
+    assert kernel.within(ada).memories() == kept
+
+
+def test_a_question_that_the_model_cannot_read_is_answered_with_quotes(kernel: MemOS, ada: str) -> None:
+    kernel.within(ada).add([{"role": "user", "content": "我的房东姓王"}])
+    assert "我的房东姓王" in kernel.within(ada).chat("你记得我的房东什么").text
+    with pytest.raises(UnsupportedLanguage):
+        kernel.within(ada).ask("你记得我的房东什么")
+
+
+def test_what_asks_not_to_be_kept_is_not_kept_from_before_either(kernel: MemOS, ada: str) -> None:
+    for calls in (kernel.within(ada), kernel.within(ada)):
+        calls.add("I like tea.")
+        calls.add([{"role": "user", "content": "I like jazz."}])
+    assert kernel.within(ada).chat("Don't remember that I like jazz.").forgotten
+    kernel.within(ada).add([{"role": "user", "content": "my pin is 1234"}])
+    kernel.within(ada).add([{"speaker": "Bo", "content": "I like pie."}])
+    assert kernel.within(ada).add([{"role": "user", "content": "please don't save that"}]) == []
+    assert [c.text for c in kernel.within(ada).memories()] == ["I like tea.", "Bo: I like pie."]
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,10 @@ class MemReader:
         tagger."""
         return tagged.read(words, speaker, day, _given(self._statement_tagger))
 
-    def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date) -> bool:
+    def ends(self, earlier: str, later: str, alike: float, speaker: str, day: date, shares_words: bool = True) -> bool:
         """True if what somebody said does not hold any more after what the same one said later, on that day. alike:
-        cosine of the two."""
-        return tagged.ends(earlier, later, alike, speaker, day, _given(self._statement_tagger))
+        cosine of the two. shares_words: any of theirs that say something."""
+        return tagged.ends(earlier, later, alike, shares_words, speaker, day, _given(self._statement_tagger))
 
     def of_statement(self, stated: TaggedStatement, speaker: str) -> Add:
         """A statement as one to remember, with the day that it names behind its words."""
@@ -155,24 +155,42 @@ class MemReader:
         if self._tagger is None:
             raise TypeError("a reader without a tagger reads no requests: give MemReader a tagger")
         _require_words(text)
-        if self.withholds(text) and not wordings.UNKEPT.fullmatch(text.strip()):
-            return (Asked(intent="withhold"),)
-        if (all_of := wordings.FORGETS_ALL.fullmatch(text.strip())) and self.forget(all_of["what"]).naming:
-            return (Asked(intent="forget", what=all_of["what"]),)
-        if wordings.UNDO.fullmatch(text.strip()):
-            return (Asked(intent="ask_back", doubted="rollback", undoes_last=True),)
+        if self.withholds(text := text.strip()) and not wordings.UNKEPT.fullmatch(text):
+            return (Asked(intent="withhold", what=intents.intent(text, USER)[1]),)
+        if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
+            doubted = "forget" if naming == USER else ""
+            return (Asked(intent="ask_back" if doubted else "forget", what=all_of["all"], doubted=doubted),)
         day = today or datetime.now().astimezone().date()
-        found = tuple(arguments.read(text, turns, day, self._tagger))
+        [first, *more] = found = arguments.read(text, turns, day, self._tagger)
+        clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
+        if wordings.UNDO.fullmatch(text) or (first.doubted == "rollback" and not first.what):
+            return (Asked(intent="ask_back", doubted="rollback", last="done"), *more)
+        is_last = first.doubted == "forget" and wordings.LAST_SAID.fullmatch(first.what)
+        if is_last or wordings.TAKES_BACK.fullmatch(text) or wordings.UNKEPT.fullmatch(text):
+            back = first if clear else Asked(intent="ask_back", doubted="forget")
+            return (back.model_copy(update={"last": "said"}), *more)
         intent, words = intents.intent(text, USER)
-        if intent is SentenceIntent.FORGET and len(found) == 1 and found[0].doubted == "correct":
+        if intent is SentenceIntent.FORGET and not more and first.doubted == "correct":
             return (Asked(intent="forget", what=words),)  # "Forget that ..." says which of the two
-        if found[0].doubted in ("forget", "rollback") and wordings.LAST_SAID.fullmatch(found[0].what or "the last"):
-            return (found[0].model_copy(update={"undoes_last": True}), *found[1:])
-        return found
+        is_order = first.intent == "forget" and first.what in text
+        if not (more or is_order) and (order := wordings.FORGETS.fullmatch(text)):
+            unsure = first if first.doubted == "forget" else Asked(intent="forget")
+            return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
+        return tuple(found)
 
     def withholds(self, text: str) -> bool:
         """True of words that ask not to be kept."""
         return bool(wordings.UNKEPT.search(text))
+
+    def taken_back(self, content: str | Sequence[dict[str, object]]) -> str:
+        """Who asks, first of all, that what they have said before this be not kept; "" if nobody does."""
+        given: Sequence[dict[str, object]] = (
+            [{"role": "user", "content": content}] if isinstance(content, str) else content
+        )
+        first = next(_conversation(given[:1], "turns"), None)
+        if not isinstance(first, DialogueTurn) or first.silent:
+            return ""
+        return first.speaker if wordings.UNKEPT.fullmatch(first.content.strip()) else ""
 
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
@@ -187,10 +205,12 @@ class MemReader:
     def forget(self, words: str, speaker: str = USER) -> Forget:
         """To delete what words describe. Raises InputError."""
         _require_words(words)
+        words = wordings.ASIDE.sub("", words, count=1) if wordings.ASIDE.match(words) else words
         if everything := wordings.EVERYTHING.fullmatch(words.rstrip(" .!。！")):
-            name = everything["name"] or everything["zh"]
+            name = everything["name"] or everything["zh"] or "me"
             if not (wordings.PERSON.fullmatch(name) or wordings.POINTS.fullmatch(name)):  # whom they mean is not known
-                return Forget(query=words, naming=USER if wordings.FIRST.fullmatch(name) else name)
+                own = wordings.FIRST.fullmatch(name) or name.casefold() == USER.casefold()
+                return Forget(query=words, naming=USER if own else name)
         facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 

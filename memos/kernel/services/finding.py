@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, SUMMARY, Fact, Form, MemCube, Text, in_zone
+from memos.cube import ANSWERING, EPISODE, SUMMARY, Fact, Form, MemCube, Text, in_zone
 from memos.errors import InputError
 from memos.kernel.access import Limits, Service, unique
-from memos.operation.life.knowledge import stated
+from memos.operation.life.knowledge import said_words, stated
 from memos.operation.life.time_machine import as_of
-from memos.operation.policies.policy import Staged
+from memos.operation.policies.policy import Staged, terms
 from memos.ops import Forget, Recall, Search
 
 if TYPE_CHECKING:
@@ -170,18 +170,28 @@ class Finding(Service):
         rated = [replace(h, why=h.why | {"useful": h.cube.usage.utility}) for h in rated]
         return sorted(rated, key=lambda hit: -hit.score)
 
-    def described(self, caller: Caller, op: Forget) -> tuple[list[MemCube], list[Hit]]:
-        """(the memories that a description means, those that are near it)."""
-        texts = self._access.texts(caller)
-        if op.naming and (named := [c for c in texts if _names(c.text, op.naming)]):
-            return named, []
-        meant = [c for c in texts if any(_fits(wanted, fact) for wanted in op.facts for fact in stated(c))]
+    def described(self, caller: Caller, op: Forget, is_final: bool = False) -> tuple[list[MemCube], list[MemCube]]:
+        """(the memories that a description means, those that are near it); of a turn and what was read in it one.
+        is_final: what is meant is to be deleted."""
+        if op.naming:  # also what is no longer in force
+            own = [cube for cube in self.cubes(caller, form=Form.PLAINTEXT) if cube.rights.owner == caller.user_id]
+            return _least([c for c in own if _names(c.text, op.naming)], lambda text: _names(text, op.naming)), []
+        texts = [cube for cube in self._access.texts(caller) if cube.header.kind != SUMMARY]
         if op.facts:
-            return meant, []
+            return [c for c in texts if any(_fits(wanted, fact) for wanted in op.facts for fact in stated(c))], []
+        words = frozenset(terms(op.query, query=True))
+        shared = {cube.id: len(words.intersection(terms(said_words(cube)))) for cube in texts}
+        if words and (all_words := [cube for cube in texts if shared[cube.id] == len(words)]):
+            return _least(all_words, lambda text: words <= {*terms(text)}), []
         # what is meant does not depend on how answers are found
         near, narrowed = self.find(caller, Search(query=op.query), MAX_NEAR, policy="memos")
         self._governance.record([narrowed])
-        return meant or [hit.cube for hit in near if hit.why["near"] >= self._config.scheduler.forget_score], near
+        cubes, least = [hit.cube for hit in near], self._config.scheduler.forget_score
+        close = [hit.cube for hit in near if hit.why["near"] >= least]
+        most = max((shared.get(cube.id, 0) for cube in close), default=0)
+        if is_final and 0 < most <= len(words) / 2:  # "my sister's birthday" is not that of my brother
+            return [], cubes
+        return [cube for cube in close if shared.get(cube.id, 0) == most], cubes
 
     def roots(self, cube: MemCube) -> list[MemCube]:
         """What a memory was made of, down to what was said; a memory that was said, itself. All that is made of it goes
@@ -196,6 +206,20 @@ def _names(text: str, name: str) -> bool:
     """True if a text has the name in it, as a word where it is written with spaces between words."""
     edge = "" if ord(name[0]) > 0x2E80 else r"\b"
     return bool(re.search(f"{edge}{re.escape(name)}{edge}", text, re.IGNORECASE))
+
+
+def _least(cubes: Sequence[MemCube], fits: Callable[[str], bool]) -> list[MemCube]:
+    """Of a turn and what was read in it the shortest without which nothing there fits, else the turn."""
+    by_turn: dict[str, list[MemCube]] = {}
+    for cube in cubes:
+        by_turn.setdefault(next((source.id for source in cube.sources), cube.id), []).append(cube)
+    found = list[MemCube]()
+    for id, some in by_turn.items():
+        if turn := next((cube for cube in some if cube.id == id), None):
+            parts = sorted(some, key=lambda cube: len(said_words(cube))) if turn.header.kind == EPISODE else []
+            some = [next((c for c in parts if not fits(turn.text.replace(said_words(c), "", 1))), turn)]
+        found += some
+    return found
 
 
 def _fits(wanted: Fact, fact: Fact) -> bool:

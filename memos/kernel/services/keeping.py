@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pydantic_core
 
 from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, MemCube, Namespace, Probe, State, Text, Trust, in_zone
 from memos.errors import InputError
+from memos.interface.reading.mem_reader import USER
 from memos.kernel.access import Service, unique
 from memos.operation.life.knowledge import text_of
 from memos.operation.life.time_machine import history
@@ -19,12 +21,13 @@ from memos.rights import Caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
 
 MAX_TAG = 200  # characters
+JUST_NOW = timedelta(minutes=10)  # in which "don't save that" is said of what was said before
 
 
 class Keeping(Service):
@@ -62,7 +65,10 @@ class Keeping(Service):
             statement = self._reader.statement(content).model_copy(update={"probes": tuple(probes)})
             ops = [] if self._reader.withholds(content) else [statement]
         else:
+            content = content if isinstance(content, Path) else list(content)
             ops, left = self._reader.read_content(content, infer)
+        if not isinstance(content, Path) and (speaker := self._reader.taken_back(content)):
+            self._unsay(caller, speaker)
         given = {"expires": until, "tags": checked_tags(tags), "metadata": _as_json(metadata)}
         reads_later = infer and not self._config.reader.model and any(map(_is_without_facts, ops))
         memories = unique(self.record(caller, [_given(op, given, caller) for op in ops], reads_later))
@@ -175,6 +181,21 @@ class Keeping(Service):
                     self._knowledge.record([self._read_again(turn, rest)], turn.namespace)
         self._operator().refresh_soon()
         return gone
+
+    def _unsay(self, caller: Caller, speaker: str) -> None:
+        """Remove what somebody said last, if that was just now."""
+        since = self._vault.now() - JUST_NOW
+        said = [c for c in self._access.texts(caller) if caller.covers(c.namespace) and c.header.created > since]
+        for cube in [c for c in said if (c.header.speaker or USER) == speaker][-1:]:
+            for id in [source.id for source in cube.sources] or [cube.id]:
+                self.delete(caller, id)
+
+    def retold(self, cube: MemCube) -> Episode | Add:
+        """What brings a memory back that is deleted now: the turn that it is the whole of, or what it says."""
+        words = text_of(cube).verbatim
+        turns = [c for c in (cube, *self._vault.at(s.id for s in cube.sources)) if c.header.kind == EPISODE]
+        whole = next((turn for turn in turns if not turn.words.replace(words, "", 1).strip(" .!?")), None)
+        return self._read_again(whole, whole.words) if whole else _as_told(cube)
 
     def _said_otherwise(self, cube: MemCube, words: str, metadata: Mapping[str, Any] | None) -> MemCube:
         """A turn with other words, and what is read in these."""

@@ -309,7 +309,10 @@ def _what(intent: str, request: _RequestPart) -> tuple[str, bool]:
     earlier = [one.what for one in request.earlier if one.what]
     if intent in _STATED:
         end = part.end if slot is None or 2 * (slot.end - slot.begin) < part.end - slot.begin else slot.end
-        return _resolved((slot or part).begin, end, request), True
+        begin = (slot or part).begin
+        if intent == "remember" and not wordings.INTRODUCES.search(text[part.begin : begin]):
+            begin = part.begin
+        return _resolved(begin, end, request), True
     points = slot is None or bool(wordings.POINTS.fullmatch(words))
     if intent == "about" and points and not things:
         return "", True

@@ -6,6 +6,7 @@ Knows what a tagger finds in a message; must not know what an order asks for.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from memos.interface.reading.requests import wordings
@@ -19,6 +20,9 @@ ORDERS = frozenset(
 )  # labels of parts, without their details
 MEANT, SURENESS = 1.8, 0.8  # log odds from which an order is meant, and what those of its labels count in them
 WHOLE = 0.8  # share of a message
+_TELLS = re.compile(
+    r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
+)
 
 
 def none_meant(text: str, tagged: TaggedMessage) -> bool:
@@ -49,7 +53,10 @@ def _is_meant(part: TaggedSpan, text: str, addressed: float) -> bool:
     """By how sure the tagger is of the order, and of whom the message speaks to. A correction that is the whole message
     is meant, whatever it speaks of: "Sorry, I meant the 14th"."""
     is_whole = part.end - part.begin > WHOLE * len(text)
-    return (part.label == "correct" and is_whole) or _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
+    if part.label == "correct" and is_whole:
+        return True
+    tells = _TELLS.match(text, part.begin)  # "scrapped the idea of ...": an order opens with no such verb
+    return not tells and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
 
 
 def _odds(p: float) -> float:

@@ -19,6 +19,10 @@ POINTS = re.compile(
     r"|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]",
     re.IGNORECASE,
 )
+INTRODUCES = re.compile(  # "note that ..."; not "forgot my keys"
+    r"[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘",
+    re.IGNORECASE,
+)
 DEFINITE = re.compile(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
 SO = re.compile(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
 PERSON = re.compile(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
@@ -69,22 +73,49 @@ UNKEPT = re.compile(  # "..., don't save that", "don't remember that I like jazz
     r"(?:下来|住|下|起来)?(?:这个?|它|这些|这[句条件]话?)?\s*(?:$|[，。！,.!：:])",
     re.IGNORECASE,
 )
-UNDO = re.compile(
-    r"(?:no,? |please |pls |oh )*(?:undo|scratch|strike|revert|scrub)(?: (?:that|it|this|the last one))?(?: please| pls)?[.!]*|撤[销回]|算了[，,]?撤[销回]",
+_SAY = (
+    r"(?:(?:please|pls|plz|can|could|would|you|just|no|oh|oops|ok(?:ay)?|wait|actually|sorry|now|and|then|hey)[,.!]* )*"
+)
+_ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|scrap|drop|lose|unsave|strike|scratch|get rid of|take back)"
+_THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
+_SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
+LAST_SAID = re.compile(
+    r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
+    rf"(?: {_SAID})?|(?:what |that ){_SAID}|i (?:just |ever )?said (?:that|it|so)|我?刚[才刚]?(?:说|讲|发)的(?:话|那[句条]话?)?|上一[句条]话?|最后[那一]?[句条]话?",
     re.IGNORECASE,
 )
-LAST_SAID = re.compile(
-    r"(?:the |my )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory))?(?: (?:that )?i (?:just )?(?:said|told you|wrote))?"
-    r"|what i(?: just)? (?:said|told you|wrote)|我?刚[才刚]?说的话?|上一[句条]话?|最后[那一]?[句条]话?",
+TAKES_BACK = re.compile(  # what was said, and not what was done
+    rf"{_SAY}{_ERASE} (?:it|that|this|{LAST_SAID.pattern}){_THANKS}"
+    rf"|(?:请|麻烦)?(?:把)?(?:{LAST_SAID.pattern}|这个?|那个?|它)(?:给我?)?(?:都)?(?:删|忘|抹|清)(?:掉|了|除)?[了吧。！]*",
+    re.IGNORECASE,
+)
+UNDO = re.compile(
+    rf"{_SAY}(?:(?:undo|revert|reverse)(?: (?:it|that|this|the (?:last one|deletion|delete)))?"
+    rf"|(?:bring|put|get|give me) (?:it|that|this|them) back|(?:restore|undelete|unforget) (?:it|that|this|them)){_THANKS}"
+    r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*",
     re.IGNORECASE,
 )
 EVERYTHING = re.compile(  # "everything you know about Callum"
     r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?"
     r"(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)"
-    r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?",
+    r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?"
+    r"|(?:everything|it all|all of it|all (?:the |my |your )?(?:memories|data|notes))(?: (?:that )?(?:you|u)(?:['’]ve)? (?:know|have|remember|stored|saved|kept|got)(?: stored)?)?|(?:所有|一切|全部)(?:的?(?:记忆|东西|信息))?",
     re.IGNORECASE,
 )
-FORGETS_ALL = re.compile(  # nothing is left to ask back
-    rf"(?:please |pls |can you |could you )?(?:forget|wipe|delete|erase|remove|clear) (?P<what>{EVERYTHING.pattern})(?: please| pls)?[.!?]*",
+_OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>{EVERYTHING.pattern})"
+FORGETS_ALL = re.compile(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
+_NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
+FORGETS = re.compile(  # an order by its form alone, of so few words that they are no more than a name
+    rf"{_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}"
+    rf"|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}"
+    rf"|{_SAY}{_ERASE} (?:the|that|my) (?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}"
+    rf"|{_SAY}(?:(?:never|don['’]?t|do not)(?: (?:you|ever))* (?:mention|bring up|talk about|speak of)|stop (?:mentioning|bringing up|talking about)) (?P<never>{_NAMED})(?: to me)?(?: (?:again|ever|any ?more))*{_THANKS}"
+    rf"|{_SAY}(?:don['’]?t|do not|never) (?:keep|store|save|hang on to|hold on to|remember) (?P<unkept>my [\w'’-]+(?: [\w'’-]+){{0,2}}?){_THANKS}"
+    r"|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*",
+    re.IGNORECASE,
+)
+ASIDE = re.compile(  # before what a description is about
+    rf"(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)"
+    rf"|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) ",
     re.IGNORECASE,
 )

@@ -24,7 +24,7 @@ from memos.interface.reading.times import times
 MODES: dict[str, Mode] = {mode: mode for mode in ("is", "also", "now", "ended", "was", "will")}
 ABOUT, KEY, VALUE, OUT = "who", "key", "value", "out"  # labels of the tagger beside relations
 SURE, SURE_ENDED = 0.5, 0.7  # mean probability of its labels from which a run of words is taken; to hold no more
-ALIKE, CHANGES, MORE, UNLIKELY = 10.0, 2.0, 2.0, 3.5  # what counts for an end: log odds, but for a constant
+ALIKE, CHANGES, MORE, STRANGE, UNLIKELY = 10.0, 2.0, 2.0, 1.5, 3.5  # what counts for an end: log odds
 MOST = 0.5  # share of the words of a message without which it says nothing any more
 _FIRST_PERSON = re.compile(r"(?:i|we|me|my|mine|our|us|i['’]?m|i['’]?ve|我们?|咱们?|俺|本人)\b", re.IGNORECASE)
 _MY = re.compile(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
@@ -116,11 +116,13 @@ def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[Tagg
     return found
 
 
-def ends(earlier: str, later: str, alike: float, speaker: str, day: date, tagger: MessageTagger) -> bool:
+def ends(
+    earlier: str, later: str, alike: float, shares_words: bool, speaker: str, day: date, tagger: MessageTagger
+) -> bool:
     """True if most of an earlier message no longer holds after a later one of the same person: the tagger says so, both
-    are about the same one, and not to the same effect, and it is likely of two messages so alike (their cosine). The
-    tagger alone sees an end in a fifth of pairs that have nothing to do with each other
-    (docs/decisions/0082-what-is-alike-ends.md)."""
+    are about the same one, and not to the same effect, and it is likely of two messages so alike (their cosine, and
+    whether they have a word in common). The tagger alone sees an end in a fifth of pairs that have nothing to do with
+    each other (docs/decisions/0082-what-is-alike-ends.md)."""
     if _doubted(later) or share_out(earlier, later, tagger) < MOST:
         return False
     before, after = (read(text, speaker, day, tagger) for text in (earlier, later))
@@ -129,7 +131,9 @@ def ends(earlier: str, later: str, alike: float, speaker: str, day: date, tagger
     same = {(f.subject, f.relation, plain(f.object)) for one in before for f in one.facts if f.holds}
     again = {(f.subject, f.relation, plain(f.object)) for one in now for f in one.facts if f.holds}
     changes = bool(after) and all(one.mode in ("now", "ended") for one in after)
-    likely = ALIKE * alike + CHANGES * changes - MORE * (len(before) + len(after) - 2) - UNLIKELY
+    kinds = ({f.relation for one in some for f in one.facts} for some in (before, now))
+    strange = not shares_words and not set.intersection(*kinds)
+    likely = ALIKE * alike + CHANGES * changes - MORE * (len(before) + len(after) - 2) - STRANGE * strange - UNLIKELY
     return bool(about) and not same & again and likely > 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from memos.bench.developer.reader import Outcome, cases, figures
 from memos.infrastructure.host.encoders.embedder import LabelledSpan, TaggedText, TextTagger
 from memos.interface.reading.mem_reader import MemReader
-from memos.interface.reading.requests import versions
+from memos.interface.reading.requests import picks, versions
 from memos.interface.reading.times import times
 
 reader = MemReader(TextTagger())
@@ -397,6 +397,44 @@ TOLD = [
     "They've rolled back the remote work policy at our office, so I'm commuting again.",
     "The trainer keeps correcting my posture, and my back is much better now.",
     "我和室友合租了三年，上个月她搬走了，现在房租有点紧张。",
+    *"""keep this private: i am applying elsewhere
+    i deleted my old instagram account
+    i need to remove the wallpaper in the hall
+    the doctor removed two of my moles
+    sharing a taxi with Dana to the airport tomorrow
+    forgot my keys again, third time this week
+    i always forget my mum's birthday
+    we dropped Leo at nursery and he didn't cry
+    my card got frozen by the bank
+    taking the jumper back on saturday
+    undoing years of bad posture with pilates
+    my ex wiped my playlist
+    wiped out after the gym
+    cleared the garage with dad today
+    cached 20 quid at the post office for the trip
+    locked myself out of the flat
+    locked in a mortgage at 4.1 percent
+    unlocked the bike with the spare key
+    pinned the notice on the board at work
+    my boss corrected my slides in front of everyone
+    reverting to black coffee this week
+    bringing back my old haircut
+    i lost the receipt for the boots
+    scrapped the idea of a loft conversion
+    private school fees went up to 6k
+    keeping the party secret from mum
+    i'm on the record as hating olives
+    i don't save much, maybe 50 a month
+    don't think i'll store the bike outside any more
+    cancelled my gym membership
+    promoted to senior engineer today
+    archived all my emails from 2019
+    stopped mentioning the war to grandpa
+    he told me to forget about it
+    she said delete my number
+    mum wants me to get rid of the cat
+    let go of 12 people at work
+    my therapist says i should let things go""".split("\n    "),
 ]
 ASKED = [
     "I'm working on a page that loads images lazily and I'd like to preload the first three. How would you do that?",
@@ -420,6 +458,39 @@ def test_what_people_ask_for_help_with_is_no_order(text: str) -> None:
     found = reader.read_request(text, today=WEDNESDAY)
     assert [one.intent for one in found][-1] == "recall" and found[-1].what.endswith("?")
     assert {one.intent for one in found} <= {"remember", "recall"}
+
+
+@pytest.mark.parametrize(
+    "text, what",
+    [
+        ("forget about Dale", "Dale"),
+        ("pls delete wei", "wei"),
+        ("remove Priya", "Priya"),
+        ("can you delete my address?", "my address"),
+        ("clear what you have on Tom", "Tom"),
+        ("don't ever bring up callum again", "callum"),
+        ("don't hang on to my PIN", "my PIN"),
+        ("把我的密码忘了吧", "我的密码"),
+        ("以后别再提小王了", "小王"),
+    ],
+)
+def test_a_short_order_to_forget_is_one_whatever_was_said_before(text: str, what: str) -> None:
+    for turns in ((), ("my gym is puregym", "rent is 520")):
+        [(intent, arguments)] = asked(text, *turns)
+        assert "forget" in (intent, arguments.get("intent")) and arguments["what"] == what
+
+
+@pytest.mark.parametrize("text", ["forget to buy milk", "forget her number", "delete them", "undo me a favour"])
+def test_what_only_begins_like_a_short_order_is_none(text: str) -> None:
+    assert asked(text)[0][0] != "forget"
+
+
+@pytest.mark.parametrize(
+    "answer, picked",
+    [("both of them", "ab"), ("全部", "ab"), ("2", "b"), ("the last one", "b"), ("3", ""), ("yes", ""), ("hello", "")],
+)
+def test_an_answer_picks_of_what_was_named(answer: str, picked: str) -> None:
+    assert picks.read(answer, ["a", "b"]) == tuple(picked)
 
 
 def test_a_message_is_cut_into_what_it_tells_and_what_it_asks() -> None:

@@ -133,6 +133,12 @@ def test_a_later_message_ends_an_earlier_one_of_the_same_matter_alone() -> None:
     assert not reader.ends("i live in leeds", "moved to southampton last week!", 0.1, "Tom", WEDNESDAY)
     assert not reader.ends("i live in leeds", "my brother moved to oslo", 0.5, "Tom", WEDNESDAY)
     assert not reader.ends("i live in leeds", "lol no way", 0.5, "Tom", WEDNESDAY)
+    unlike = (
+        "cord wood from Lafleur, $340 a cord, phone 802 555 0147",
+        "bandsaw needs a new blade, 105 inch, half inch 3 tpi",
+    )
+    assert reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shares_words=True)
+    assert not reader.ends(*unlike, 0.29, "Tom", WEDNESDAY, shares_words=False)
 
 
 def test_without_a_tagger_the_call_is_refused() -> None:
