@@ -19,7 +19,8 @@ class QuotaConfig(Section):
 
 class VaultConfig(Section):
     path: Path | None = Field(
-        None, description="folder of the vault; unset: memos-data, or OUT/vault in `memos run --out OUT`"
+        None,
+        description="folder of the vault; unset: OUT/vault in `memos run --out OUT`; else $MEMOS_VAULT or memos-data",
     )
     url: SecretStr | None = Field(
         None,

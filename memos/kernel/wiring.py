@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from memos.rights import Caller
 
 log = logging.getLogger("memos")
-DEFAULT_VAULT = Path("memos-data")
 
 
 class Parts:
@@ -68,7 +68,7 @@ class Parts:
         self._model, self._tokenizer = model, tokenizer
         self.schedulers = Schedulers(config, policy)  # first: what nothing provides is refused before a vault is made
         settings = config.vault
-        folder = Path(vault or settings.path or DEFAULT_VAULT)
+        folder = Path(vault or settings.path or os.environ.get("MEMOS_VAULT") or "memos-data")
         self.vault = MemVault(
             folder, settings.quota, config.governance, settings.key, settings.scratch, settings.server
         )

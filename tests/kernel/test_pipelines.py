@@ -358,7 +358,7 @@ def test_a_rollback_goes_back_to_what_a_day_ended_with(kernel: MemOS, ada: str) 
 
 def test_the_memory_tells_of_itself(kernel: MemOS, ada: str) -> None:
     kernel.within(ada).add("My locker code is 4711.")
-    assert kernel.within(ada).chat("How many memories have you got?").text == "1 memories."
+    assert kernel.within(ada).chat("How many memories have you got?").text == "1 memory."
     assert "4711" in kernel.within(ada).chat("What do you know about me?").text
     assert "plaintext" in kernel.within(ada).chat("How much room is left?").text
     assert kernel.within(ada).chat("What are you working on right now?").text == "No job is going on."

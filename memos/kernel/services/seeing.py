@@ -173,7 +173,8 @@ class Seeing(Service):
             case "list":
                 return self._listed(self._meant(caller, asked.what))
             case "count":
-                return f"{len(self._meant(caller, asked.what))} memories."
+                count = len(self._meant(caller, asked.what))
+                return "1 memory." if count == 1 else f"{count} memories."
             case "history":
                 return self._history(caller, asked.what)
             case "jobs":

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from memos.interface.doors.cli.shared import counted
 from memos.interface.doors.figures import size
 
 Row = dict[str, Any]
@@ -18,7 +19,7 @@ def listed(overview: Any) -> list[Row]:
     tiers = overview["tiers"] if overview["answering"] else {}
 
     def one(row: Row) -> Row:
-        words = row["memory"] or f"{FORMS[row['form']][0]} of {len(row['sources'])} memories"
+        words = row["memory"] or f"{FORMS[row['form']][0]} of {counted(len(row['sources']))}"
         return row | {"tier": tiers.get(row["id"], ""), "words": words}
 
     return list(map(one, overview["hottest"]))

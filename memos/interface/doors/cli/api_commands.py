@@ -16,7 +16,7 @@ import typer
 from memos.errors import InputError
 from memos.interface.doors.api.calls import MemoryCalls
 from memos.interface.doors.api.values import Json
-from memos.interface.doors.cli.shared import Output, User, vault_command
+from memos.interface.doors.cli.shared import Output, User, counted, vault_command
 from memos.rights import Grant, name_of
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _tagged(reply: Json) -> Iterator[str]:
 
 
 def _consolidated(reply: Json) -> Iterator[str]:
-    return (f"{one['id']} {one['memory']}  [of {len(one['sources'])} memories]" for one in reply["results"])
+    return (f"{one['id']} {one['memory']}  [of {counted(len(one['sources']))}]" for one in reply["results"])
 
 
 def _hits(reply: Json) -> Iterator[str]:
@@ -205,7 +205,7 @@ def _overview(reply: Json) -> Iterator[str]:
     for name, count in sorted(reply["cubes"].items()):
         yield f"{count} {name}"
     for topic in reply["topics"]:
-        yield f"heat {topic['heat']:6.2f}  {topic['name']}: {len(topic['ids'])} memories"
+        yield f"heat {topic['heat']:6.2f}  {topic['name']}: {counted(len(topic['ids']))}"
     for form, budget in reply["budget"].items():
         yield f"{form}: {reply['used'].get(form, 0):,.0f} of {budget:,.0f}"
     yield f"recalled {reply['recalls']} times; policy {reply['policy']}, model {reply['model']}"
@@ -214,7 +214,7 @@ def _overview(reply: Json) -> Iterator[str]:
 def _snapshots(reply: Json) -> Iterator[str]:
     for one in reply["results"]:
         missing = f", {one['missing']} of them deleted since" if one["missing"] else ""
-        yield f"{one['at']:.19}  {one['name']}: {one['cubes']} memories{missing}"
+        yield f"{one['at']:.19}  {one['name']}: {counted(one['cubes'])}{missing}"
 
 
 def _restored(reply: Json) -> Iterator[str]:
@@ -290,7 +290,7 @@ COMMANDS = (
     ApiCommand("thaw", _STATE),
     ApiCommand("archive", _STATE),
     ApiCommand("unarchive", _STATE),
-    ApiCommand("snapshot", "{name}: {cubes} memories"),
+    ApiCommand("snapshot", lambda reply: (f"{one['name']}: {counted(one['cubes'])}" for one in reply["results"])),
     ApiCommand("snapshots", _snapshots, "there is no snapshot; take one with `memos snapshot NAME`"),
     ApiCommand("restore", _restored),
     ApiCommand("delete-snapshot", "{name} is deleted"),

@@ -23,7 +23,7 @@ from memos.interface.doors.cli.config import config as config_group
 from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
-from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, made, table
+from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 from memos.interface.doors.cli.vault import vault
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def chat(
                 raise InputError("--rewind takes a session back; name it with --session")
             print(f"{kernel.within(user).rewind(session, rewind)} turns of {session} taken back")
         model, count = kernel.config.model.path, len(kernel.within(user).memories())
-        print(f"{model}, {count} memories in {kernel.vault.path}. ctrl-D ends.")
+        print(f"{model}, {counted(count)} in {kernel.vault.path}. ctrl-D ends.")
         if session is not None:
             print(f"session {session}: {len(kernel.within(user).turns(session))} turns so far")
         turns: list[dict[str, str]] = []
@@ -203,8 +203,8 @@ def _used(reply: Reply) -> str:
     parts = []
     if admission.adapters:
         names = ", ".join(adapter.id[-8:] for adapter in admission.adapters)
-        parts.append(f"adapter {names} for {len(admission.internal)} memories")
-    parts += [f"KV {kv.id[-8:]} of {len(kv.sources)} memories" for kv in admission.activations]
+        parts.append(f"adapter {names} for {counted(len(admission.internal))}")
+    parts += [f"KV {kv.id[-8:]} of {counted(len(kv.sources))}" for kv in admission.activations]
     if admission.as_text:
         parts.append("text: " + " | ".join(c.text for c in admission.as_text))
     if reply.remembered:

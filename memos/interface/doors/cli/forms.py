@@ -15,6 +15,7 @@ from memos.interface.doors.cli.shared import (
     OpenVault,
     Output,
     User,
+    counted,
     optional_vault_command,
     vault_command,
 )
@@ -39,7 +40,7 @@ def promote(
         cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
-    made = f"{cube.id} {cube.form} of {len(cube.sources)} memories, {built:.1f} s"
+    made = f"{cube.id} {cube.form} of {counted(len(cube.sources))}, {built:.1f} s"
     return Output({"results": [cube], "scores": scores, "build_s": built}, [made, scores_line(scores)])
 
 

@@ -16,7 +16,7 @@ import typer
 from memos.cube import Form, State, in_zone
 from memos.errors import EmptyMemory, InputError
 from memos.interface.doors.cli.api_commands import event_line
-from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
+from memos.interface.doors.cli.shared import Output, User, counted, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
@@ -138,7 +138,7 @@ def _content(cube: MemCube) -> str:
 
     match cube.payload:
         case Blob(bytes=n):
-            return f"{size(n)} from {len(cube.sources)} memories"
+            return f"{size(n)} from {counted(len(cube.sources))}"
         case Turn(said=utterance):
             return utterance
         case _:

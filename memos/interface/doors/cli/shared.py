@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 Config = Annotated[Path | None, typer.Option("--config", help="YAML; without one, the embedded default")]
 ConfigFile = Annotated[Path | None, typer.Argument(help="YAML; without one, the embedded default")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="change one setting of the config")]
-Vault = Annotated[Path, typer.Option("--vault", help="folder of the vault")]
-NewVault = Annotated[Path | None, typer.Option("--vault", help="folder of the vault")]  # that is made where none is
+_VAULT = typer.Option("--vault", envvar="MEMOS_VAULT", help="folder of the vault")
+Vault = Annotated[Path, _VAULT]
+NewVault = Annotated[Path | None, _VAULT]  # that is made where none is
 User = Annotated[str | None, typer.Option("--user", help="act as this user")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the result to this file")]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON value instead of lines")]
@@ -52,6 +53,11 @@ Command = Callable[..., Output]
 Registered = Callable[[Command], Callable[..., None]]
 OpenVault = Callable[[Sequence[str | Path]], "MemOS"]  # of the paths that a command was given in place of a vault
 _Opener = Callable[[Path, Path | None, list[str] | None], AbstractContextManager[object]]
+
+
+def counted(memories: int) -> str:
+    """How many memories, for people."""
+    return "1 memory" if memories == 1 else f"{memories} memories"
 
 
 def _option(name: str, default: object, kind: object) -> inspect.Parameter:

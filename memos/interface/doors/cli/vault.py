@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from memos.config import VaultConfig
 
 vault = typer.Typer(name="vault", help="Look after a vault as a whole.", no_args_is_help=True)
-Folder = Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of the vault; else that of the config")]
+_FOLDER = {"metavar": "[PATH]", "envvar": "MEMOS_VAULT"}
+Folder = Annotated[Path | None, typer.Argument(**_FOLDER, help="folder of the vault; else that of the config")]
 
 
 @command(vault)
 def check(
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="folder of a vault, or of a backup")] = None,
+    path: Annotated[Path | None, typer.Argument(**_FOLDER, help="folder of a vault, or of a backup")] = None,
     config: Config = None,
     set_: Set = None,
 ) -> Output:

@@ -43,7 +43,7 @@ def test_a_memory_goes_up_and_down_from_the_command_line(vault: Path, tmp_path: 
     [id] = ids(vault)
     done = memos("promote", id, "--to", "parametric", "--vault", vault, "--set", f"distil={BRIEF}")
     assert done.exit_code == 0, done.output
-    assert "parametric of 1 memories" in done.output and "reliability" in done.output
+    assert "parametric of 1 memory" in done.output and "reliability" in done.output
     [adapter] = ids(vault, "parametric")
     judged = memos("gate", adapter, "--vault", vault, "--set", f"distil={BRIEF}")
     assert judged.exit_code == 0 and "the gate is passed" in judged.output

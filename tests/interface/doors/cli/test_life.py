@@ -56,7 +56,7 @@ def test_a_memory_goes_back_and_is_locked_and_put_aside(vault: Path, id: str) ->
 
 def test_a_snapshot_is_gone_back_to_and_that_is_undone(vault: Path, id: str) -> None:
     assert "there is no snapshot" in said("snapshots", vault)
-    assert said("snapshot", vault, "monday") == "monday: 1 memories\n"
+    assert said("snapshot", vault, "monday") == "monday: 1 memory\n"
     with MemOS(vault=vault) as kernel:
         kernel.update(id, "Mira lives in Paris.")
         kernel.add("Mira has a cat.")
@@ -71,7 +71,7 @@ def test_a_snapshot_is_gone_back_to_and_that_is_undone(vault: Path, id: str) -> 
     with MemOS(vault=vault) as kernel:
         assert kernel.get(id).text == "Mira lives in Paris."
         kernel.delete(id)
-    assert "monday: 1 memories, 1 of them deleted since" in said("snapshots", vault)
+    assert "monday: 1 memory, 1 of them deleted since" in said("snapshots", vault)
     assert said("delete-snapshot", vault, "monday") == "monday is deleted\n"
 
 
