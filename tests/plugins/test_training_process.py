@@ -21,7 +21,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training import turn, worker
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT, Task, craft
 from memos.infrastructure.host.training.turn import training_turn
-from memos.infrastructure.host.training.worker import craft_apart
+from memos.plugins.training_process import craft_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2)
@@ -80,7 +80,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
 
     with pytest.raises(Cancelled, match="enough"):
         craft_apart(host, task(steps=10_000), tmp_path, stop)
-    assert [p for p in psutil.Process().children() if "memos.infrastructure.host.training.worker" in p.cmdline()] == []
+    assert [p for p in psutil.Process().children() if "memos.plugins.training_process" in p.cmdline()] == []
 
 
 def test_a_model_that_has_changed_since_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
