@@ -23,7 +23,6 @@ from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, made, table
-from memos.interface.doors.cli.vault import vault
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -120,7 +119,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for part in (vault, forms, memories, governance):
+for part in (forms, memories, governance):
     app.add_typer(part)
 add_api_commands(app)
 
