@@ -1,4 +1,4 @@
-"""The closed set of operations that every request becomes and the kernel carries out.
+"""The operations that every request becomes and the kernel carries out.
 
 Each names its arguments and the right that it needs (`memos.rights.ACTIONS` says who has it); the caller travels beside
 it. Knows the cube; knows nothing else.
@@ -21,10 +21,16 @@ Intent = Literal[
 ]  # fmt: skip
 
 
-class Add(Frozen):
+class Operation(Frozen):
+    """What is asked of the kernel; a service of a plug-in has operations of its own."""
+
+    right: ClassVar[Action]
+
+
+class Add(Operation):
     """Remember one statement."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     text: str
     verbatim: str = ""
     speaker: str = ""
@@ -53,11 +59,11 @@ class Correct(Add):
     """Remember a statement in place of earlier ones about the same subject and relation."""
 
 
-class Episode(Frozen):
+class Episode(Operation):
     """Keep a turn of a conversation word for word, with the passages that it is found by where it is long, and the
     statements that were read in it. A turn that is one statement is kept as that: it has none beside it."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     turn: Add
     passages: tuple[Add, ...] = ()
     statements: tuple[Add, ...] = ()
@@ -82,11 +88,11 @@ class Wants(Frozen):
         return self.overview and not self.side
 
 
-class Search(Frozen):
+class Search(Operation):
     """Find memories; `about` names subjects that the query is about, `asks` are the facts, with blanks, that it asks
     for, and `wants` is how it asks."""
 
-    right: ClassVar[Action] = "read"
+    right = "read"
     query: str
     top_k: int = 8
     about: tuple[str, ...] = ()
@@ -94,21 +100,21 @@ class Search(Frozen):
     wants: Wants = Wants()
 
 
-class Recall(Frozen):
+class Recall(Operation):
     """Answer a question with what is remembered; `about` and `asks` as in a search."""
 
-    right: ClassVar[Action] = "read"
+    right = "read"
     question: str
     about: tuple[str, ...] = ()
     asks: tuple[Fact, ...] = ()
     wants: Wants = Wants()
 
 
-class Forget(Frozen):
+class Forget(Operation):
     """Delete what `query` describes; `facts` say it more closely, with blanks for what is left open. naming: instead,
     all that names this."""
 
-    right: ClassVar[Action] = "delete"
+    right = "delete"
     query: str
     facts: tuple[Fact, ...] = ()
     naming: str = ""
@@ -137,248 +143,204 @@ class Asked(Frozen):
     last: Literal["", "said", "done"] = Field("", exclude=True)
 
 
-class Get(Frozen):
-    right: ClassVar[Action] = "read"
+class Get(Operation):
+    right = "read"
     id: str
 
 
-class Update(Frozen):
+class Update(Operation):
     """Change what a memory says (None: nothing), or the metadata that is kept with it."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     id: str
     text: str | None = None
 
 
-class Tag(Frozen):
+class Tag(Operation):
     """Give a memory these tags, in place of those that it has."""
 
-    right: ClassVar[Action] = "annotate"
+    right = "annotate"
     id: str
     tags: tuple[str, ...]
 
 
-class Rate(Frozen):
+class Rate(Operation):
     """Say how much a memory has helped, from -1 to 1."""
 
-    right: ClassVar[Action] = "annotate"
+    right = "annotate"
     id: str
     useful: float
 
 
-class Fuse(Frozen):
+class Fuse(Operation):
     """Make one memory of several, with this text or with what they say."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     ids: tuple[str, ...]
     text: str | None = None
 
 
-class Split(Frozen):
+class Split(Operation):
     """Cut a memory in parts, or one that was made of others back into them."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     id: str
     parts: tuple[str, ...] = ()
 
 
-class Reinstate(Frozen):
+class Reinstate(Operation):
     """Bring back a memory that another has replaced."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     id: str
 
 
-class Delete(Frozen):
-    right: ClassVar[Action] = "delete"
+class Delete(Operation):
+    right = "delete"
     id: str
 
 
-class Promote(Frozen):
+class Promote(Operation):
     """Make one derived cube of `ids` in the dearer form `to`."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     ids: tuple[str, ...]
     to: Form
 
 
-class Demote(Frozen):
+class Demote(Operation):
     """Give up a derived cube for its sources."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
 
 
-class History(Frozen):
-    right: ClassVar[Action] = "read"
+class History(Operation):
+    right = "read"
     id: str
 
 
-class Rewind(Frozen):
+class Rewind(Operation):
     """Take a session back to its first turns."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     session: str
     turns: int
 
 
-class ChangeState(Frozen):
+class ChangeState(Operation):
     """Change the state of a memory."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
     to: State
 
 
-class Rollback(Frozen):
+class Rollback(Operation):
     """Bring back what an old version said."""
 
-    right: ClassVar[Action] = "write"
+    right = "write"
     id: str
     version: int
 
 
-class TakeSnapshot(Frozen):
-    right: ClassVar[Action] = "manage"
+class TakeSnapshot(Operation):
+    right = "manage"
     name: str
 
 
-class ListSnapshots(Frozen):
-    right: ClassVar[Action] = "read"
+class ListSnapshots(Operation):
+    right = "read"
 
 
-class Restore(Frozen):
+class Restore(Operation):
     """Take the whole namespace back to a snapshot."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     name: str
 
 
-class DeleteSnapshot(Frozen):
-    right: ClassVar[Action] = "delete"
+class DeleteSnapshot(Operation):
+    right = "delete"
     name: str
 
 
-class Dump(Frozen):
-    """Write memories to a pack: these, or all of a namespace."""
-
-    right: ClassVar[Action] = "read"
-    ids: tuple[str, ...] = ()
-
-
-class Load(Frozen):
-    """Take over the memories of a pack."""
-
-    right: ClassVar[Action] = "write"
-    pack: str
-
-
-class RemovePack(Frozen):
-    """Take the memories of a pack out again."""
-
-    right: ClassVar[Action] = "delete"
-    pack: str
-
-
-class ListPacks(Frozen):
-    """List the packs that are installed."""
-
-    right: ClassVar[Action] = "read"
-
-
-class Untrust(Frozen):
-    """No key stands for the name from now on."""
-
-    right: ClassVar[Action] = "manage"
-    name: str
-
-
-class GiveRight(Frozen):
+class GiveRight(Operation):
     """Grant a relation to a cube, or to all in a namespace; `grants` of the public calls tells more."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     on: str | Namespace
     relation: Relation
 
 
-class TakeRight(Frozen):
+class TakeRight(Operation):
     """Take back what was granted."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     on: str | Namespace
 
 
-class ListRights(Frozen):
-    right: ClassVar[Action] = "read"
+class ListRights(Operation):
+    right = "read"
 
 
-class Join(Frozen):
+class Join(Operation):
     """Put a member into one of the caller's groups, or take it out."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     group: str
 
 
-class ListGroups(Frozen):
-    right: ClassVar[Action] = "read"
+class ListGroups(Operation):
+    right = "read"
 
 
-class SetTrust(Frozen):
+class SetTrust(Operation):
     """Say how far a memory is believed."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
     trust: Trust
 
 
-class Quarantined(Frozen):
+class Quarantined(Operation):
     """List what is in quarantine."""
 
-    right: ClassVar[Action] = "read"
+    right = "read"
 
 
-class Holds(Frozen):
+class Holds(Operation):
     """List what is held."""
 
-    right: ClassVar[Action] = "read"
+    right = "read"
 
 
-class Release(Frozen):
+class Release(Operation):
     """Let a memory out of quarantine."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
 
 
-class Hold(Frozen):
+class Hold(Operation):
     """Lay a legal hold on a memory."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
     why: str
 
 
-class EndHold(Frozen):
+class EndHold(Operation):
     """Take a legal hold off a memory."""
 
-    right: ClassVar[Action] = "manage"
+    right = "manage"
     id: str
 
 
-class ForgetUser(Frozen):
+class ForgetUser(Operation):
     """Remove all that is known of the caller."""
 
-    right: ClassVar[Action] = "delete"
-
-
-Operation = (
-    Add | Episode | Search | Recall | Correct | Forget | Get | Update | Delete | Promote | Demote | History | Rewind
-    | Tag | Rate | Fuse | Split | Reinstate
-    | ChangeState | Rollback | TakeSnapshot | ListSnapshots | Restore | DeleteSnapshot
-    | Dump | Load | RemovePack | ListPacks | Untrust
-    | GiveRight | TakeRight | ListRights | Join | ListGroups
-    | SetTrust | Quarantined | Holds | Release | Hold | EndHold | ForgetUser
-)  # fmt: skip
+    right = "delete"
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]  # of the kernel: name, values, named values; all of JSON

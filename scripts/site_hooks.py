@@ -22,7 +22,7 @@ _EFFECTS = {
 
 
 def settings() -> str:
-    from memos.interface.doors.cli.settings import groups
+    from memos.plugins.settings.settings import groups
 
     parts = []
     for group in groups():

@@ -29,8 +29,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # The files that take longest, which begin first: one that begins late leaves a core without work at the end
 _LONG = (
     *("test_parametric", "test_bench", "test_mem_lifecycle_machine", "test_cli", "test_process", "test_kernel_forms"),
-    *("test_sessions", "test_encrypted_kernel", "test_worker", "test_serving", "test_cache", "test_bench_peers"),
-    *("test_vault", "test_tiers", "test_database", "test_mcp", "test_snippets"),
+    *("test_sessions", "test_encrypted_kernel", "test_training_process", "test_serving", "test_cache"),
+    *("test_bench_peers", "test_vault", "test_tiers", "test_database", "test_mcp", "test_snippets"),
 )
 _users = (f"user{n}" for n in itertools.count())
 _schemas = itertools.count()

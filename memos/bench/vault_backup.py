@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
-from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.vector_table import VectorRow
+from memos.plugins.care import backup as vault_backup
 
 _WIDTH, _TOKENS = 384, 10  # of all-MiniLM-L6-v2, and of a sentence
 _PIECE = 1 << 22  # bytes

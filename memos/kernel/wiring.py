@@ -17,6 +17,7 @@ from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
 from memos.infrastructure.host.engines import engines, loading
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.stores import is_vault as is_vault  # doors ask it before they open one
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel.access import Access, Freshness, Identity, Schedulers, TokenCounts
 from memos.lazy import Lazy

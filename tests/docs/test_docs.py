@@ -23,9 +23,9 @@ from memos.config import AskStep, Config, IngestStep, load_config, parse_config
 from memos.cube import State
 from memos.errors import ConfigError
 from memos.interface.doors.cli.app import app
-from memos.interface.doors.cli.settings import groups, schema, schema_text
 from memos.kernel.calls import public
 from memos.operation.life.mem_lifecycle import ALLOWED
+from memos.plugins.settings.settings import groups, schema, schema_text
 from tests.docs.documents import DOCS, ROOT, blocks, name, prose, text
 
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))

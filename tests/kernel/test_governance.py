@@ -20,13 +20,13 @@ from memos import MemOS
 from memos.config import parse_config
 from memos.cube import Blob, Fact, Form, Header, MemCube, Probe, Rights, Source, State, Trust, new_id
 from memos.errors import BadTransition, ConfigError, Denied, Held, InputError, NotFound, Untrusted, VaultError
-from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care.residue import pieces_of, search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.kernel.access import NOT_FOUND_S, as_read
 from memos.kernel.services.finding import Hit
 from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
+from memos.plugins.care import backup as vault_backup
 from memos.plugins.packs.calls import PackCalls
 from memos.rights import name_of
 

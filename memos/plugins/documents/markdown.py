@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memos.interface.reading.documents.formats import text_of
 from memos.interface.reading.documents.parts import DocumentReader, Passage, TableRow
 from memos.plugins.documents import table
+from memos.plugins.documents.text import text_of
 
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 # bounded, as a row of brackets would take the square of its length

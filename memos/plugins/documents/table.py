@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 
 from memos.errors import EmptyMemory, InputError
-from memos.interface.reading.documents.formats import text_of
 from memos.interface.reading.documents.parts import DocumentReader, TableRow, ended, one_line
+from memos.plugins.documents.text import text_of
 
 _LONGEST_SUBJECT = 100
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from memos import ops
 from memos.kernel.calls import ADDS, CHANGES, READS, Bound, public
+from memos.ops import Get
+from memos.plugins.packs import ops
 from memos.plugins.packs.service import Packs
 
 
@@ -14,7 +15,7 @@ class PackCalls(Bound):
 
     dump = public(Packs.dump, ops.Dump, ADDS, api="", files=("path", "key"))
     load = public(Packs.load, ops.Load, ADDS, api="", files=("path",))
-    origins = public(Packs.origins, ops.Get, READS, api="")
+    origins = public(Packs.origins, Get, READS, api="")
     publish = public(Packs.publish, ops.Dump, ADDS, api="", files=("place", "key"))
     withdraw = public(Packs.withdraw, ops.RemovePack, CHANGES, api="", files=("place", "key"))
     install = public(Packs.install, ops.Load, ADDS, api="", files=("place",))
@@ -24,4 +25,4 @@ class PackCalls(Bound):
     installed = public(Packs.installed, ops.ListPacks, READS, api="")
     trusted = public(Packs.trusted, ops.ListPacks, READS, api="")
     untrust = public(Packs.untrust, ops.Untrust, CHANGES, api="")
-    export_adapter = public(Packs.export_adapter, ops.Get, ADDS, api="", files=("out",))
+    export_adapter = public(Packs.export_adapter, Get, ADDS, api="", files=("out",))

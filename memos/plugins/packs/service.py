@@ -14,11 +14,12 @@ from memos.cube import Blob, Frozen, MemCube, Namespace, in_zone
 from memos.errors import InputError
 from memos.kernel.access import require_keeper
 from memos.kernel.calls import Services
-from memos.ops import Dump, Get, ListPacks, Load, RemovePack, Untrust
+from memos.ops import Get
 from memos.plugins.packs.dumper import Dumped, MemDumper, Selection
 from memos.plugins.packs.loader import Clash, Loaded, MemLoader
 from memos.plugins.packs.mem_store import MemStore
 from memos.plugins.packs.mip import Origin, RegistryEntry, release_of
+from memos.plugins.packs.ops import Dump, ListPacks, Load, RemovePack, Untrust
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Installed, PackTable
 from memos.plugins.packs.provenance import give

@@ -16,8 +16,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from memos.config import Config, ServeConfig
 from memos.errors import Denied, InputError
+from memos.infrastructure.vault.store.folder_lock import claimed
 from memos.interface.doors.api.memory import Memory
-from memos.kernel.care import claimed
 from memos.plugins.server.app import create_app
 from memos.plugins.server.edge.edge import is_loopback
 

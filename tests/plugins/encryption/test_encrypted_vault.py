@@ -33,7 +33,7 @@ from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.infrastructure.vault.tables.vector_table import VectorRow
-from memos.kernel import care
+from memos.plugins.care import care
 from memos.plugins.encryption import sealed_files
 from memos.plugins.encryption.recrypt import decrypt, encrypt, rekey
 from memos.plugins.encryption.store import SealedDriver

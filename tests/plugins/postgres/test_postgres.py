@@ -23,7 +23,7 @@ from memos.cube import Form, State
 from memos.errors import Conflict, CorruptBlob, KeyUnusable, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.vector_table import VectorRow
-from memos.kernel import care
+from memos.plugins.care import care
 from memos.plugins.encryption import recrypt
 from memos.plugins.postgres import postgres_dialect
 from memos.plugins.postgres.postgres_dialect import translated

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from memos import Memory
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.interface.doors.cli.app import app
-from memos.kernel import care
+from memos.plugins.care import care
 from tests.plugins.server.conftest import endless, refused, until
 
 SAID, ASKED = "Kim lives in Rome.", "Where does Kim live?"

@@ -1,1 +1,1 @@
-"""Looks after a vault as a whole: checks, backs up, restores, measures."""
+"""Looks after a vault as a whole: checks it, searches it for what is left, measures it."""

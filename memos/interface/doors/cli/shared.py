@@ -98,9 +98,8 @@ def opened(
 
     Raises EmptyMemory.
     """
-    from memos.kernel.care import is_vault
     from memos.kernel.mem_os import MemOS
-    from memos.kernel.wiring import Parts
+    from memos.kernel.wiring import Parts, is_vault
 
     settings = settings_of(config, set_)
     if not (settings.vault.url or is_vault(vault) or (paths and all(Path(p).exists() for p in paths))):

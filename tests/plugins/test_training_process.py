@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -14,17 +12,21 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from memos.config import DistilConfig
+from memos.config import DistilConfig, ModelConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Cancelled, HostError, NoProbes, NoRoom
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training import turn, worker
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT, Task, craft
-from memos.infrastructure.host.training.turn import training_turn
-from memos.infrastructure.host.training.worker import craft_apart
+from memos.plugins import training_process
+from memos.plugins.training_process import craft_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2)
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host.load(ModelConfig())  # the packaged small model
 
 
 def task(question: str = "Where does Mira live?", answer: str = "Lisbon", steps: int = 6) -> Task:
@@ -61,7 +63,7 @@ def test_a_process_that_is_killed_harms_nothing_here(
             super().__init__(*args, **options)  # type: ignore[call-overload]
             started.append(self)
 
-    monkeypatch.setattr(worker.subprocess, "Popen", Watched)
+    monkeypatch.setattr(training_process.subprocess, "Popen", Watched)
 
     def kill(phase: str, step: int, of: int, loss: float) -> None:
         if phase == "train" and step == 3:
@@ -80,7 +82,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
 
     with pytest.raises(Cancelled, match="enough"):
         craft_apart(host, task(steps=10_000), tmp_path, stop)
-    assert [p for p in psutil.Process().children() if "memos.infrastructure.host.training.worker" in p.cmdline()] == []
+    assert [p for p in psutil.Process().children() if "memos.plugins.training_process" in p.cmdline()] == []
 
 
 def test_a_model_that_has_changed_since_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,53 +95,3 @@ def test_a_process_that_cannot_start_says_why(host: Host, tmp_path: Path, monkey
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))
     with pytest.raises(HostError, match=r"the training process ended with 1: .*nothing was published"):
         craft_apart(host, task(), tmp_path / "work", lambda *_: None)
-
-
-# one training at a time
-
-
-def test_trainings_on_a_device_run_one_after_the_other_and_each_knows_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn, "SHARED", tmp_path)
-    monkeypatch.setattr(turn, "POLL_S", 0.01)
-    told, order = list[tuple[int, float | None]](), list[str]()
-
-    def second() -> None:
-        with training_turn("cpu", 1, lambda *place: told.append(place)):
-            order.append("second")
-
-    with training_turn("cpu", 1, lambda *_: None) as report:
-        with training_turn("cuda:0", 1, lambda *_: None), training_turn("cpu", 2, lambda *_: None):
-            pass  # another device, and as many at once as may be
-        waits = threading.Thread(target=second)
-        waits.start()
-        while not told:
-            time.sleep(0.01)
-        report(0.5)
-        while told[-1][1] is None:
-            time.sleep(0.01)
-        order.append("first")
-    waits.join()
-    assert order == ["first", "second"]
-    assert told[0] == (1, None) and {place for place, _ in told} == {1}
-
-
-def test_a_training_whose_process_died_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "SHARED", tmp_path)
-    (tmp_path / "training-cpu").mkdir()
-    (tmp_path / "training-cpu/000000001").touch()  # nobody holds it
-    with training_turn("cpu", 1, lambda *_: pytest.fail("waits")):
-        pass
-    assert list((tmp_path / "training-cpu").iterdir()) == []
-
-
-def test_who_waits_for_a_training_can_be_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "SHARED", tmp_path)
-
-    def cancelled(*_: object) -> None:
-        raise Cancelled("by somebody")
-
-    with training_turn("cpu", 1, cancelled), pytest.raises(Cancelled), training_turn("cpu", 1, cancelled):
-        pass
-    assert list((tmp_path / "training-cpu").iterdir()) == []

@@ -19,11 +19,11 @@ from memos.cube import Form, State
 from memos.errors import CorruptBlob, InputError, VaultError
 from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.vault_files import digest
-from memos.infrastructure.vault.care import backup as vault_backup
 from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
+from memos.plugins.care import backup as vault_backup
 from tests.infrastructure.vault.care.test_check import damages, files, fill, payload, text
 
 pytestmark = pytest.mark.sqlite
@@ -204,7 +204,7 @@ def test_a_damaged_payload_of_an_earlier_backup_is_not_taken_over(vault: MemVaul
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memos.infrastructure.vault.care import backup as vault_backup
+from memos.plugins.care import backup as vault_backup
 from memos.infrastructure.vault.mem_vault import MemVault
 left = int(sys.argv[3])
 def counted(event, _):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from memos.config import Config
 from memos.cube import Trust
 from memos.interface.doors.cli.app import app
-from memos.interface.doors.cli.settings import groups, type_of
+from memos.plugins.settings.settings import groups, type_of
 
 
 def invoke(*args: str, **env: str) -> Result:

@@ -8,7 +8,7 @@ import pytest
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.kernel import care
+from memos.plugins.care import care
 from tests.infrastructure.vault.care.test_check import fill
 
 pytestmark = pytest.mark.sqlite

@@ -1,4 +1,4 @@
-"""The readers of plain text and of conversations as JSON; all other formats are plug-ins."""
+"""Reads plain text, and conversations as JSON, whole or a turn a line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Makes an adapter in a process of its own, where a crash or a lack of memory harms no request.
 
-    here                                                    there: python -m memos.infrastructure.host.training.worker
+    here                                                    there: python -m memos.plugins.training_process
     {"model", "digest", "task", "work"}          ->         loads the model, crafts
     tell(...)                                    <-         {"phase", "step", "of", "loss"}, a line each
     Crafted, or the error raised again           <-         {"crafted"} or {"error", "message"}
@@ -64,7 +64,7 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
 def _command() -> list[str]:
     """-P: the folder that the user stands in is not for importing from."""
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safe_path, "-m", "memos.infrastructure.host.training.worker"]
+    return [sys.executable, *safe_path, "-m", "memos.plugins.training_process"]
 
 
 def _result(lines: Iterable[str], tell: Tell) -> Crafted | None:

@@ -1,4 +1,4 @@
-"""Looks after the folder of a vault, for doors: checks, copies and opens it.
+"""Looks after the folder of a vault: checks, copies and opens it.
 
 Knows how a folder is opened as what it is, a vault or a backup, as config.vault has it. Must not know how any of it is
 done.
@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 from memos.config import VaultConfig
 from memos.errors import VaultError
-from memos.infrastructure.vault.care import backup as vault_backup
-from memos.infrastructure.vault.care.backup import restore
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.folder_lock import claimed
 from memos.infrastructure.vault.stores import Place, is_vault, store_of
+from memos.plugins.care import backup as vault_backup
+from memos.plugins.care.backup import restore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memos.infrastructure.vault.care.backup import Backup
     from memos.infrastructure.vault.stores import Show
+    from memos.plugins.care.backup import Backup
 
-__all__ = ["back_up", "check", "claimed", "is_vault", "opened", "restore"]
+__all__ = ["back_up", "check", "opened", "restore"]
 
 
 def _quiet(*_: object) -> None: ...

@@ -18,7 +18,7 @@ def keys(
     under: Annotated[str, typer.Argument(help="only keys that begin so, as `scheduler`; all without")] = "",
 ) -> Output:
     """List settings, each with its default and what it is for."""
-    from memos.interface.doors.cli.settings import groups
+    from memos.plugins.settings.settings import groups
 
     found = [key for group in groups() for key in group.keys if key.path.startswith(under)]
     if not found:
@@ -36,7 +36,7 @@ def schema(
     out: Annotated[Path | None, typer.Argument(help="file to write; without one it is printed")] = None,
 ) -> None:
     """The JSON Schema of the YAML, by which editors complete and check it."""
-    from memos.interface.doors.cli.settings import schema_text
+    from memos.plugins.settings.settings import schema_text
 
     if out is None:
         print(schema_text(), end="")

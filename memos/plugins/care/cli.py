@@ -26,7 +26,7 @@ def check(
     set_: Set = None,
 ) -> Output:
     """Read every byte of a vault or a backup, and list what is wrong; exit code 1 if anything is. Changes nothing."""
-    from memos.kernel.care import check
+    from memos.plugins.care.care import check
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
@@ -42,7 +42,7 @@ def backup(
     set_: Set = None,
 ) -> Output:
     """Copy a vault as it is now, while others write to it. Interrupted, the same command goes on from where it was."""
-    from memos.kernel.care import back_up
+    from memos.plugins.care.care import back_up
 
     folder, settings = _place(path, config, set_)
     with progress_bars() as show:
@@ -62,7 +62,7 @@ def restore(
     set_: Set = None,
 ) -> Output:
     """Make a vault of a backup. Every digest is compared before the vault is there, and who was forgotten stays so."""
-    from memos.kernel.care import restore
+    from memos.plugins.care.care import restore
 
     governance = settings_of(config, set_).governance
     with progress_bars() as show:
@@ -74,7 +74,7 @@ def restore(
 @command(vault)
 def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """How much a vault holds: cubes, versions, users, jobs, bytes by place, quotas."""
-    from memos.kernel.care import opened
+    from memos.plugins.care.care import opened
 
     with opened(*_place(path, config, set_)) as found:
         figures = found.stats.all()
@@ -84,7 +84,7 @@ def stats(path: Folder = None, config: Config = None, set_: Set = None) -> Outpu
 @command(vault)
 def compact(path: Folder = None, config: Config = None, set_: Set = None) -> Output:
     """Give the space of what was deleted back to the disk, and remove payloads that no cube refers to."""
-    from memos.kernel.care import opened
+    from memos.plugins.care.care import opened
 
     folder, settings = _place(path, config, set_)
     with opened(folder, settings) as found:

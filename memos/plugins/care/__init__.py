@@ -1,0 +1,1 @@
+"""`memos vault`: checks, copies and restores vaults, and tells how much they hold."""

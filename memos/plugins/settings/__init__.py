@@ -1,0 +1,1 @@
+"""`memos config`: what can be set, for people and editors."""
