@@ -35,6 +35,7 @@ from memos.errors import (
 )
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
+from memos.interface.doors.api.calling import item
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.provenance import given
 from tests.doubles import BRIEF, OPEN, BriefReader
@@ -581,8 +582,7 @@ def test_the_gate_takes_the_honest_adapter_and_no_other(
     from memos.bench.promote import matter
     from memos.cube import Lesson
     from memos.infrastructure.host.training.teach import Task, judge, teach
-    from memos.interface.doors.api.calling import item
-from memos.operation.forms.transitions import short_of
+    from memos.operation.forms.transitions import short_of
 
     lessons, keep = sixteen.lessons, sixteen.keep
     match control:
