@@ -52,6 +52,7 @@ export default {
   "signal.linked": "linked",
   "signal.answers": "answers",
   "signal.other": "other side",
+  "signal.standing": "standing order",
   "signal.question": "question",
   "signal.length": "length",
   "signal.age": "age",

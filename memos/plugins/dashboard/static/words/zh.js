@@ -52,6 +52,7 @@ export default {
   "signal.linked": "事实关联",
   "signal.answers": "能否回答",
   "signal.other": "对方所说",
+  "signal.standing": "长期要求",
   "signal.question": "本身是问句",
   "signal.length": "长度",
   "signal.age": "距说出",
