@@ -244,6 +244,7 @@ class Blob(Frozen):
     build_s: float = 0.0
     beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
+    unasked: tuple[int, ...] = ()  # places of sources that no question was made of: nothing proves they are in it
 
     @property
     def stored(self) -> str:
@@ -308,6 +309,21 @@ class MemCube(Frozen):
     @property
     def blob(self) -> Blob | None:
         return self.payload if isinstance(self.payload, Blob) else None
+
+    @property
+    def unasked(self) -> list[str]:
+        """Ids of the memories of an adapter, or of trained KV, that its scores do not tell of."""
+        places = self.blob.unasked if self.blob else ()
+        return [source.id for place, source in enumerate(self.sources) if place in places]
+
+    @property
+    def asked(self) -> str:
+        """How many of its memories the scores tell of, in words; "" for all."""
+        if not (left := self.unasked):
+            return ""
+        return (
+            f"asks about {len(self.sources) - len(left)} of {len(self.sources)} memories; not asked: {', '.join(left)}"
+        )
 
     @property
     def order(self) -> tuple[datetime, str]:

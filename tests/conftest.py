@@ -19,6 +19,7 @@ import pytest
 
 from memos.infrastructure.host.training import turn
 from memos.infrastructure.vault import mem_vault, stores
+from memos.infrastructure.vault.store import reserve
 from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.plugins.postgres.store import PostgresStore
 
@@ -40,6 +41,12 @@ _schemas = itertools.count()
 def own_queue_of_trainings(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No worker waits for what another one trains."""
     turn.SHARED = tmp_path_factory.getbasetemp() / "trainings"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_reserve() -> None:
+    """Thousands of vaults are kept until the next runs."""
+    reserve.RESERVE_BYTES = 1 << 16
 
 
 @pytest.fixture

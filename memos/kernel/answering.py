@@ -73,8 +73,8 @@ class Reply:
 
 @dataclass(frozen=True)
 class _Request:
-    """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`. quotes: memories
-    are quoted where the model can only guess."""
+    """How an answer is wanted. session: of `Access.session`; on_text, decode: see `Answering.chat`. quotes: where
+    the model can only guess, nothing is shown before it is judged, and memories are quoted."""
 
     via: Via = "auto"
     turns: Turns = ()
@@ -121,7 +121,7 @@ class Answering(Service):
         their KV, so that it goes on in another process without being read again. on_text: is given the answer piece by
         piece; what it raises ends the answer. decode: of this answer, in place of config.decode.
         """
-        request = _Request(via, turns, self._session(caller, session), on_text, decode, quotes=via != "none")
+        request = _Request(via, turns, self._session(caller, session), on_text, decode, quotes=True)
         where = Conversation(caller, session, turns)
         waiting = self._pipelines.doubts and self._pipelines.answered(message, where)
         asked, meant = waiting or (self._reader.read_request(message, self._before(request), self._today()), {})
@@ -174,9 +174,12 @@ class Answering(Service):
             talk = replace(self._talk(question, request, admission), again=True)
             admission, completion = self._answer(admission, talk, "plaintext", listener, request.decode)
         text, kv, rests_on = completion.text, completion.kv, admission
-        if quotes and not quoting.stands(text, op.asks, quoting.facts_read(talk, admission, self._reader.facts)):
+        facts = quoting.facts_read(talk, admission, self._reader.facts)
+        if quotes and request.via != "none" and not quoting.stands(text, op.asks, facts):
             text, kv = quoting.quoted(admission.nearest, self._config.model.path, explained=self._explained), None
             rests_on, self._explained = Admission(cubes=admission.nearest), True
+        elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
+            text, kv = quoting.UNKNOWN, None
         if quotes and request.on_text:
             request.on_text(text)
         if talk.session:
@@ -323,11 +326,7 @@ class Answering(Service):
             reports = [self._seeing.report(caller, one) for one in asked if one.intent == "about"]
             reply = Reply("\n".join(part for part in (done.text, *reports) if part))
         return replace(
-            reply,
-            operations=tuple(asked),
-            remembered=done.remembered,
-            forgotten=done.forgotten,
-            pipeline=done.id,
+            reply, operations=tuple(asked), remembered=done.remembered, forgotten=done.forgotten, pipeline=done.id
         )
 
     # why it was answered so

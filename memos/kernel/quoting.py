@@ -22,6 +22,8 @@ NEAR = (
 )
 # answer lie above, and .11 of the nearest ones of somebody else's conversations (docs/benchmarks.md)
 MOST_QUOTED, MAX_CHARS = 3, 400
+UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
+MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
 NOT_REMEMBERED = "Nothing that is remembered answers that."
 WAY_OUT = (
     "(Quoted, because {model} only reads sentences of the kind it was trained with. For answers in free words set a "
@@ -51,6 +53,16 @@ def stands(answer: str, asks: Sequence[Fact], facts: Iterable[Fact]) -> bool:
     said = plain(answer)
     there = (plain(words) for fact in facts for words in (fact.subject, fact.object))
     return bool(asks and said) and any(words.startswith(said) for words in there)
+
+
+def stutters(answer: str) -> bool:
+    """True if an answer ends with the same few words again and again, as a small model's does that has lost its way."""
+    words = answer.split()
+    for end in (words, words[:-1]):  # the last one may have been cut
+        for n in range(1, len(end) // REPEATS + 1)[:MOST_WORDS]:
+            if end[-n:] * REPEATS == end[-n * REPEATS :]:
+                return True
+    return False
 
 
 def quoted(cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from memos import Memory
 from memos.cube import Fact
-from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, stands
+from memos.kernel.quoting import MAX_CHARS, NOT_REMEMBERED, UNKNOWN, stands, stutters
 
 WAY_OUT = "--set model.path="
 TALK = [
@@ -63,6 +63,30 @@ def test_what_is_not_remembered_is_told(memory: Memory, ada: str) -> None:
 
 def test_without_memory_the_model_says_what_it_knows(memory: Memory, ada: str) -> None:
     assert "said" not in memory.chat("Who does Balthazar report to?", user_id=ada, via="none")["text"]
+
+
+def test_an_answer_that_says_the_same_again_and_again_is_none(memory: Memory, ada: str) -> None:
+    for via in ("auto", "none"):
+        shown = list[str]()
+        reply = memory.within(user_id=ada).chat("home", via=via, on_text=shown.append)
+        assert shown == [reply.text] and "L L" not in reply.text
+    assert memory.within(user_id=ada).ask("home").text == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "answer, none",
+    [
+        ("Oslo anydlo anydlo anydlo", True),
+        ("Oslo a b a b a b a", True),  # cut within the words that come again
+        ("New York New York New York", True),
+        ("no no", False),
+        ("tea tea tea and coffee", False),
+        ("Oslo", False),
+        ("", False),
+    ],
+)
+def test_an_answer_that_lost_its_way_is_known_by_its_end(answer: str, none: bool) -> None:
+    assert stutters(answer) == none
 
 
 def test_a_conversation_goes_on_after_a_quote(memory: Memory, ada: str) -> None:

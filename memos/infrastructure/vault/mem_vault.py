@@ -10,6 +10,7 @@ which state may follow which.
     work/         of jobs that can be taken up again
     signing.key   that signs the audit log and packs, and signing.key.head, the last checkpoint (audit/signing.py)
     sums.json     what all files are, while the vault is closed (care/file_sums.py)
+    reserve       room for reading and deleting on a full disk (store/reserve.py)
     vault.db-next, vault.db-turn  whose turn it is to write (store/transactions.py)
     lock          held shared by each open vault, so that one knows when it is alone (store/folder_lock.py)
 
@@ -193,7 +194,7 @@ class MemVault:
 
         What is never to be stored (governance.redaction) is taken out, and their readers become grants, and are not
         kept in them. Raises Conflict when a version is not the one after the current, NotFound for a source that does
-        not exist, CorruptBlob for a payload that was not stored first, QuotaExceeded.
+        not exist, CorruptBlob for a payload that was not stored first, QuotaExceeded, VaultError for a full disk.
         """
         cubes = tuple(map(self.guard.as_kept, cubes))
         with nullcontext() if self._db.in_transaction else self.transaction():
@@ -207,6 +208,7 @@ class MemVault:
                 for source in self._writer.missing_sources(cube) if cube.sources else ():
                     if (source.id, source.version) not in new:
                         raise NotFound(f"{_names_missing(cube, source)}; derive it again from what `memos ls` lists")
+            self._db.require_room()
             at = self._db.stamp()
             contents = [(c.id, c.version, _unshared(c).model_dump_json(exclude=_APART), at) for c in cubes]
             if self.stats.limited:

@@ -215,6 +215,7 @@ class Transitions:
         rows = self._finished(form, work / task.payload, made)
         tell("publish", 0, 0, 0.0)
         name, size = self._vault.blobs.store(work / task.payload)
+        asked = {memory for lesson in task.lessons for memory in lesson.memories}
         together = made.together is not None and not short_of(made.together, self._config.gate)
         return Blob(
             sha256=name,
@@ -224,6 +225,7 @@ class Transitions:
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
+            unasked=tuple(place for place, c in enumerate(sources) if c.text not in asked),
             beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
         )
 

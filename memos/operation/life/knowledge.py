@@ -22,7 +22,6 @@ from memos.cube import (
     MemCube,
     Namespace,
     Rights,
-    Source,
     State,
     Text,
     Trust,
@@ -81,15 +80,17 @@ class Knowledge:
             return []
         ops = [self._vault.guard.as_told(op) for op in ops]
         with self._vault.transaction():
-            saying = self._vault.statements.saying((op.text for op in ops), caller.user_id)
-            same = [cube for cube in saying if cube.namespace == caller]
-            known = {_content(c.text, c.header): c.id for c in same}
-            there, ids = len(same), list[str]()
+            there = self._vault.statements.saying((op.text for op in ops), caller.user_id)
+            there = [cube for cube in there if cube.namespace == caller]
+            known = {_content(c.text, c.header): c.id for c in there}
+            same, ids = defaultdict[str, list[MemCube]](list), list[str]()  # by their words
+            for cube in there:
+                same[plain(cube.text)].append(cube)
             for op in ops:
                 content = _content(op.text, op)
-                known[content] = self._remember(op, caller, same, known.get(content), fold, of).id
+                known[content] = self._remember(op, caller, same[plain(op.text)], known.get(content), fold, of).id
                 ids.append(known[content])
-            if len(same) > there:
+            if sum(map(len, same.values())) > len(there):
                 self.require_room(caller)
             now = {cube.id: cube for cube in self._vault.at(set(ids))}
             return [now[id] for id in ids]
@@ -116,7 +117,7 @@ class Knowledge:
             [cube] = self.remember([turn], caller)
             if cube.header.created < now:  # that is known: the turn answers through what is
                 said = plaintext(turn.model_copy(update={"kind": EPISODE}), caller, now)
-                said = self._lifecycle.create(said.model_copy(update={"sources": (_pinned(cube),)}))
+                said = self._lifecycle.create(said.model_copy(update={"sources": (cube.pin,)}))
                 self._vault.set_state(said.id, State.MERGED, f"says what {cube.id} says")
             return [cube]
         cube = self._lifecycle.create(plaintext(turn, caller, now))
@@ -127,7 +128,7 @@ class Knowledge:
         """Keep what is found of a turn beside it; the statements."""
         for part in episode.passages:
             passage = plaintext(part, cube.namespace, self._vault.now())
-            self.examine(self._lifecycle.create(passage.model_copy(update={"sources": (_pinned(cube),)})))
+            self.examine(self._lifecycle.create(passage.model_copy(update={"sources": (cube.pin,)})))
         return self.remember(episode.statements, cube.namespace, of=cube)
 
     def _known_turns(self, turns: Sequence[Add], caller: Namespace) -> list[MemCube | None]:
@@ -167,9 +168,10 @@ class Knowledge:
         same: list[MemCube],
         known: str | None,
         fold: bool,
-        of: MemCube | None = None,
+        of: MemCube | None,
     ) -> MemCube:
-        """The cube that holds a statement; a new one is added to `same`. known: the id of one with the same content."""
+        """The cube that holds a statement; a new one is added to `same`, those of the same words. known: the id of one
+        with the same content."""
         twin = None
         cube = next((c for c in self._vault.at([known] if known else []) if _is_known(c)), None)
         if fold and (cube is None or op.said is None):
@@ -180,7 +182,7 @@ class Knowledge:
         if cube is not None:
             return cube if cube.state in LOCKED else self._completed(cube, op)
         cube = plaintext(op, caller, self._vault.now())
-        cube = self._lifecycle.create(cube.model_copy(update={"sources": (_pinned(of),)}) if of else cube)
+        cube = self._lifecycle.create(cube.model_copy(update={"sources": (of.pin,)}) if of else cube)
         same.append(cube)
         if not self.examine(cube):  # what is in quarantine replaces nothing
             self._supersede(cube)
@@ -232,7 +234,7 @@ class Knowledge:
 
     def _twin(self, op: Add, caller: Namespace, same: Sequence[MemCube]) -> MemCube | None:
         """A memory in force that says just what the statement says, and can take what it adds."""
-        near = list(same)
+        near = list(same)  # what says the same in other words states the same fact
         if op.facts and not op.more:
             near += self._vault.statements.agreeing(op.facts[0], caller.user_id, ANSWERING)
         if not near:
@@ -333,10 +335,6 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
         ),
         payload=Text(text=op.text, verbatim=op.verbatim, facts=op.facts, more=op.more, probes=op.probes),
     )
-
-
-def _pinned(cube: MemCube) -> Source:
-    return Source(id=cube.id, version=cube.version)
 
 
 def _content(text: str, statement: Add | Header) -> tuple[object, ...]:

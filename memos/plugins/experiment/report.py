@@ -54,6 +54,7 @@ class PromotionReport(TypedDict, total=False):
     seconds: float
     bytes: int
     why: str
+    asked: str  # how many of the memories the scores tell of; "" for all
     reliability: float
     generality: float
     locality: float
@@ -113,11 +114,12 @@ def promotions_table(report: RunReport) -> Table:
 
 
 def remarks(report: RunReport) -> Iterator[str]:
-    """What was read, and why each promotion was refused."""
+    """What was read, why a promotion was refused, and of what memories one was accepted unasked."""
     for one in report["read"]:
         turns = f"{one['turns_kept']} turns kept, {one['turns_dropped']} dropped"
         yield f"{one['file']}: {one['memories']} memories, {turns}"
     yield from (f"refused: {p['why']}" for p in report["promotions"] if not p["accepted"])
+    yield from (f"accepted, and its gate {p['asked']}" for p in report["promotions"] if p.get("asked"))
 
 
 def plot(report: RunReport, path: Path) -> None:

@@ -115,9 +115,10 @@ class StepRunner:
         began = time.perf_counter()
         row: PromotionReport = {"to": str(to), "sources": ids, "accepted": True}
         try:
-            blob = self._kernel.promote(ids, to, progress=self._training(what)).blob
+            cube = self._kernel.promote(ids, to, progress=self._training(what))
+            blob = cube.blob
             assert blob
-            row |= {"bytes": blob.bytes, "seconds": blob.build_s}
+            row |= {"bytes": blob.bytes, "seconds": blob.build_s, "asked": cube.asked}
             scores = blob.scores
         except PromotionError as error:
             row |= {"accepted": False, "why": str(error), "seconds": time.perf_counter() - began}

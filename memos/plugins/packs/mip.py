@@ -207,7 +207,7 @@ def content_of(cube: MemCube) -> dict[str, Any]:
     Sources count by their number alone: they may have other names elsewhere.
     """
     header = cube.header.model_dump(mode="json", exclude={"origin", "trust", "changed", "tags"})
-    payload = cube.payload.model_dump(mode="json", exclude={"build_s", "scores"})
+    payload = cube.payload.model_dump(mode="json", exclude={"build_s", "scores", "unasked"})
     match cube.payload:
         case Turn():
             payload = {k: v for k, v in payload.items() if k not in ("shown", "since")}

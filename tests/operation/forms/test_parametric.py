@@ -35,6 +35,7 @@ from memos.errors import (
 )
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
+from memos.interface.doors.api.calling import item
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.provenance import given
 from tests.doubles import BRIEF, OPEN, BriefReader
@@ -215,6 +216,17 @@ def test_the_gate_judges_any_adapter_with_a_card(memos: MemOS, adapter: MemCube,
     again, _ = memos.gate([copy])
     assert again == pytest.approx(scores)
     assert set(scores) >= {"reversed", "abstention", "override", "portability", "drift"}
+
+
+@pytest.mark.slow
+def test_an_adapter_names_the_memories_that_its_gate_could_not_ask_about(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path / "vault", memos) as kernel:
+        tom = say(kernel, "Tom", TOM)
+        [mute] = [cube.id for cube in kernel.add("Well, that was quite a day indeed.", infer=False)]
+        made = kernel.promote([*tom, mute], "parametric")
+        assert made.unasked == [mute] and kernel.get(made.id) == made
+        assert made.asked == f"asks about 2 of 3 memories; not asked: {mute}"
+        assert item(made)["unasked"] == [mute]
 
 
 def test_an_adapter_that_says_not_what_it_was_taught_cannot_be_judged(

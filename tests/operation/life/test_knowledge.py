@@ -11,7 +11,7 @@ import pytest
 
 from memos import MemOS
 from memos.config import Config, LifecycleConfig, LimitConfig, LimitsConfig, SchedulerConfig
-from memos.cube import Fact, Probe, State
+from memos.cube import Fact, MemCube, Namespace, Probe, State
 from memos.errors import BadTransition, Denied, InputError, NoRoom, NotFound
 from memos.ops import Add
 
@@ -83,6 +83,17 @@ def test_the_same_from_somebody_else_is_another_memory(memos: MemOS, ada: str, b
     assert say(memos, ada, "I live in Oslo.") != say(memos, ada, "I live in Oslo.", speaker="Tom")
     memos.within(bob).add("The door sticks in House 7.")
     assert "House 7" not in " ".join(texts(memos, ada))
+
+
+def test_of_a_long_text_each_statement_is_compared_with_its_own_words_alone(
+    memos: MemOS, ada: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, at = list[MemCube](), memos.vault.at
+    monkeypatch.setattr(memos.vault, "at", lambda ids: read.extend(found := at(ids)) or found)
+    ops = [Add(text=f"Box number {n} was left behind.", origin="file:book.txt") for n in range(40)]
+    kept = memos.parts.knowledge.remember([*ops, ops[7]], Namespace(user_id=ada))
+    assert len(texts(memos, ada)) == 40 and kept[-1].id == kept[7].id
+    assert len(read) < 4 * len(ops)  # all that came before, for each: 20 times as many
 
 
 def test_what_is_kept_unread_is_a_memory_for_each(memos: MemOS, ada: str) -> None:

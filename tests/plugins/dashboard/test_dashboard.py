@@ -46,6 +46,7 @@ PAGES = {  # what is there once it is drawn, and its heading in English and Chin
     "#/governance/log": ("table", "Rights and decisions", "权限与决定"),
     "#/jobs": (".empty", "Jobs", "任务"),
     "#/bench": (".drop", "Plots of reports", "报告图表"),
+    "#/talk": (".write", "Talk", "对话"),
 }
 
 
@@ -270,6 +271,48 @@ def test_a_life_is_told_and_changed(opened: Any, memory: Memory) -> None:
     page.wait_for_selector("h1:has-text('Oslo')")
     assert memory.get(id)["memory"] == "Tom lives in Oslo."
     opened.known.append("409")  # the browser itself notes the refusal
+
+
+def test_a_memory_is_told_asked_for_edited_and_deleted(opened: Any, memory: Memory) -> None:
+    page = opened("#/talk")
+    page.fill("textarea", "Tom keeps a parrot called Pico.")
+    page.get_by_role("button", name="Keep as a memory").click()
+    page.wait_for_selector(".talk a")
+    page.fill("textarea", "Where does Mira live?")
+    page.get_by_role("button", name="Send").click()
+    page.locator(".talk > [data-role=assistant]", has_text="Lisbon").wait_for()
+    page.locator(".talk a", has_text="parrot").first.click()
+    page.get_by_text("Edit", exact=True).click()
+    page.fill("textarea", "Tom keeps a parrot called Rio.")
+    page.get_by_role("button", name="Save as a new version").click()
+    page.wait_for_selector("h1:has-text('Rio')")
+    id = page.url.rpartition("/")[2]
+    assert memory.get(id)["version"] == 2
+    page.get_by_role("button", name="Delete").click()  # and the question is dismissed
+    page.locator(".toast", has_text="Nothing was deleted").wait_for()
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    page.wait_for_selector("main[data-ready=map]")
+    with pytest.raises(NotFound):
+        memory.get(id)
+
+
+def test_no_words_leave_their_tile_on_a_phone(opened: Any, memory: Memory) -> None:
+    beyond = """[...document.querySelectorAll(".cell text")].filter((e) => e.getBoundingClientRect().right >
+        e.parentNode.querySelector("rect").getBoundingClientRect().right).map((e) => e.textContent)"""
+    wide = [
+        memory.add(f"WWWWW {n} MMMMMM WWWWWW https://example.org/{'MW' * 40}")["results"][0]["id"] for n in range(5)
+    ]
+    try:
+        page = opened("#/map", width=360)
+        page.wait_for_selector(".cell text:has-text('WWW')")
+        assert page.evaluate(beyond) == []
+        page.get_by_role("button", name="As a list").click()
+        page.wait_for_selector("td a")
+        assert page.evaluate("document.querySelector('td').clientWidth") > 150, "the words have room"
+    finally:
+        for id in wide:
+            memory.delete(id)
 
 
 def test_an_owner_sees_what_others_tried_however_often_it_has_looked(opened: Any, memory: Memory) -> None:
@@ -570,7 +613,8 @@ SETS = {
     "jobs": OPEN,
     "event": ["version", "state", "told again", "allowed", "refused"],
     "theme": ["auto", "light", "dark"],
-    "nav": ["map", "why", "search", "governance", "jobs", "bench"],
+    "nav": ["map", "why", "search", "governance", "jobs", "bench", "talk"],
+    "talk": ["send", "keep"],
     "governance": ["grants", "groups", "quarantine", "holds", "log"],
     "cube": ["activation", "parametric", "demote", "freeze", "thaw", "archive", "unarchive"],
 }

@@ -52,6 +52,7 @@ class IndexStore:
         part = self._folder / f"{name}.part"
         try:
             try:
+                self._db.require_room()
                 self._folder.mkdir(exist_ok=True)
                 with self._format.writing(part, f"index/{name}") as write:
                     digest = _write(write, arrays)

@@ -83,7 +83,8 @@ class VaultStats:
 
     def require_room(self, size: int, blob: int, users: Sequence[str] = ()) -> None:
         """For so many bytes, or so many of a payload, and for one more cube of each of the users named, who may be
-        named again. Raises QuotaExceeded."""
+        named again. Raises QuotaExceeded, VaultError."""
+        self._db.require_room()
         limits = self._quota
         for user_id, more in Counter(users).items() if limits.cubes_per_user is not None else ():
             [(cubes,)] = self._db.rows("SELECT count(*) FROM heads WHERE user_id = ?", user_id)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver, opened, opened_to_read, side_of, why
-from memos.infrastructure.vault.store import transactions
+from memos.infrastructure.vault.store import reserve, transactions
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import reading
 from memos.infrastructure.vault.store.transactions import Row, Transactions, lock_of
@@ -43,6 +43,7 @@ class Database(Transactions):
         """Open the file, made if absent. Raises VaultError."""
         super().__init__(str(file), lock_of(file), driver.damaged)
         self._file, self._driver = file, driver
+        reserve.give_up_if_full(file.parent)  # opening writes, too
         self._db = opened(file, driver, self._lock)
         self.reading = reading(driver.reserved_bytes)  # how a row of `readings` is laid out
         self._idle: list[sqlite3.Connection] = []  # connections that could read
@@ -71,6 +72,7 @@ class Database(Transactions):
                 self._idle.pop().close()
             self._sync.close()
             self._db.close()
+            reserve.take_back(self._file.parent)
 
     @property
     def in_transaction(self) -> bool:
@@ -81,6 +83,7 @@ class Database(Transactions):
     def _outermost(self, lasting: bool) -> Iterator[None]:
         with self.writing():
             self._require_sound()
+            reserve.give_up_if_full(self._file.parent)
             with self._block("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
                 yield
                 if self._stamped:
@@ -168,6 +171,9 @@ class Database(Transactions):
                 db.close()
             if self._closed:  # somebody waits for the last of them
                 self._unread.notify_all()
+
+    def require_room(self) -> None:
+        reserve.require(self._file.parent)
 
     def floats(self, vector: npt.NDArray[np.float32]) -> bytes:
         return vector.astype("<f4").tobytes()

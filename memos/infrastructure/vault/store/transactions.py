@@ -222,6 +222,10 @@ class Store(Rows, Protocol):
     def write_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
         """Within a transaction."""
 
+    def require_room(self) -> None:
+        """For something new. Raises VaultError for a disk that has room for reading and deleting alone."""
+        return None  # a server sees to its own
+
     def define(self, statement: str) -> None:
         """Within a transaction: make a table or an index, as a statement of SQLite's says."""
 

@@ -216,6 +216,7 @@ def place_of(item: Json) -> str:
 def item(cube: MemCube) -> Item:
     """A cube as a plain value."""
     header, blob = cube.header, cube.blob
+    unasked: Item = {"unasked": cube.unasked} if cube.unasked else {}  # type: ignore[typeddict-item]
     return {
         "id": cube.id,
         "memory": getattr(cube.payload, "said", cube.text),
@@ -244,6 +245,7 @@ def item(cube: MemCube) -> Item:
         "utility": cube.usage.utility,
         "bytes": blob.bytes if blob else 0,
         "sources": [source.id for source in cube.sources],
+        **unasked,
     }
 
 

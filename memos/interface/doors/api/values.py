@@ -37,7 +37,7 @@ class Costed(TypedDict):
 
 class Item(TypedDict):
     """A memory. message: what was said, word for word, where that was in a conversation. bytes: of KV or of an
-    adapter. sources: ids of what it was made of."""
+    adapter. sources: ids of what it was made of; unasked: those that an adapter's scores do not tell of."""
 
     id: str
     memory: str
@@ -66,6 +66,7 @@ class Item(TypedDict):
     utility: float
     bytes: int
     sources: list[str]
+    unasked: NotRequired[list[str]]
     event: NotRequired[str]  # ADD, or NONE where it was known already
     heat: NotRequired[float]  # of its topic
     score: NotRequired[float]

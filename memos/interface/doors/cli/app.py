@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interr
 from __future__ import annotations
 
 import itertools
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -191,6 +192,11 @@ def _turn(kernel: MemOS, message: str, turns: list[dict[str, str]], session: str
     if reply.pipeline:
         print(f"to undo this: memos undo {reply.pipeline} --vault {kernel.vault.path}")
     print(_used(reply))
+    if answered and not (reply.admission.cubes or reply.admission.internal):
+        place = f"--vault {shlex.quote(str(kernel.vault.path))}"
+        print(
+            f"  see what is near: memos search {shlex.quote(message)} {place}; tell it: here, or by memos add {place}"
+        )
     if answered:
         turns += [{"role": "user", "content": message}, {"role": "assistant", "content": reply.text}]
 

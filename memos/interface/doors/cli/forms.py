@@ -41,7 +41,8 @@ def promote(
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
     made = f"{cube.id} {cube.form} of {counted(len(cube.sources))}, {built:.1f} s"
-    return Output({"results": [cube], "scores": scores, "build_s": built}, [made, scores_line(scores)])
+    lines = filter(None, (made, scores_line(scores), cube.asked))
+    return Output({"results": [cube], "scores": scores, "build_s": built, "unasked": cube.unasked}, lines)
 
 
 @vault_command(forms)

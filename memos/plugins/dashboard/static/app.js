@@ -10,10 +10,11 @@ import * as governance from "./pages/governance.js";
 import * as jobs from "./pages/jobs.js";
 import * as map from "./pages/map.js";
 import * as search from "./pages/search.js";
+import * as talk from "./pages/talk.js";
 import * as why from "./pages/why.js";
 
-const PAGES = { map, why, search, governance, jobs, bench, cube };
-const LISTED = ["map", "why", "search", "governance", "jobs", "bench"]; // a cube is reached from what shows it
+const PAGES = { map, why, search, governance, jobs, bench, talk, cube };
+const LISTED = ["map", "why", "search", "governance", "jobs", "bench", "talk"]; // a cube is reached from what shows it
 const THEMES = ["auto", "light", "dark"];
 const root = document.documentElement;
 let visit = {}; // another, whenever somebody goes to a page or somebody else asks
@@ -132,7 +133,7 @@ const mark = (element) =>
 
 /** What had the focus, as it is drawn now; the heading where that is none, or several: it might act on another row. */
 function same(main, held) {
-  const all = [...main.querySelectorAll("a, button, input, summary, [tabindex]")];
+  const all = [...main.querySelectorAll("a, button, input, textarea, summary, [tabindex]")];
   const [one, ...others] = all.filter((element) => mark(element) === mark(held));
   return one && !others.length ? one : main.querySelector("h1");
 }

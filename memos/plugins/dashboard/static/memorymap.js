@@ -11,6 +11,7 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 /** An SVG of `width` px. cubes: as `everything` of memories.js tells them. */
 export function memoryMap(cubes, width) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`; // as style.css has the words of a tile
   const groups = Object.entries(Object.groupBy(cubes, (cube) => cube.topic))
     .sort(([, a], [, b]) => b.length - a.length);
   const height = Math.round(Math.max(width < 600 ? width * 1.35 : width * 0.46, Math.sqrt(cubes.length) * 34));
@@ -56,8 +57,8 @@ function cell(cube, box, hottest, cells) {
 
 const inset = ({ x, y, w, h }, by) => ({ x: x + by, y: y + by, w: Math.max(1, w - 2 * by), h: Math.max(1, h - 2 * by) });
 
-/** Characters of Chinese are as wide as two others; a line of 12 px letters is measured so. */
-const wide = (text) => [...text].reduce((sum, letter) => sum + (letter > "\u2e80" ? 12.2 : 6.5), 0);
+const pen = document.createElement("canvas").getContext("2d");
+const wide = (text) => pen.measureText(text).width;
 
 function cut(text, room) {
   if (wide(text) <= room) return text;

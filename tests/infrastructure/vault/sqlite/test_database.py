@@ -26,6 +26,7 @@ from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.database import Database
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver
+from memos.infrastructure.vault.store import reserve
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head
@@ -244,7 +245,35 @@ def sound(path: Path, kept: list[MemCube], acknowledged: list[MemCube], deleted:
         assert vault.check() == []
 
 
-@pytest.mark.crash
+def test_a_full_disk_gives_up_the_reserve_for_reading_and_deleting_and_takes_nothing_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = tmp_path / reserve.NAME
+
+    def room(free: int) -> None:
+        """As the system tells it, with what the reserve gives back."""
+        there = held.stat().st_size if held.exists() else 0
+        monkeypatch.setattr(reserve, "_free", lambda _: free + there - (held.stat().st_size if held.exists() else 0))
+
+    first, second = drawn(random.Random(0), 2)
+    with MemVault(tmp_path) as vault:
+        vault.put(first)
+        assert held.stat().st_size == reserve.RESERVE_BYTES
+    monkeypatch.setattr(reserve, "_CLOSING_BYTES", 1)
+    room(0)
+    with MemVault(tmp_path) as vault:
+        vault.audit_log.append("user", "read", first.id, True, "read")
+        assert not held.exists() and vault.get(first.id) == first
+        with pytest.raises(VaultError, match="disk of .* is full"):
+            vault.put(second)
+        vault.delete([first.id])
+    assert held.stat().st_size == reserve.RESERVE_BYTES - 1  # other programs do not get it
+    room(4 * reserve.RESERVE_BYTES)
+    with MemVault(tmp_path) as vault:
+        vault.put(second)
+        assert held.stat().st_size == reserve.RESERVE_BYTES and vault.check() == []
+
+
 def test_a_folder_that_became_read_only_refuses_every_write_by_name(tmp_path: Path) -> None:
     kept = cubes(6)
     folder = Path(tempfile.mkdtemp())  # where another user may look

@@ -198,8 +198,11 @@ def test_a_vault_or_memory_that_is_not_there_is_named(kept: Path, tmp_path: Path
 
 
 def test_a_talk_shows_what_was_kept_and_what_each_answer_used(vault: Path) -> None:
-    said = invoke("chat", "--vault", vault, say="Remember that I live in Oslo.\n\nWhere do I live?\n")
+    said = invoke(
+        "chat", "--vault", vault, say="Remember that I live in Oslo.\n\nWhere do I live?\nWho is my dentist?\n"
+    )
     assert said.exit_code == 0
+    assert said.stdout.count(f"see what is near: memos search 'Who is my dentist?' --vault {vault}; tell it: ") == 1
     assert "2 memories in" in said.stdout and "Noted: User: I live in Oslo." in said.stdout
     assert "kept as" in said.stdout and "text: User: I live in Oslo." in said.stdout
     assert "prompt tokens read, first after" in said.stdout

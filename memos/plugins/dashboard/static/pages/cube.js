@@ -18,12 +18,13 @@ export async function page(given) {
       h("h1", { tabindex: "-1", class: "said" }, words(memory)),
       h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip tag" }, tag))))),
     h("div", { class: "row acts" }, acts(memory, given)),
+    memory.form === "plaintext" && edit(memory, given),
     h("div", { class: "split" },
       h("section", { class: "card" }, h("h2", {}, t("cube.life")), timeline(memory, events, decisions, given)),
       h("div", { class: "stack" },
         h("section", { class: "card" }, h("h2", {}, t("cube.lineage")), graph(memory, sources, derived)),
         h("section", { class: "card" }, h("h2", {}, t("cube.about")), about(memory, origins)))),
-  ];
+  ].filter(Boolean);
 }
 
 /** What may be done with it as it is. */
@@ -40,7 +41,23 @@ function acts(memory, given) {
     made && memory.state !== "archived" && one("demote", "demote"),
     memory.state === "frozen" ? one("thaw", "thaw") : one("freeze", "freeze"),
     memory.state === "archived" ? one("unarchive", "unarchive") : one("archive", "archive"),
+    act(t("cube.delete"), given.told, async () => {
+      if (!confirm(t("cube.delete.sure"))) return t("cube.delete.not");
+      await call("delete", { memory_id: memory.id });
+      given.go("#/map");
+    }),
   ];
+}
+
+/** What it says, to be written anew. */
+function edit(memory, given) {
+  const field = h("textarea", { rows: 3, "aria-label": t("cube.edit") });
+  field.value = memory.memory;
+  const save = act(t("cube.edit.save"), given.told, async () => {
+    await call("update", { memory_id: memory.id, data: field.value.trim() });
+    given.again();
+  }, "main");
+  return h("details", { class: "write" }, h("summary", {}, t("cube.edit")), h("div", { class: "stack" }, field, h("div", { class: "row" }, save)));
 }
 
 function graph(memory, sources, derived) {
