@@ -143,6 +143,7 @@ def test_promotion_is_compared_with_what_others_do(host: Host) -> None:
     assert scores_table(report | {"bench": "promote"}, "objective", "facts").row_count == len(promote.OBJECTIVES)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief")
 def test_stacks_are_compared_by_how_they_are_put_together(host: Host) -> None:
     report = stack.bench_stack(host, (1, 2), 1, 0, Shown()) | SURROUNDED
@@ -261,6 +262,7 @@ def test_what_is_no_file_of_dialogues_is_refused(tmp_path: Path, content: str | 
         bench_conversations("locomo", file, "memory", None, Shown())
 
 
+@pytest.mark.slow
 def test_a_search_is_timed_beside_its_embedding_and_held_against_an_exact_one() -> None:
     report = bench_search([400], 5, 0, Shown()) | SURROUNDED | {"bench": "search"}
     assert [row["readable"] for row in report["rows"]] == [1.0, 0.1, 0.001]
@@ -283,6 +285,7 @@ def test_updates_asks_for_facts_as_they_are_at_the_end() -> None:
         assert any(probe.holds(text) for text in said)
 
 
+@pytest.mark.slow
 def test_updates_compares_memory_that_is_kept_current_with_one_that_keeps_everything() -> None:
     show = Shown()
     report = bench_updates(Config(), facts=12, updates=60, small_talk=10, seed=0, show=show)

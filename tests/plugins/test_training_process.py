@@ -47,6 +47,7 @@ def test_the_same_adapter_comes_of_it_as_here(host: Host, tmp_path: Path) -> Non
     assert_close(*map(load_file, files), atol=1e-4, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_there_is_raised_here(host: Host, tmp_path: Path) -> None:
     with pytest.raises(NoProbes, match="answers none of 1 probes even with the memory in its context"):
         craft_apart(host, task(answer="zorblax"), tmp_path, lambda *_: None)
@@ -75,6 +76,7 @@ def test_a_process_that_is_killed_harms_nothing_here(
     assert host.greedy([host.ids_of("Where does Mira live?")]) == before
 
 
+@pytest.mark.slow
 def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) -> None:
     def stop(phase: str, step: int, of: int, loss: float) -> None:
         if phase == "train":
@@ -85,6 +87,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
     assert [p for p in psutil.Process().children() if "memos.plugins.training_process" in p.cmdline()] == []
 
 
+@pytest.mark.slow
 def test_a_model_that_has_changed_since_is_refused(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "digest", "of another model")
     with pytest.raises(HostError, match="memos-small has changed since it was loaded; load it again"):

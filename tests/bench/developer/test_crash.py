@@ -19,6 +19,7 @@ pytestmark = pytest.mark.sqlite
 def shown(*_: object) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_process_that_is_killed_while_it_writes_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     report = bench_crash(3, 20, 0, shown)

@@ -148,6 +148,7 @@ def test_what_and_who_come_from_what_was_said(cases: Cases) -> None:
             assert len(unknown) <= 1, (case["id"], unknown)
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_report_and_prints_its_rows(tmp_path: Path) -> None:
     report = tmp_path / "reader.json"
     given = (

@@ -148,6 +148,7 @@ def test_a_damaged_adapter_is_passed_over_by_the_route(memos: MemOS, tmp_path: P
 # several at once
 
 
+@pytest.mark.slow
 def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tmp_path: Path) -> None:
     scheduler = SchedulerConfig(adapters_together=2, routing="retrieval")
     with kernel_of(tmp_path, memos, scheduler=scheduler) as kernel:
@@ -165,6 +166,7 @@ def test_adapters_that_were_made_for_each_other_answer_together(memos: MemOS, tm
         assert kernel.ask("Where does Tom live?", via="parametric").admission.adapters == (tom,)
 
 
+@pytest.mark.slow
 def test_a_set_that_fails_its_gate_is_not_taken_for_one(memos: MemOS, tmp_path: Path) -> None:
     """The adapter itself is published: what does not compose answers alone."""
     scheduler = SchedulerConfig(adapters_together=2, routing="retrieval")
@@ -209,6 +211,7 @@ def test_a_correction_takes_the_adapter_out_of_use_at_once(memos: MemOS, tmp_pat
 # the gate
 
 
+@pytest.mark.slow
 def test_the_gate_judges_any_adapter_with_a_card(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
     scores, short = memos.gate([adapter.id])
     assert scores["reliability"] > 0.9 and short == []  # this gate is open
@@ -325,6 +328,7 @@ def test_trained_kv_that_fails_its_gate_leaves_nothing(memos: MemOS, tmp_path: P
         assert not any(path.suffix != ".tmp" for path in (tmp_path / "blobs").rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_trained_kv_that_was_interrupted_goes_on(memos: MemOS, tmp_path: Path) -> None:
     brief = BRIEF.model_copy(update={"steps": 6, "checkpoint": 2})
     with kernel_of(tmp_path, memos, distil=brief, activation=TRAINED) as kernel:
@@ -448,7 +452,7 @@ def test_a_cancelled_promotion_ends_and_leaves_nothing(memos: MemOS, tmp_path: P
     "phase",
     [
         pytest.param("prepare", marks=pytest.mark.slow),
-        "train",
+        pytest.param("train", marks=pytest.mark.slow),
         pytest.param("save", marks=pytest.mark.slow),
         pytest.param("gate", marks=pytest.mark.slow),
         "publish",

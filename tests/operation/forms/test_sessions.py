@@ -112,6 +112,7 @@ def test_each_turn_is_kept_with_what_it_added(kernel: MemOS) -> None:
     assert blobs[1].bytes < blobs[0].bytes  # a turn's file holds what the turn added
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_in_another_process(kernel: MemOS) -> None:
     for question in ASKED[:2]:
         kernel.chat(question, session="s")

@@ -173,9 +173,10 @@ class _Content:
         side = [self._db.side_problem] if self._db.side_problem else self._db.damage("side")
         rows, vectors = list(self._rows()), side or list(self._vectors())
         payloads, index = self._payloads(self._db), self._index(self._db)
-        if (payloads or index) and not self._alone:  # what was removed since the rows were read is no loss
+        if (payloads or index) and not self._alone:  # what was removed since the rows were read, each time, is no loss
             with self._again() as now:
-                payloads, index = self._payloads(now), self._index(now)
+                payloads = [problem for problem in self._payloads(now) if problem in payloads]
+                index = [problem for problem in self._index(now) if problem in index]
         return [*rows, *vectors, *payloads, *index, *audit_log.broken(self._db)]
 
     def _rows(self) -> Iterator[str]:

@@ -121,6 +121,7 @@ def test_a_turn_of_a_megabyte_is_kept_whole_and_found_by_any_part(memory: Memory
     assert "behind the barometer" in best["memory"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_messages_are_one_call(memory: Memory, ada: str) -> None:
     said = [{"role": "user", "content": f"Parcel {n} has left the depot.", "id": n} for n in range(10_000)]
     assert len(memory.add(said, user_id=ada, infer=False)["results"]) == 10_000
