@@ -140,7 +140,7 @@ def adapted_logits(host: Host, folder: Path, question: str) -> torch.Tensor:
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of transformers
 def test_plain_peft_loads_the_adapter_with_the_same_logits(host: Host, made: Made) -> None:
     fresh = AutoModelForCausalLM.from_pretrained(model_path(SMALL_MODEL), dtype=torch.float32).eval()
-    ids = torch.tensor([host.ids_of("Where does Mira live?")], device=host.model.device)
+    ids = torch.tensor([host.ids_of("Where does Mira live?")])
     with torch.inference_mode():
         base = fresh(ids).logits
         plain = PeftModel.from_pretrained(fresh, str(made.folder)).eval()(ids).logits
