@@ -1,1 +1,1 @@
-"""`memos vault`: checks, copies and restores vaults, and tells how much they hold."""
+"""Looks after a vault as a whole: checks, backups, figures; its log of decisions, keys, and users who are removed."""

@@ -21,7 +21,6 @@ from memos.errors import InputError, MemosError
 from memos.extensions import Registry
 from memos.interface.doors.cli.api_commands import add_api_commands
 from memos.interface.doors.cli.forms import forms
-from memos.interface.doors.cli.governance import governance
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 
@@ -120,7 +119,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for part in (forms, memories, governance):
+for part in (forms, memories):
     app.add_typer(part)
 add_api_commands(app)
 
