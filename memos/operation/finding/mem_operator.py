@@ -193,7 +193,7 @@ class MemOperator:
         whole = _readable(query)
         self._embed(view)
         with self._lock:
-            scope, indexes = self._read(view), self._follower.indexes
+            scope, indexes = self._scope(view), self._follower.indexes
             if k < 1 or not len(scope.rows):
                 return []
             query = self._guard.shown(whole)
@@ -241,7 +241,7 @@ class MemOperator:
         """The memories in view with their versions."""
         self._embed(view)
         with self._lock:
-            scope, catalog = self._read(view), self._follower.indexes.catalog
+            scope, catalog = self._scope(view), self._follower.indexes.catalog
             if view not in self._versions:
                 ids = [catalog.ids[row] for row in scope.rows.tolist()]
                 self._versions[view] = {id: catalog.version(id) for id in ids}
