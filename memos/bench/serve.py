@@ -141,7 +141,7 @@ class Client:
 
     def rss(self) -> float:
         """Bytes of the server's memory."""
-        self._connection.request("GET", "/metrics")
+        self._connection.request("GET", "/metrics", headers=self._headers)
         told = self._connection.getresponse().read().decode()
         return float(next(line for line in told.splitlines() if line.startswith("process_resident")).split()[1])
 
@@ -208,7 +208,7 @@ def _load(url: str, keys: list[str], seconds: float, seed: int, told: _Told, sho
     ]
     for client in clients:
         client.start()
-    watch = Client(url, "")
+    watch = Client(url, keys[0])
     while (left := until - time.monotonic()) > 0:
         rss.append(watch.rss())
         show("load", int(seconds - left), int(seconds))
