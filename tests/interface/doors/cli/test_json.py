@@ -64,7 +64,9 @@ def test_every_command_has_json_and_those_that_have_not_say_why() -> None:
 def test_every_call_of_the_memory_api_is_a_command() -> None:
     derived = [command.name for command in COMMANDS]
     assert sorted([*derived, *OTHERWISE]) == sorted(api_names())
-    typed = {name for name, _ in every(typer.main.get_command(app))}
+    memos: Any = typer.main.get_command(app)
+    memos.list_commands(None)
+    typed = {name for name, _ in every(memos)}
     assert {command.typed for command in COMMANDS} | set(OTHERWISE.values()) <= typed
 
 
