@@ -184,10 +184,9 @@ class MemReader:
 
     def taken_back(self, content: str | Sequence[dict[str, object]]) -> str:
         """Who asks, first of all, that what they have said before this be not kept; "" if nobody does."""
-        given: Sequence[dict[str, object]] = (
-            [{"role": "user", "content": content}] if isinstance(content, str) else content
-        )
-        first = next(_conversation(given[:1], "turns"), None)
+        if isinstance(content, str):
+            return USER if wordings.UNKEPT.fullmatch(content.strip()) else ""
+        first = next(_conversation(content[:1], "turns"), None)
         if not isinstance(first, DialogueTurn) or first.silent:
             return ""
         return first.speaker if wordings.UNKEPT.fullmatch(first.content.strip()) else ""
