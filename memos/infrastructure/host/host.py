@@ -33,14 +33,7 @@ from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
-from memos.infrastructure.host.model.decode import (
-    Decoder,
-    DecodeRow,
-    ModelAnswer,
-    batches_of,
-    drained,
-    prefill_inputs,
-)
+from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, batches_of, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
 from memos.infrastructure.host.model.prompt import Message, PromptFormat

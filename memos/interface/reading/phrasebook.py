@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -214,36 +214,40 @@ def parse(sentence: str, speaker: str = "") -> list[tuple[Fact, bool]]:
 
     "I" is the speaker, who may also stand in front ("Mira: I live in Oslo."); without one, "I" states nothing.
     """
-    return [(match.fact, match.update) for match in _matches(sentence, speaker, _statements())]
+    return [(match.fact, match.update) for match in _matches(sentence, speaker, _statements)]
 
 
 def parse_question(question: str, speaker: str = "") -> list[Fact]:
     """What a question asks for, as facts with a blank: no object to ask for it, no subject to ask who."""
-    return [match.fact for match in _matches(question, speaker, _questions())]
+    return [match.fact for match in _matches(question, speaker, _questions)]
 
 
 def matches(text: str, speaker: str, lower: bool) -> list[FormMatch]:
     """Where a clause states a fact. lower: it was written without capitals."""
-    return _matches(text, speaker, _statements(), lower)
+    return list(_matches(text, speaker, _statements, lower))
 
 
-def _matches(text: str, speaker: str, forms: tuple[PhraseForm, ...], lower: bool | None = None) -> list[FormMatch]:
+@lru_cache(maxsize=1 << 8)  # one sentence is asked for what it wants, what it is worth and what it states
+def _matches(
+    text: str, speaker: str, forms: Callable[[], tuple[PhraseForm, ...]], lower: bool | None = None
+) -> tuple[FormMatch, ...]:
     """Matches that do not overlap, in the order of the text; updates win, then the most specific form."""
     if len(text) > MAX_SENTENCE:
-        return []
+        return ()
     speaker, text, is_lower = _spelt(text, speaker)
     lower = is_lower if lower is None else lower
     words = text.lower()
-    near = [form for form in forms if form.anchor in words]
+    near = [form for form in forms() if form.anchor in words]
     fits = ((form, fit) for form in near for fit in form.regex.finditer(text))
     found = [match for form, fit in fits if (match := _match(form, fit, speaker, lower))]
     chosen: list[FormMatch] = []
     for match in sorted(found, key=lambda match: (match.form.update, match.form.literal), reverse=True):
         if all(match.span[1] <= other.span[0] or match.span[0] >= other.span[1] for other in chosen):
             chosen.append(match)
-    return sorted(chosen, key=lambda match: match.span)
+    return tuple(sorted(chosen, key=lambda match: match.span))
 
 
+@lru_cache(maxsize=1 << 4)
 def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
     """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
     if not speaker and (named := _SPEAKER.match(text)) and named[1] not in NOT_NAMES:
@@ -257,7 +261,7 @@ def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
 def is_all_parsed(sentence: str, speaker: str = "") -> bool:
     """True if a sentence says nothing beside the facts that the forms find in it."""
     _, left, _ = _spelt(sentence, speaker)
-    found = _matches(sentence, speaker, _statements())
+    found = _matches(sentence, speaker, _statements)
     for begin, end in (match.span for match in reversed(found)):
         left = left[:begin] + left[end:]
     return bool(found) and not re.search(r"\w", _STILL.sub("", left))

@@ -104,7 +104,8 @@ class Follower:
 
     def _refresh_later(self) -> None:
         while (behind := self._vault.last_change() != self.read) or self.indexes.unread:
-            if self._closing.wait(BACKGROUND_PAUSE_S if behind else BATCH_PAUSE_S):
+            is_whole = not behind or len(self.indexes.unread) >= EMBED_BATCH  # those that came first are done with
+            if self._closing.wait(BATCH_PAUSE_S if is_whole else BACKGROUND_PAUSE_S):
                 break
             self.refresh(most=EMBED_BATCH)
         with self.lock:

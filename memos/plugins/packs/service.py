@@ -236,7 +236,7 @@ class Packs:
     def export_adapter(self, caller: Caller, /, adapters: Sequence[str | Path], out: Path) -> Path:
         """Adapters as one folder for servers that take one adapter a request; named by its content. Who gave it is
         signed in it, see `memos.plugins.packs.provenance.given`. Raises NotFound, InputError, Unsupported."""
-        from memos.infrastructure.host.adapters.export import export_adapter  # loads torch and transformers
+        from memos.plugins.packs.adapter_export import export_adapter  # loads torch and transformers
 
         made = export_adapter(self._host(), [self._forming.folder(caller, name) for name in adapters], out)
         give(made, str(caller), self._vault.now(), self._vault.audit_log.signer)

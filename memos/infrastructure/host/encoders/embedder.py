@@ -15,12 +15,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,7 +25,7 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +35,19 @@ from memos.errors import HostError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert
+from memos.infrastructure.host.encoders.threads import multiply_alone, on_encoder_thread, on_encoder_threads
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
 from memos.infrastructure.host.engines import loading
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 
 _BATCH, _BATCH_CHARS = 32, 1024  # texts in one forward, and with padding: a question waits for that of others
-FEW_TEXTS = 300  # which NumPy reads in less time than torch and transformers take to import
+FEW_CHARACTERS = 100_000  # which NumPy reads in less time than torch and transformers take to import
 _MAX_TOKENS = 256  # where the model's folder does not say
-_T = TypeVar("_T")
 
 Reading = tuple[np.ndarray, np.ndarray]  # a text's vector, and one of each of its tokens
 
@@ -69,6 +66,7 @@ class Embedder:
         self.dim = weights.hidden_width(self._folder / "config.json")
         self._model, self._few = Lazy(self._load), Lazy(self._load_few)
         self._max_tokens = Lazy(self._read_max_tokens)
+        self._characters = 0  # that were read so far
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
@@ -78,9 +76,7 @@ class Embedder:
     def tokens(self, texts: Sequence[str]) -> int:
         """How many tokens of these texts are read."""
         tokenizer, _ = self._model()
-        # as in `_forward`: how a tokenizer pads is a setting of it, which another thread must not find changed
-        batch = tokenizer(list(texts), padding=True, truncation=True, max_length=self._max_tokens())
-        return sum(map(sum, batch["attention_mask"]))
+        return int(self._tokenized(tokenizer, texts)["attention_mask"].sum())
 
     def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
         """A reading of each text: its vector, [dim] float32 of length 1, and one of each token, [tokens, dim] int8, of
@@ -94,15 +90,14 @@ class Embedder:
         wanted: dict[str, list[int]] = defaultdict(list)
         for i, text in enumerate(texts):
             wanted[text].append(i)
-        found: dict[int, Reading] = {}
         order = sorted(wanted, key=len)  # like lengths together: little padding
-        few = self._is_enough(len(order))
-        for batch in _batches(order):
-            rows = [i for text in batch for i in wanted[text]]
-            forward = partial(
-                self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in rows], few
-            )
-            found |= zip(rows, on_encoder_thread(forward), strict=True)
+        few, batches = self._is_few(sum(map(len, order))), list(_batches(order))
+        rows = [[i for text in batch for i in wanted[text]] for batch in batches]
+        forwards = (
+            partial(self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in of_batch], few)
+            for batch, of_batch in zip(batches, rows, strict=True)
+        )
+        found = dict(zip(chain(*rows), chain.from_iterable(on_encoder_threads(forwards)), strict=True))
         return [found[i] for i in range(len(texts))]
 
     def _forward(self, texts: list[str], counts: list[int], spans: list[tuple[int, int]], few: bool) -> list[Reading]:
@@ -126,39 +121,46 @@ class Embedder:
         return readings
 
     def _encoded(self, texts: list[str]) -> Encoded:
-        import torch  # here and not above: see the top of the file
-
         tokenizer, model = self._model()
+        batch = self._tokenized(tokenizer, texts)
+        places, mask = batch.pop("offset_mapping").numpy(), batch["attention_mask"].numpy() > 0
+        multiply_alone()
+        return Encoded(model(batch).cpu().numpy(), mask, places)
+
+    def _tokenized(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> BatchEncoding:
+        """The same for all: how a tokenizer pads is a setting of it, which another thread must not find changed."""
         batch = tokenizer(
-            texts,
+            list(texts),
             padding=True,
             truncation=True,
             max_length=self._max_tokens(),
             return_tensors="pt",
             return_offsets_mapping=True,
         )
-        places, mask = batch.pop("offset_mapping").numpy(), batch["attention_mask"].numpy() > 0
-        with torch.inference_mode():
-            return Encoded(model(**batch.to(self._device)).last_hidden_state.cpu().numpy(), mask, places)
+        return batch.to(self._device)
 
-    def _is_enough(self, texts: int) -> bool:
-        """True if NumPy reads so many texts before torch would be imported."""
-        return self._published and self._device == "cpu" and texts <= FEW_TEXTS and "torch" not in sys.modules
+    def _is_few(self, characters: int) -> bool:
+        """True if NumPy reads so many more before torch would be imported."""
+        self._characters += characters
+        is_few = self._characters <= FEW_CHARACTERS and "torch" not in sys.modules
+        return is_few and self._published and self._device == "cpu"
 
     def _read_max_tokens(self) -> int:
         file = self._folder / "sentence_bert_config.json"
         length = (weights.read_json(file) if file.is_file() else {}).get("max_seq_length")
         return length if isinstance(length, int) and length else _MAX_TOKENS
 
-    def _load(self) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-        """Tokenizer, which is changed by its use, and model, which kernels of one process share."""
+    def _load(self) -> tuple[PreTrainedTokenizerBase, weights.Encode]:
+        """Tokenizer, which is changed by its use, and what reads with the model, which kernels of one process share."""
         with loading():
             from safetensors import SafetensorError
             from transformers import AutoTokenizer
 
             try:
-                model = weights.cached_encoder(self._folder, self.name, self._device, self._published)
-                return AutoTokenizer.from_pretrained(self._folder, local_files_only=True), model
+                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+                self._tokenized(tokenizer, ["its settings are made now"])
+                names, of_weights = tuple(tokenizer.model_input_names), (self._folder, self.name, self._device)
+                return tokenizer, weights.cached_reader(*of_weights, self._published, names)
             except (OSError, ValueError, SafetensorError) as error:
                 raise ModelNotFound(
                     f"embedder.path {self._path!r} does not load as an encoder: {error}; {weights.WAY_OUT}"
@@ -196,36 +198,7 @@ def _unit(vectors: Floats) -> Floats:
     return found
 
 
-# -- the thread that encoders run on ----------------------------------------------------------------------------
-
-_THREAD_NAME = "memos-encoder"
-_thread: ThreadPoolExecutor
-
-
-def on_encoder_thread(call: Callable[[], _T]) -> _T:
-    """Make a call on the one thread of the process that encoders run on.
-
-    Each thread on which matrices were multiplied keeps buffers of its own, and so do the threads that help it (of MKL
-    4.4 MB each, measured), so a server of many threads would grow with each; and they would share the same cores.
-    """
-    if threading.current_thread().name.startswith(_THREAD_NAME):
-        return call()
-    try:
-        future = _thread.submit(call)
-    except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
-        return call()
-    return future.result()
-
-
-def _start_thread() -> None:
-    global _thread
-    _thread = ThreadPoolExecutor(1, _THREAD_NAME)
-
-
-_start_thread()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_thread)  # threads stay with the parent
-
+# -- tags of a message ------------------------------------------------------------------------------------------
 
 _HERE = Path(str(files("memos.infrastructure.host.encoders")))
 REQUESTS, STATEMENTS = _HERE / "reader_model", _HERE / "statement_model"  # folders with our weights
@@ -305,8 +278,11 @@ class _Network:
         self.heads = {head: bio(heads[head]) for head in HEADS}
         shared = shared_encoder()
         self._table, self._characters = input_embeddings(shared), own["characters"]
-        self._model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
-        apply_changes(self._model, own)
+        model = deepcopy(shared, {id(self._table): self._table})  # without the table: half of it, and unchanged
+        apply_changes(model, own)
+        embedded = self._table[None, :4]
+        example = {"inputs_embeds": embedded, "token_type_ids": embedded[..., 0].long() * 0}
+        self._encode = weights.traced(model, example)
         self._weights = {head: (own[f"{head}.weight"], own[f"{head}.bias"]) for head in HEADS}
         self._addressed = own.get(f"{ADDRESSED}.weight"), own.get(f"{ADDRESSED}.bias")
 
@@ -322,13 +298,12 @@ class _Network:
         weight, bias = self._addressed
         return 1.0 if weight is None or bias is None else float((weight[0] @ mean + bias[0]).sigmoid())
 
-    def __call__(
-        self, context: Sequence[Token], message: Sequence[Token]
-    ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def __call__(self, context: Sequence[Token], message: Sequence[Token]) -> tuple[dict[str, Floats], torch.Tensor]:
         """(of each head [tokens, labels] log probabilities, special tokens among the tokens; the mean of the message's
         hidden states, [dim])."""
         import torch
 
+        multiply_alone()
         cls, sep = self._special
         first = [cls, *(token[0] for token in context), *([sep] if context else [])]
         second = [*(token[0] for token in message), sep]
@@ -337,8 +312,8 @@ class _Network:
         with torch.inference_mode():
             embedded = self._table[ids.clamp(max=known - 1)]
             embedded[ids >= known] = self._characters[ids[ids >= known] - known]
-            hidden = self._model(inputs_embeds=embedded, token_type_ids=types).last_hidden_state[0]
-            scores = {head: (hidden @ w.T + b).log_softmax(-1) for head, (w, b) in self._weights.items()}
+            [hidden] = self._encode({"inputs_embeds": embedded, "token_type_ids": types})
+            scores = {head: (hidden @ w.T + b).log_softmax(-1).numpy() for head, (w, b) in self._weights.items()}
             return scores, hidden[-1 - len(message) : -1].mean(0)
 
 
@@ -389,7 +364,7 @@ def bio(labels: Sequence[str]) -> list[str]:
     return ["O", *(f"{place}-{label}" for label in labels for place in "BI")]
 
 
-def _spans(scores: torch.Tensor, labels: Sequence[str], tokens: Sequence[Token], skipped: int) -> list[LabelledSpan]:
+def _spans(scores: Floats, labels: Sequence[str], tokens: Sequence[Token], skipped: int) -> list[LabelledSpan]:
     """The runs of the likeliest labels in which an inside only follows its own label. scores: [tokens, labels];
     skipped: characters of the text before the tokens."""
     if not tokens:
@@ -406,15 +381,15 @@ def _spans(scores: torch.Tensor, labels: Sequence[str], tokens: Sequence[Token],
     return [LabelledSpan(label, skipped + begin, skipped + end, sum(p) / len(p)) for label, begin, end, p in runs]
 
 
-def _likeliest(scores: torch.Tensor, labels: Sequence[str], within: Sequence[bool]) -> list[int]:
+def _likeliest(scores: Floats, labels: Sequence[str], within: Sequence[bool]) -> list[int]:
     """Viterbi: the path of the highest sum. scores: [tokens, labels]. within: of each token, whether it goes on with a
     word; no run begins or ends there."""
     allowed = [_allowed(tuple(labels), on) for on in (False, True)]
     best, back = scores[0] + allowed[False][0], []
     for row, on in zip(scores[1:], within[1:], strict=True):
-        value, origin = (best[:, None] + allowed[on]).max(0)
-        best = value + row
-        back.append(origin)
+        paths = best[:, None] + allowed[on]
+        best = paths.max(0) + row
+        back.append(paths.argmax(0))
     path = [int(best.argmax())]
     for origin in reversed(back):
         path.append(int(origin[path[-1]]))
@@ -422,11 +397,9 @@ def _likeliest(scores: torch.Tensor, labels: Sequence[str], within: Sequence[boo
 
 
 @lru_cache(maxsize=8)
-def _allowed(labels: tuple[str, ...], within: bool) -> torch.Tensor:
+def _allowed(labels: tuple[str, ...], within: bool) -> Floats:
     """[before, after] 0 or -inf; O, with which a text begins, is the first."""
-    import torch
-
-    out = torch.zeros(len(labels), len(labels))
+    out = np.zeros((len(labels), len(labels)), np.float32)
     for n, after in enumerate(labels):
         for m, before in enumerate(labels):
             goes_on = not after.startswith("B-") and before[1:] == after[1:]  # both O, or of the same run

@@ -6,18 +6,18 @@ Slower than vectors by far, as nothing of it can be made beforehand; so it sees 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memos.errors import ModelNotFound
-from memos.infrastructure.host.encoders.embedder import on_encoder_thread
+from memos.infrastructure.host.encoders.threads import multiply_alone, on_encoder_threads
 from memos.infrastructure.host.engines import loading
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _BATCH = 16  # pairs in one forward
@@ -37,22 +37,19 @@ class Reranker:
 
     def score(self, query: str, texts: Sequence[str]) -> np.ndarray:
         """[len(texts)] float32, from 0 to 1. Raises ModelNotFound."""
-        parts = [self._forward(query, texts[n : n + _BATCH]) for n in range(0, len(texts), _BATCH)]
+        forwards = (partial(self._forward, query, texts[n : n + _BATCH]) for n in range(0, len(texts), _BATCH))
+        parts = list(on_encoder_threads(forwards))
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
     def _forward(self, query: str, texts: Sequence[str]) -> np.ndarray:
         import torch  # heavy: with the first text only
 
+        multiply_alone()
         tokenizer, model = self._model()
         pairs = ([query] * len(texts), list(texts))
         batch = tokenizer(*pairs, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
-
-        def forward() -> torch.Tensor:
-            with torch.inference_mode():
-                logits: torch.Tensor = model(**batch).logits
-                return logits.float()  # [texts, labels]
-
-        logits = on_encoder_thread(forward)
+        with torch.inference_mode():
+            logits = model(**batch).logits.float()  # [texts, labels]
         yes = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
         scores: np.ndarray = yes.numpy()
         return scores

@@ -146,11 +146,7 @@ def _write(write: Callable[[bytes], object], arrays: Arrays) -> str:
     """A safetensors file; the checksum of all of it."""
     head, at = dict[str, Any](), 0
     for name, array in arrays.items():
-        head[name] = {
-            "dtype": _NAMES[array.dtype],
-            "shape": array.shape,
-            "data_offsets": [at, at := at + array.nbytes],
-        }
+        head[name] = {"dtype": _NAMES[array.dtype], "shape": array.shape, "data_offsets": [at, at := at + array.nbytes]}
     header = json.dumps(head).encode()
     header += b" " * (-len(header) % 8)
     checksum = xxhash.xxh3_128()

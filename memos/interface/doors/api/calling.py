@@ -22,17 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from memos.cost import metered
 from memos.cube import MemCube
 from memos.errors import InputError, meant
-from memos.interface.doors.api.values import (
-    SCOPE,
-    Answer,
-    Item,
-    Json,
-    LineageValue,
-    OverviewValue,
-    Spent,
-    Who,
-    Why,
-)
+from memos.interface.doors.api.values import SCOPE, Answer, Item, Json, LineageValue, OverviewValue, Spent, Who, Why
 
 if TYPE_CHECKING:
     from memos.kernel.answering import Explanation, Reason, Reply

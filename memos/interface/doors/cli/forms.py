@@ -11,14 +11,7 @@ import typer
 
 from memos.cube import AT_LEAST
 from memos.errors import GateRejected
-from memos.interface.doors.cli.shared import (
-    OpenVault,
-    Output,
-    User,
-    counted,
-    optional_vault_command,
-    vault_command,
-)
+from memos.interface.doors.cli.shared import OpenVault, Output, User, counted, optional_vault_command, vault_command
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 
 from memos.interface.reading.phrasebook import (
     MAX_SENTENCE,
@@ -117,6 +118,7 @@ def forgets(sentence: str, speaker: str) -> bool:
     return intent(_JOINED.sub("", sentence, count=1), speaker)[0] is SentenceIntent.FORGET
 
 
+@lru_cache(maxsize=1 << 8)
 def is_question(text: str, speaker: str = "") -> bool:
     """True if the text, or its last sentence, asks."""
     last = sentences(text)[-1][-MAX_SENTENCE:] if text.strip() else ""

@@ -267,11 +267,7 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
     """The facts by the most specific form of the phrasebook and of readings.yaml; attributes and jobs are last."""
     in_phrasebook = matches(clause, voice.name, voice.lower)
     best = max((match.form.literal for match in in_phrasebook), default=-1)
-    found = [
-        (form, match)
-        for form in english_readings().forms
-        if (match := form.regex.match(clause)) and (match.groupdict().get("s") or voice.name)
-    ]
+    found = [(form, match) for form, match in _forms_of(clause) if match.groupdict().get("s") or voice.name]
     states = sorted((pair for pair in found if pair[0].mode != "ended"), key=lambda pair: -pair[0].literal)
     if best >= (states[0][0].literal if states else 0):
         return [f for match in in_phrasebook for f in _of_phrase(match, manner)]
@@ -284,6 +280,11 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
         longest = {form.relation: (form, match) for form, match in ends}  # of each relation
         facts = [fact for form, match in longest.values() for fact in _of_form(form, match, voice, manner)]
     return facts or _job(clause, voice, manner)
+
+
+@lru_cache(maxsize=1 << 4)  # a clause is read as it stands, and again without its cues, of which most have none
+def _forms_of(clause: str) -> tuple[tuple[EnglishForm, re.Match[str]], ...]:
+    return tuple((form, match) for form in english_readings().forms if (match := form.regex.match(clause)))
 
 
 def _of_phrase(match: FormMatch, manner: Manner) -> list[Fact]:

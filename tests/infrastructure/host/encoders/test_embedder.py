@@ -12,6 +12,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from transformers import BertConfig, BertModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
@@ -187,3 +188,32 @@ def test_a_text_that_its_context_would_push_out_is_read_alone(minilm: Embedder) 
     [(vector, tokens), _] = minilm.read([before + text, "other"], [(len(before), len(before + text)), (0, 5)])
     assert_allclose(vector, minilm.embed([text])[0], atol=1e-5)
     assert len(tokens) == 6
+
+
+def test_a_recorded_encoder_reads_texts_of_any_number_and_length_as_it_does_itself() -> None:
+    model, names = weights.shared_encoder(), ("input_ids", "token_type_ids", "attention_mask")
+    read = weights.cached_reader(
+        weights.package_folder(), weights.versioned_name(weights.DEFAULT, weights.PUBLISHED_SHA256), "cpu", True, names
+    )
+    assert read.recorded
+    for rows, tokens in ((1, 1), (3, 17), (2, 250)):
+        ids = torch.randint(1000, 20_000, (rows, tokens), generator=torch.Generator().manual_seed(tokens))
+        mask = (torch.arange(tokens) < torch.arange(1, rows + 1)[:, None] * tokens / rows).long()
+        batch = {"input_ids": ids, "token_type_ids": ids * 0, "attention_mask": mask}
+        with torch.inference_mode():
+            expected = model(**batch).last_hidden_state
+        torch.testing.assert_close(read(batch)[mask > 0], expected[mask > 0], atol=1e-5, rtol=0)
+
+
+class Counting(torch.nn.Module):
+    """Reads as many tokens as it was first given: a recording of it reads others wrongly."""
+
+    def forward(self, input_ids: torch.Tensor) -> BaseModelOutput:
+        rows = [input_ids[:, n] * 1.0 for n in range(input_ids.shape[1])]
+        return BaseModelOutput(last_hidden_state=torch.stack(rows, dim=1)[..., None])
+
+
+def test_an_encoder_that_a_recording_would_change_runs_as_it_is() -> None:
+    read = weights.traced(Counting(), {"input_ids": torch.ones(2, 4, dtype=torch.long)})
+    assert not read.recorded
+    assert read({"input_ids": torch.ones(1, 7, dtype=torch.long)}).shape == (1, 7, 1)

@@ -11,12 +11,18 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.testing import assert_close
 
+from memos.config import ModelConfig
 from memos.errors import InputError, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.adapters.export import RANKS, export_adapter
 from memos.infrastructure.host.host import Host
+from memos.plugins.packs.adapter_export import RANKS, export_adapter
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host.load(ModelConfig())
 
 
 def adapter(host: Host, folder: Path, seed: int, rank: int, targets: list[str]) -> Path:

@@ -1,0 +1,66 @@
+"""The threads that encoders run on: how many calls wait at a time, in which order, and who multiplies with whom."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from memos.infrastructure.host.encoders.threads import (
+    THREADS,
+    multiply_alone,
+    on_encoder_thread,
+    on_encoder_threads,
+)
+
+
+def test_results_come_in_order_from_the_encoders_threads() -> None:
+    names = on_encoder_threads(lambda n=n: (n, threading.current_thread().name) for n in range(20))
+    made = list(names)
+    assert [n for n, _ in made] == list(range(20))
+    assert all(name.startswith("memos-encoder") for _, name in made)
+
+
+def test_no_more_calls_wait_than_there_are_threads() -> None:
+    """A question that is asked meanwhile comes after these, not after all."""
+    given = 0
+
+    def calls() -> object:
+        nonlocal given
+        for n in range(20):
+            given += 1
+            yield partial(int, n)
+
+    results = on_encoder_threads(calls())  # type: ignore[arg-type]
+    next(results)
+    assert given == THREADS + 1
+
+
+def test_what_a_call_raises_reaches_who_made_it_and_others_go_on() -> None:
+    def fails() -> None:
+        raise ValueError("not a text")
+
+    with pytest.raises(ValueError, match="not a text"):
+        on_encoder_thread(fails)
+    assert on_encoder_thread(lambda: 2) == 2
+
+
+def test_a_call_within_a_call_runs_at_once() -> None:
+    """All threads may be waiting for what they have asked for themselves."""
+    nested: list[Callable[[], int]] = [lambda: on_encoder_thread(lambda: 1)] * (2 * THREADS)
+    assert list(on_encoder_threads(nested)) == [1] * (2 * THREADS)
+
+
+def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
+    was = torch.get_num_threads()
+
+    def alone() -> int:
+        multiply_alone()
+        return torch.get_num_threads()
+
+    assert on_encoder_thread(alone) == 1
+    multiply_alone()  # not on such a thread: changes nothing
+    assert torch.get_num_threads() == was
