@@ -97,6 +97,8 @@ def house() -> Iterator[House]:
     with tempfile.TemporaryDirectory(prefix="memos-attack-") as folder:
         with Memory(Config(model=ModelConfig(fence="always")), vault=Path(folder) / "vault") as memory:
             memory.kernel.services.governing.add_key("keeper")
+            memory.kernel.host  # noqa: B018  loaded before the first request, as by `memos serve`
+            memory.kernel.parts.operator().refresh_soon()
             limits = ServeConfig(grace_s=5)
             server = uvicorn.Server(settings_of(create_app(memory, limits, loopback=True), limits))
             listener = listening("127.0.0.1", 0)

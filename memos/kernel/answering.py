@@ -88,13 +88,7 @@ class Answering(Service):
     """chat, ask, explain, credit, parity; turns and rewind of sessions."""
 
     def __init__(
-        self,
-        parts: Parts,
-        finding: Finding,
-        keeping: Keeping,
-        life: Life,
-        seeing: Seeing,
-        pipelines: Pipelines,
+        self, parts: Parts, finding: Finding, keeping: Keeping, life: Life, seeing: Seeing, pipelines: Pipelines
     ) -> None:
         super().__init__(parts)
         self._finding, self._keeping, self._life = finding, keeping, life

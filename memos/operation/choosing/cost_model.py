@@ -207,10 +207,7 @@ class Ways:
         kvs = admission.activations
         ways = [w for w in self.ways(admission, at) if not forced or w.kvs == len(kvs) or not at.levels]
         if not ways:
-            size, room = (
-                sum(at.lying[kv.id].tokens for kv in kvs) * at.costs.bytes,
-                self._room(at.costs.gpu)[0][1],
-            )
+            size, room = (sum(at.lying[kv.id].tokens for kv in kvs) * at.costs.bytes, self._room(at.costs.gpu)[0][1])
             raise NoRoom(
                 f"KV of {size:,.0f} bytes does not fit the {room:,} bytes that it may take of memory; ask via "
                 f"plaintext, or raise scheduler.{'device' if at.costs.gpu else 'host'}_kv_bytes"

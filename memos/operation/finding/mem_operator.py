@@ -24,11 +24,12 @@ import numpy.typing as npt
 from memos.cube import Fact, State
 from memos.errors import InputError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding.catalog import AROUND, View
+from memos.operation.finding.catalog import AROUND, Catalog, View
 from memos.operation.finding.columns import Floats, Mask, Rows
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
+from memos.operation.finding.vector_index import compare_tokens
 from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
 
@@ -190,34 +191,40 @@ class MemOperator:
         about: subjects that the query is about. asks: facts, with blanks, that it asks for. wants: how it asks; an
         overview takes the best of each conversation in turn.
         """
-        whole = _readable(query)
+        whole, found = _readable(query), list[FoundMemory]()
+        query = self._guard.shown(whole)
         self._embed(view)
         with self._lock:
-            scope, indexes = self._scope(view), self._follower.indexes
-            if k < 1 or not len(scope.rows):
-                return []
-            query = self._guard.shown(whole)
+            scope = self._scope(view)
             speakers, rest = self._speakers(query, scope)
-            [(vector, tokens)] = self._embedder.read([rest])
+        if k < 1 or not len(scope.rows):
+            return found
+        [(vector, tokens)] = self._embedder.read([rest])  # without the lock, as below: others do not wait for it
+        with self._lock:
+            scope, indexes = self._scope(view), self._follower.indexes
+            if not len(scope.rows):
+                return found
             stating = indexes.graph.stating(asks, scope.mask)
             question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
             rows, signals = self._signals(question, scope)
             compared_rows = MAX_COMPARED if self._rerank else self._compared
             best = _best(score(signals), rows, max(k, compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)))
             rows = rows[best]
-            answers = np.zeros(len(rows), np.float32)
-            if self._rerank:
-                answers = self._rerank(query, [indexes.texts[row] for row in rows])
-            compared = indexes.tokens.compare(tokens, rows.tolist()) if self._compared else signals.tokens[best]
-            signals = signals.at(best, answers=answers, tokens=compared)
-            scores = score(signals)
-            best = _best(scores, rows, len(rows))
-            best = best[self._first_of_turns(rows[best])]
+            texts = [indexes.texts[row] for row in rows] if self._rerank else []
+            of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []
+        answers = self._rerank(query, texts) if self._rerank else np.zeros(len(rows), np.float32)
+        compared = compare_tokens(tokens, of_rows) if self._compared else signals.tokens[best]
+        signals = signals.at(best, answers=answers, tokens=compared)
+        scores = score(signals)
+        best = _best(scores, rows, len(rows))
+        with self._lock:  # its rows stay where they are, whatever has been dropped meanwhile
+            catalog = indexes.catalog
+            best = best[_first_of_turns(catalog, rows[best])]
             if wants.overview:
-                best = best[self._spread(rows[best], with_replies=not wants.side)]
+                best = best[_spread(catalog, rows[best], with_replies=not wants.side)]
             best = best[:k]
-            ids = (indexes.catalog.ids[row] for row in rows[best].tolist())
-            return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
+            ids = [catalog.ids[row] for row in rows[best].tolist()]
+        return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
 
     def in_view(self, view: View, *, afresh: bool = True) -> tuple[int, int]:
         """How many memories there are in view, and in all. afresh: False for as many as the last search looked at."""
@@ -282,30 +289,6 @@ class MemOperator:
             catalog = self._follower.indexes.catalog
             near = [catalog.row(id) for id in ids if id in catalog]
             return [catalog.ids[row] for row in catalog.in_groups(near, self._scope(view).mask).tolist()]
-
-    def _first_of_turns(self, rows: Rows) -> Rows:
-        """Places of the first row of each turn, in order."""
-        _, first = np.unique(self._follower.indexes.catalog.turn[rows], return_index=True)
-        return np.sort(first)
-
-    def _spread(self, rows: Rows, with_replies: bool) -> Rows:
-        """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
-        each with what was said before or after it on the other side, where that is among them. Summaries count as one
-        conversation: in a row of them there is room for little else."""
-        catalog = self._follower.indexes.catalog
-        rank = np.zeros(len(rows), np.int64)
-        threads: dict[int, int] = defaultdict(int)
-        for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread[rows]).tolist()):
-            rank[place], threads[thread] = threads[thread], threads[thread] + 1
-        order = np.lexsort((np.arange(len(rows)), rank)).tolist()
-        if not with_replies:
-            return np.array(order, np.int64)
-        place_of = dict(zip(catalog.turn[rows].tolist(), range(len(rows)), strict=True))
-        taken = dict[int, None]()
-        for place in order:
-            other = place_of.get(catalog.other_side(int(rows[place])), place)
-            taken |= dict.fromkeys((place, other))
-        return np.array(list(taken), np.int64)
 
     def _read(self, view: View) -> _Scope:
         """What is in view, once that is read."""
@@ -427,3 +410,28 @@ def _highest(scores: Floats, k: int) -> Rows:
     bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
     rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
     return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
+
+
+def _first_of_turns(catalog: Catalog, rows: Rows) -> Rows:
+    """Places of the first row of each turn, in order."""
+    _, first = np.unique(catalog.turn[rows], return_index=True)
+    return np.sort(first)
+
+
+def _spread(catalog: Catalog, rows: Rows, with_replies: bool) -> Rows:
+    """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
+    each with what was said before or after it on the other side, where that is among them. Summaries count as one
+    conversation: in a row of them there is room for little else."""
+    rank = np.zeros(len(rows), np.int64)
+    threads: dict[int, int] = defaultdict(int)
+    for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread[rows]).tolist()):
+        rank[place], threads[thread] = threads[thread], threads[thread] + 1
+    order = np.lexsort((np.arange(len(rows)), rank)).tolist()
+    if not with_replies:
+        return np.array(order, np.int64)
+    place_of = dict(zip(catalog.turn[rows].tolist(), range(len(rows)), strict=True))
+    taken = dict[int, None]()
+    for place in order:
+        other = place_of.get(catalog.other_side(int(rows[place])), place)
+        taken |= dict.fromkeys((place, other))
+    return np.array(list(taken), np.int64)

@@ -248,18 +248,7 @@ class TokenIndex:
         if row in self._held:
             self._bytes -= _size(self._held.pop(row))
 
-    def compare(self, query: Coarse, rows: Sequence[int]) -> Floats:
-        """[rows]: mean over the query's tokens of the cosine with the nearest token of each row, at least 0."""
-        if not len(query):  # of characters that the embedder does not read
-            return np.zeros(len(rows), np.float32)
-        tokens, lengths = zip(*self._of(rows), strict=True)
-        cosines = _products(np.concatenate(tokens), query.astype(np.float32) / _lengths(query)[:, None])
-        cosines /= np.concatenate(lengths)[:, None]
-        starts = np.cumsum([0, *map(len, tokens[:-1])])
-        found: Floats = np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
-        return found
-
-    def _of(self, rows: Sequence[int]) -> list[tuple[Coarse, Floats]]:
+    def of(self, rows: Sequence[int]) -> list[tuple[Coarse, Floats]]:
         """Of each row its tokens and their lengths; where there are none, one of length 0."""
         if missing := [row for row in rows if row not in self._held]:
             read, none = self._read(missing), np.zeros((1, self._dim), np.int8)
@@ -273,6 +262,19 @@ class TokenIndex:
         while self._bytes > self._max_bytes:
             self.drop(next(iter(self._held)))
         return found
+
+
+def compare_tokens(query: Coarse, rows: Sequence[tuple[Coarse, Floats]]) -> Floats:
+    """[rows]: mean over the query's tokens of the cosine with the nearest token of each row, at least 0. rows: see
+    `TokenIndex.of`."""
+    if not len(query) or not rows:  # of characters that the embedder does not read
+        return np.zeros(len(rows), np.float32)
+    tokens, lengths = zip(*rows, strict=True)
+    cosines = _products(np.concatenate(tokens), query.astype(np.float32) / _lengths(query)[:, None])
+    cosines /= np.concatenate(lengths)[:, None]
+    starts = np.cumsum([0, *map(len, tokens[:-1])])
+    found: Floats = np.maximum(np.maximum.reduceat(cosines, starts, axis=0), 0).mean(1)
+    return found
 
 
 def _size(tokens: tuple[Coarse, Floats]) -> int:

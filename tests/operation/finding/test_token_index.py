@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from memos.operation.finding.vector_index import TokenIndex
+from memos.operation.finding.vector_index import TokenIndex, compare_tokens
 
 DIM = 8
 CHANCE = np.random.default_rng(5)
@@ -42,22 +42,22 @@ def test_the_score_is_the_mean_of_each_query_tokens_nearest_cosine() -> None:
     expected = [by_formula(query, stored.rows.get(row)) for row in (3, 2, 0, 1)]
     index = TokenIndex(DIM, stored)
     for _ in range(2):  # read, then held
-        assert index.compare(query, [3, 2, 0, 1]) == pytest.approx(expected, abs=1e-6)
+        assert compare_tokens(query, index.of([3, 2, 0, 1])) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_query_without_tokens_is_near_nothing() -> None:
-    assert TokenIndex(DIM, Stored(2)).compare(tokens(0), [0]).tolist() == [0]
+    assert compare_tokens(tokens(0), TokenIndex(DIM, Stored(2)).of([0])).tolist() == [0]
 
 
 def test_rows_are_read_once_until_they_change() -> None:
     stored, query = Stored(2, 2), tokens(3)
     index = TokenIndex(DIM, stored)
-    index.compare(query, [0, 1])
-    index.compare(query, [1, 0])
+    compare_tokens(query, index.of([0, 1]))
+    compare_tokens(query, index.of([1, 0]))
     assert stored.read == [0, 1]
     stored.rows[1] = tokens(5)
     index.drop(1)
-    assert index.compare(query, [0, 1])[1] == pytest.approx(by_formula(query, stored.rows[1]), abs=1e-6)
+    assert compare_tokens(query, index.of([0, 1]))[1] == pytest.approx(by_formula(query, stored.rows[1]), abs=1e-6)
     assert stored.read == [0, 1, 1]
 
 
@@ -65,17 +65,17 @@ def test_no_more_is_held_than_there_is_room_for_and_the_latest_stay() -> None:
     stored, query = Stored(1, 1, 1, 1), tokens(1)
     two = 2 * (DIM + 4)  # each with its length
     index = TokenIndex(DIM, stored, max_bytes=two)
-    index.compare(query, [0, 1, 2, 3])
-    index.compare(query, [2, 3])
+    compare_tokens(query, index.of([0, 1, 2, 3]))
+    compare_tokens(query, index.of([2, 3]))
     assert stored.read == [0, 1, 2, 3]
-    index.compare(query, [0])
-    index.compare(query, [3])
+    compare_tokens(query, index.of([0]))
+    compare_tokens(query, index.of([3]))
     assert stored.read == [0, 1, 2, 3, 0]
-    index.compare(query, [2])
+    compare_tokens(query, index.of([2]))
     assert stored.read == [0, 1, 2, 3, 0, 2]
 
 
 def test_a_comparison_may_be_larger_than_the_room() -> None:
     stored, query = Stored(*[4] * 9), tokens(2)
     expected = [by_formula(query, stored.rows[row]) for row in range(9)]
-    assert TokenIndex(DIM, stored, max_bytes=1).compare(query, range(9)) == pytest.approx(expected, abs=1e-6)
+    assert compare_tokens(query, TokenIndex(DIM, stored, max_bytes=1).of(range(9))) == pytest.approx(expected, abs=1e-6)

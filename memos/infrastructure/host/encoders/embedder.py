@@ -18,6 +18,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -25,13 +26,14 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from memos.config import EmbedderConfig
-from memos.errors import HostError, ModelNotFound
+from memos.errors import HostError, MemosError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert
@@ -66,7 +68,7 @@ class Embedder:
         self.dim = weights.hidden_width(self._folder / "config.json")
         self._model, self._few = Lazy(self._load), Lazy(self._load_few)
         self._max_tokens = Lazy(self._read_max_tokens)
-        self._characters = 0  # that were read so far
+        self._characters, self._loading = 0, Lazy(self._load_ahead)  # that were read so far; while torch is imported
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """[len(texts), dim] float32, each row of length 1, in the order of `texts`."""
@@ -93,9 +95,10 @@ class Embedder:
         order = sorted(wanted, key=len)  # like lengths together: little padding
         few, batches = self._is_few(sum(map(len, order))), list(_batches(order))
         rows = [[i for text in batch for i in wanted[text]] for batch in batches]
+        counts = [[len(wanted[text]) for text in batch] for batch in batches]
         forwards = (
-            partial(self._forward, batch, [len(wanted[text]) for text in batch], [parts[i] for i in of_batch], few)
-            for batch, of_batch in zip(batches, rows, strict=True)
+            (sum(map(len, batch)), partial(self._forward, batch, of_texts, [parts[i] for i in of_batch], few))
+            for batch, of_texts, of_batch in zip(batches, counts, rows, strict=True)
         )
         found = dict(zip(chain(*rows), chain.from_iterable(on_encoder_threads(forwards)), strict=True))
         return [found[i] for i in range(len(texts))]
@@ -129,21 +132,27 @@ class Embedder:
 
     def _tokenized(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> BatchEncoding:
         """The same for all: how a tokenizer pads is a setting of it, which another thread must not find changed."""
-        batch = tokenizer(
-            list(texts),
-            padding=True,
-            truncation=True,
-            max_length=self._max_tokens(),
-            return_tensors="pt",
-            return_offsets_mapping=True,
-        )
+        cut = {"truncation": True, "max_length": self._max_tokens()}
+        batch = tokenizer(list(texts), padding=True, return_tensors="pt", return_offsets_mapping=True, **cut)
         return batch.to(self._device)
 
     def _is_few(self, characters: int) -> bool:
-        """True if NumPy reads so many more before torch would be imported."""
+        """True if NumPy reads so many more: before torch would be imported, and until that is done, as nobody who has
+        asked for something waits for it."""
         self._characters += characters
-        is_few = self._characters <= FEW_CHARACTERS and "torch" not in sys.modules
-        return is_few and self._published and self._device == "cpu"
+        if not self._published or self._device != "cpu" or ("torch" in sys.modules and not self._loading.if_made):
+            return False
+        loading = self._loading() if self._characters > FEW_CHARACTERS else self._loading.if_made
+        return loading is None or loading.is_alive()
+
+    def _load_ahead(self) -> Thread:
+        def load() -> None:
+            with suppress(MemosError):  # who reads next meets it again
+                self._model()
+
+        thread = Thread(target=load, name="memos-loads-encoder")
+        thread.start()
+        return thread
 
     def _read_max_tokens(self) -> int:
         file = self._folder / "sentence_bert_config.json"
@@ -248,7 +257,7 @@ class TextTagger:
         context, message = network.tokens(before[skipped:]), network.tokens(text)[:MAX_MESSAGE_TOKENS]
         if not message:
             return TaggedText((), (), ()), None
-        scores, mean = on_encoder_thread(partial(network, context, message))
+        scores, mean = on_encoder_thread(partial(network, context, message), len(before[skipped:]) + len(text))
         of_message, of_context = slice(-1 - len(message), -1), slice(1, 1 + len(context))
         parts, *within = (
             _spans(scores[head][of_message], labels, message, 0) for head, labels in network.heads.items()

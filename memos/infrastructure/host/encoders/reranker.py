@@ -37,7 +37,8 @@ class Reranker:
 
     def score(self, query: str, texts: Sequence[str]) -> np.ndarray:
         """[len(texts)] float32, from 0 to 1. Raises ModelNotFound."""
-        forwards = (partial(self._forward, query, texts[n : n + _BATCH]) for n in range(0, len(texts), _BATCH))
+        batches = [texts[n : n + _BATCH] for n in range(0, len(texts), _BATCH)]
+        forwards = ((sum(map(len, batch)), partial(self._forward, query, batch)) for batch in batches)
         parts = list(on_encoder_threads(forwards))
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 

@@ -1,7 +1,7 @@
-"""The threads that encoders run on: one for each core, of which each multiplies alone.
+"""The threads that encoders run on: as many as cores for questions, and as many for what fills an index.
 
-Two small forwards side by side are read in .6 of the time that they take one after the other on both cores, as threads
-that share a multiplication wait for one another at its end. Knows no encoder.
+Each multiplies alone: two small forwards side by side are read in .6 of the time that they take one after the other on
+both cores, as threads that share a multiplication wait for one another at its end. Knows no encoder.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ from threadpoolctl import threadpool_limits
 _NAME = "memos-encoder"
 _MOST = 8  # each keeps buffers of its own (of MKL 4.4 MB, measured)
 THREADS = min(_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+SHORT = 256  # characters of a question, at most
 _T = TypeVar("_T")
-_threads: ThreadPoolExecutor
+_of_short: ThreadPoolExecutor
+_of_long: ThreadPoolExecutor
 _of_thread = threading.local()
 
 
-def on_encoder_thread(call: Callable[[], _T]) -> _T:
+def on_encoder_thread(call: Callable[[], _T], characters: int) -> _T:
     """Make a call on one of the threads; on others it would leave buffers behind in each, so a server of many threads
-    would grow with each, and they would share the same cores."""
-    [result] = on_encoder_threads([call])
+    would grow with each, and they would share the same cores. characters: of the text that it reads."""
+    [result] = on_encoder_threads([(characters, call)])
     return result
 
 
-def on_encoder_threads(calls: Iterable[Callable[[], _T]]) -> Iterator[_T]:
-    """The results in order. So many calls wait at a time as there are threads: a question that others ask meanwhile
-    comes after these, and before the rest."""
+def on_encoder_threads(calls: Iterable[tuple[int, Callable[[], _T]]]) -> Iterator[_T]:
+    """The results in order. So many wait at a time as there are threads: who asks meanwhile comes after these, and not
+    after all."""
     waiting: deque[Future[_T]] = deque()
-    for call in calls:
+    for characters, call in calls:
         if len(waiting) == THREADS:
             yield waiting.popleft().result()
-        waiting.append(_submitted(call))
+        waiting.append(_submitted(call, characters))
     yield from (future.result() for future in waiting)
 
 
@@ -47,10 +49,10 @@ def multiply_alone() -> None:
         _of_thread.limits = threadpool_limits(1, user_api="openmp")  # of this thread, as OpenMP has it
 
 
-def _submitted(call: Callable[[], _T]) -> Future[_T]:
+def _submitted(call: Callable[[], _T], characters: int) -> Future[_T]:
     if not threading.current_thread().name.startswith(_NAME):
         try:
-            return _threads.submit(call)
+            return (_of_short if characters <= SHORT else _of_long).submit(call)
         except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
             pass
     made: Future[_T] = Future()
@@ -59,8 +61,8 @@ def _submitted(call: Callable[[], _T]) -> Future[_T]:
 
 
 def _start() -> None:
-    global _threads
-    _threads = ThreadPoolExecutor(THREADS, _NAME)
+    global _of_short, _of_long
+    _of_short, _of_long = (ThreadPoolExecutor(THREADS, f"{_NAME}-{which}") for which in ("short", "long"))
 
 
 _start()

@@ -340,10 +340,7 @@ class Cartridge(torch.nn.Module):
     def _layers(self) -> list[Layer]:
         fixed = [(k[..., : self._head, :], v[..., : self._head, :]) for k, v in self._past.layers]
         return [
-            (
-                torch.cat([k, self.rows[2 * n].to(k.dtype)], -2),
-                torch.cat([v, self.rows[2 * n + 1].to(v.dtype)], -2),
-            )
+            (torch.cat([k, self.rows[2 * n].to(k.dtype)], -2), torch.cat([v, self.rows[2 * n + 1].to(v.dtype)], -2))
             for n, (k, v) in enumerate(fixed)
         ]
 

@@ -120,9 +120,7 @@ def _rows(cubes: list[MemCube], limit: int, empty: str) -> Iterator[str]:
 
 @vault_command(memories)
 def show(
-    kernel: MemOS,
-    id: Annotated[str, typer.Argument(help="of a memory, as `memos ls` lists it")],
-    user: User = None,
+    kernel: MemOS, id: Annotated[str, typer.Argument(help="of a memory, as `memos ls` lists it")], user: User = None
 ) -> Output:
     """Show one memory: what it says or holds, where it comes from, and its life."""
     from memos.interface.doors.api.calling import changes, item

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from memos.config import EmbedderConfig
 from memos.errors import HostError, ModelNotFound
 from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.lazy import Lazy
 
 # First values of sentence-transformers 6.2's encode(normalize_embeddings=True) with all-MiniLM-L6-v2.
 REFERENCE = {
@@ -203,6 +205,31 @@ def test_a_recorded_encoder_reads_texts_of_any_number_and_length_as_it_does_itse
         with torch.inference_mode():
             expected = model(**batch).last_hidden_state
         torch.testing.assert_close(read(batch)[mask > 0], expected[mask > 0], atol=1e-5, rtol=0)
+
+
+def test_numpy_reads_on_until_torch_has_been_loaded(minilm: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has asked for something would wait for many seconds, as a server under load takes them for that."""
+    text, may_load = "a sentence of a book. " * 5_000, threading.Event()
+    model = minilm._model()
+
+    def load() -> object:
+        may_load.wait()
+        return model
+
+    embedder = Embedder(EmbedderConfig())
+    embedder._model = Lazy(load)  # type: ignore[arg-type]
+    monkeypatch.delitem(sys.modules, "torch")
+    embedder.read(["My dog's name is Bello."])
+    assert embedder._loading.if_made is None, "a few are not worth it"
+    by_numpy = embedder.embed([text])
+    loading = embedder._loading.if_made
+    assert loading is not None and loading.is_alive()
+    monkeypatch.undo()
+    assert embedder._is_few(1)
+    may_load.set()
+    loading.join()
+    assert not embedder._is_few(1)
+    assert_allclose(embedder.embed([text]), by_numpy, atol=1e-5)
 
 
 class Counting(torch.nn.Module):

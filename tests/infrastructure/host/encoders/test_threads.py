@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from memos.infrastructure.host.encoders.threads import (
+    SHORT,
     THREADS,
     multiply_alone,
     on_encoder_thread,
@@ -18,7 +19,7 @@ from memos.infrastructure.host.encoders.threads import (
 
 
 def test_results_come_in_order_from_the_encoders_threads() -> None:
-    names = on_encoder_threads(lambda n=n: (n, threading.current_thread().name) for n in range(20))
+    names = on_encoder_threads((1, lambda n=n: (n, threading.current_thread().name)) for n in range(20))
     made = list(names)
     assert [n for n, _ in made] == list(range(20))
     assert all(name.startswith("memos-encoder") for _, name in made)
@@ -32,7 +33,7 @@ def test_no_more_calls_wait_than_there_are_threads() -> None:
         nonlocal given
         for n in range(20):
             given += 1
-            yield partial(int, n)
+            yield 1, partial(int, n)
 
     results = on_encoder_threads(calls())  # type: ignore[arg-type]
     next(results)
@@ -44,14 +45,25 @@ def test_what_a_call_raises_reaches_who_made_it_and_others_go_on() -> None:
         raise ValueError("not a text")
 
     with pytest.raises(ValueError, match="not a text"):
-        on_encoder_thread(fails)
-    assert on_encoder_thread(lambda: 2) == 2
+        on_encoder_thread(fails, 1)
+    assert on_encoder_thread(lambda: 2, 1) == 2
 
 
 def test_a_call_within_a_call_runs_at_once() -> None:
     """All threads may be waiting for what they have asked for themselves."""
-    nested: list[Callable[[], int]] = [lambda: on_encoder_thread(lambda: 1)] * (2 * THREADS)
-    assert list(on_encoder_threads(nested)) == [1] * (2 * THREADS)
+    nested: Callable[[], int] = partial(on_encoder_thread, lambda: 1, 1)
+    assert list(on_encoder_threads([(1, nested)] * (2 * THREADS))) == [1] * (2 * THREADS)
+
+
+def test_a_question_does_not_wait_for_what_fills_an_index() -> None:
+    free = threading.Event()
+    filling = [threading.Thread(target=on_encoder_thread, args=(free.wait, SHORT + 1)) for _ in range(3 * THREADS)]
+    for thread in filling:
+        thread.start()
+    assert on_encoder_thread(lambda: "answered", SHORT) == "answered"
+    free.set()
+    for thread in filling:
+        thread.join()
 
 
 def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
@@ -61,6 +73,6 @@ def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
         multiply_alone()
         return torch.get_num_threads()
 
-    assert on_encoder_thread(alone) == 1
+    assert on_encoder_thread(alone, 1) == 1
     multiply_alone()  # not on such a thread: changes nothing
     assert torch.get_num_threads() == was
