@@ -34,8 +34,9 @@ class Report:
     findings: list[str] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
 
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(vars(self), indent=1), "utf-8")
+    def write(self, path: Path | None) -> None:
+        if path is not None:
+            path.write_text(json.dumps(vars(self), indent=1), "utf-8")
 
 
 class Attack:
