@@ -182,7 +182,10 @@ def _load(entry: EntryPoint, kind: str) -> object:
     try:
         return entry.load()
     except (Exception, SystemExit) as error:  # a stranger's module may raise anything, and memos goes on without it
+        package, way = _name(entry.dist) if entry.dist else "it", "mend or uninstall"
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("memos"):
+            way = f"install {error.name}, for which there may be an extra of"
         raise PluginError(
             f"{entry.value}, which provides the {kind} {entry.name!r}, fails to load "
-            f"({type(error).__name__}: {error}); mend or uninstall {_name(entry.dist) if entry.dist else 'it'}"
+            f"({type(error).__name__}: {error}); {way} {package}"
         ) from error

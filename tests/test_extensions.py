@@ -83,6 +83,13 @@ def test_the_policy_package_of_the_examples_is_installed_and_chosen_by_one_line(
             id="raises while it is imported",
         ),
         pytest.param(
+            [("lacking", "import no_such_library\n", "mine", "")],
+            "mine",
+            "PluginError lacking:make, which provides the policy 'mine', fails to load (ModuleNotFoundError: No module "
+            "named 'no_such_library'); install no_such_library, for which there may be an extra of lacking",
+            id="needs a package that is not installed",
+        ),
+        pytest.param(
             [("leaves", "raise SystemExit(3)\n", "mine", "")],
             "mine",
             "PluginError leaves:make, which provides the policy 'mine', fails to load (SystemExit: 3); mend or "

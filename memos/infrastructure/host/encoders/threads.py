@@ -28,8 +28,7 @@ _of_thread = threading.local()
 def on_encoder_thread(call: Callable[[], _T], characters: int) -> _T:
     """Make a call on one of the threads; on others it would leave buffers behind in each, so a server of many threads
     would grow with each, and they would share the same cores. characters: of the text that it reads."""
-    [result] = on_encoder_threads([(characters, call)])
-    return result
+    return next(on_encoder_threads([(characters, call)]))
 
 
 def on_encoder_threads(calls: Iterable[tuple[int, Callable[[], _T]]]) -> Iterator[_T]:

@@ -147,8 +147,7 @@ def traced(model: torch.nn.Module, example: Mapping[str, torch.Tensor]) -> Encod
     fewer, more = [v[:1, :-1] for v in values], [v.repeat_interleave(3, 1) for v in values]
 
     def plain(*given: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = model(**dict(zip(names, given, strict=True))).last_hidden_state
-        return hidden
+        return model(**dict(zip(names, given, strict=True))).last_hidden_state
 
     with torch.inference_mode(), warnings.catch_warnings(), suppress(Exception):  # whatever a stranger's model raises
         warnings.simplefilter("ignore")  # that a trace does not follow what depends on values: that is seen below
