@@ -191,19 +191,19 @@ class MemOperator:
         about: subjects that the query is about. asks: facts, with blanks, that it asks for. wants: how it asks; an
         overview takes the best of each conversation in turn.
         """
-        whole, found = _readable(query), list[FoundMemory]()
+        whole = _readable(query)
         query = self._guard.shown(whole)
         self._embed(view)
         with self._lock:
             scope = self._scope(view)
             speakers, rest = self._speakers(query, scope)
         if k < 1 or not len(scope.rows):
-            return found
+            return []
         [(vector, tokens)] = self._embedder.read([rest])  # without the lock, as below: others do not wait for it
         with self._lock:
             scope, indexes = self._scope(view), self._follower.indexes
             if not len(scope.rows):
-                return found
+                return []
             stating = indexes.graph.stating(asks, scope.mask)
             question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
             rows, signals = self._signals(question, scope)
