@@ -196,7 +196,7 @@ class MemOperator:
         self._embed(view)
         with self._lock:
             scope = self._scope(view)
-            speakers, rest = self._speakers(query, scope)
+            _, rest = self._speakers(query, scope)
         if k < 1 or not len(scope.rows):
             return []
         [(vector, tokens)] = self._embedder.read([rest])  # without the lock, as below: others do not wait for it
@@ -204,6 +204,7 @@ class MemOperator:
             scope, indexes = self._scope(view), self._follower.indexes
             if not len(scope.rows):
                 return []
+            speakers, _ = self._speakers(query, scope)  # by codes of these indexes, which may be others by now
             stating = indexes.graph.stating(asks, scope.mask)
             question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
             rows, signals = self._signals(question, scope)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _BATCH = 16  # pairs in one forward
-_MAX_TOKENS = 512
+_CUT = {"padding": True, "truncation": True, "max_length": 512}  # settings of the tokenizer, which all threads share
 _WAY_OUT = "set retrieval.reranker to a folder with config.json and model.safetensors of a sequence classifier"
 
 
@@ -47,13 +47,11 @@ class Reranker:
 
         multiply_alone()
         tokenizer, model = self._model()
-        pairs = ([query] * len(texts), list(texts))
-        batch = tokenizer(*pairs, padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt")
+        batch = tokenizer([query] * len(texts), list(texts), return_tensors="pt", **_CUT)
         with torch.inference_mode():
             logits = model(**batch).logits.float()  # [texts, labels]
         yes = logits[:, 0].sigmoid() if logits.shape[1] == 1 else logits.softmax(-1)[:, 1]
-        scores: np.ndarray = yes.numpy()
-        return scores
+        return yes.numpy()
 
     def _load(self) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         """Tokenizer and model (float32, evaluation mode)."""
@@ -64,6 +62,7 @@ class Reranker:
 
             try:
                 tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+                tokenizer(["its settings"], ["are made now"], **_CUT)
                 model = AutoModelForSequenceClassification.from_pretrained(
                     self._folder,
                     local_files_only=True,

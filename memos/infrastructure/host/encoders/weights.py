@@ -34,11 +34,10 @@ _HUB_FILES = [
 
 @dataclass(frozen=True)
 class Encode:
-    """Reads with an encoder. names: of what it takes, in order. recorded: in one call, see `traced`."""
+    """Reads with an encoder. forward: as it is, or recorded, see `traced`. names: of what it takes, in order."""
 
     forward: Callable[..., torch.Tensor]
     names: tuple[str, ...]
-    recorded: bool
 
     def __call__(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The last hidden states: [texts, tokens, dim]."""
@@ -153,8 +152,8 @@ def traced(model: torch.nn.Module, example: Mapping[str, torch.Tensor]) -> Encod
         warnings.simplefilter("ignore")  # that a trace does not follow what depends on values: that is seen below
         recorded: Callable[..., torch.Tensor] = torch.jit.trace(plain, values, check_trace=False)
         if all(torch.allclose(recorded(*v), plain(*v), atol=1e-5) for v in (fewer, more)):
-            return Encode(recorded, names, True)
-    return Encode(plain, names, False)
+            return Encode(recorded, names)
+    return Encode(plain, names)
 
 
 def input_embeddings(model: PreTrainedModel) -> torch.Tensor:
