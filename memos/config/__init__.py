@@ -15,6 +15,7 @@ from memos.config.loading import Config, load_config, parse_config, parse_yaml
 from memos.config.models import ActivationConfig, DecodeConfig, EmbedderConfig, FidelityConfig, ModelConfig
 from memos.config.operation import (
     AgeingConfig,
+    CuratorsConfig,
     LifecycleConfig,
     LimitConfig,
     LimitsConfig,
@@ -27,7 +28,8 @@ from memos.config.section import Section
 from memos.config.serve import KeyLimits, ServeConfig
 from memos.config.storage import QuotaConfig, VaultConfig
 
-__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CustomPattern", "DecodeConfig"]
+__all__ = ["ActivationConfig", "AgeingConfig", "AskStep", "AuditConfig", "Config", "CuratorsConfig"]
+__all__ += ["CustomPattern", "DecodeConfig"]
 __all__ += ["DemoteStep", "DistilConfig", "EmbedderConfig", "ExperimentConfig", "FidelityConfig", "GateConfig"]
 __all__ += ["GovernanceConfig", "IngestStep", "KeyLimits", "LifecycleConfig", "LimitConfig", "LimitsConfig"]
 __all__ += ["MemoryOSConfig", "ModelConfig", "PromoteStep", "QuarantineConfig", "QuotaConfig", "ReaderConfig"]

@@ -14,6 +14,7 @@ from memos.config.experiment import AskStep, ExperimentConfig, IngestStep, Step
 from memos.config.governance import GovernanceConfig
 from memos.config.models import ActivationConfig, DecodeConfig, EmbedderConfig, FidelityConfig, ModelConfig
 from memos.config.operation import (
+    CuratorsConfig,
     LifecycleConfig,
     LimitsConfig,
     MemoryOSConfig,
@@ -49,6 +50,7 @@ class Config(Section):
     governance: GovernanceConfig = GovernanceConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     memoryos: MemoryOSConfig = MemoryOSConfig()
+    curators: CuratorsConfig = CuratorsConfig()
     limits: LimitsConfig = LimitsConfig()
     reader: ReaderConfig = ReaderConfig()
     lifecycle: LifecycleConfig = LifecycleConfig()

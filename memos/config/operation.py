@@ -191,3 +191,20 @@ class LifecycleConfig(AgeingConfig):
         default_factory=dict,
         description="rules for memories of a kind (fact, event, turn, ...), in place of those above",
     )
+
+
+class CuratorsConfig(Section):
+    """Policies that write (mem0, a-mem, memgpt, ...): what they write with, and how much in one run."""
+
+    writer: str = Field(
+        "rules",
+        pattern=r"^(rules|local|https?://.+)$",
+        description="rules: no language model; local: the model of `model.path`, held to a schema (extra `reader`); a "
+        "URL: a server that speaks OpenAI's protocol, such as http://localhost:8000/v1",
+    )
+    model: str = Field("default", description="name of the model at that URL")
+    key_from: str = Field("OPENAI_API_KEY", description="environment variable with the key for that URL")
+    timeout_s: float = Field(60.0, gt=0, description="longest wait for one answer from there")
+    calls: int = Field(64, ge=1, description="most calls of the writer in one run")
+    operations: int = Field(256, ge=1, description="most operations that one run may ask for")
+    seconds: float = Field(60.0, gt=0, description="longest time of one run; then it changes nothing")

@@ -19,7 +19,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.governance.mem_governance import MemGovernance
     from memos.kernel.wiring import Parts
     from memos.lazy import Lazy
-    from memos.operation.finding.mem_operator import MemOperator
+    from memos.operation.finding.mem_operator import FoundMemory, MemOperator
     from memos.operation.forms.serving import Serving
     from memos.operation.policies.policy import Policy
     from memos.ops import Operation
@@ -121,6 +121,27 @@ class Schedulers:
     def _made(self, name: str) -> MemScheduler:
         own = self._given if name == OWN_POLICY else None
         return MemScheduler(self._config.scheduler, own or POLICIES.get(name)(self._config))
+
+
+class Curating(Protocol):
+    """Carries out what policies that write return (`Writes`), each for the callers whose policy it is."""
+
+    def told(self, caller: Caller) -> None:
+        """After new turns of the caller's are kept."""
+        ...
+
+    def find(self, caller: Caller, policy: str, query: str, k: int, within: View) -> list[FoundMemory]:
+        """What a policy finds, as far as it is within a view, best first."""
+        ...
+
+    def before_answer(self, caller: Caller, question: str) -> None: ...
+
+    def on_answer(self, caller: Caller, question: str, answer: str, used: Sequence[MemCube]) -> None: ...
+
+    def on_idle(self, caller: Caller) -> None: ...
+
+
+CuratingOf = Callable[[str], "Curating | None"]  # by the name of a policy; None for one that writes nothing
 
 
 class Freshness:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from memos.config import DecodeConfig
     from memos.infrastructure.host.model.decode import ModelAnswer
     from memos.infrastructure.vault.audit.records import Decision
+    from memos.kernel.access import CuratingOf
     from memos.kernel.services.finding import Finding, Hit
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.life import Life
@@ -88,9 +89,17 @@ class Answering(Service):
     """chat, ask, explain, credit, parity; turns and rewind of sessions."""
 
     def __init__(
-        self, parts: Parts, finding: Finding, keeping: Keeping, life: Life, seeing: Seeing, pipelines: Pipelines
+        self,
+        parts: Parts,
+        finding: Finding,
+        keeping: Keeping,
+        life: Life,
+        seeing: Seeing,
+        pipelines: Pipelines,
+        curating: CuratingOf,
     ) -> None:
         super().__init__(parts)
+        self._curating = curating
         self._finding, self._keeping, self._life = finding, keeping, life
         self._seeing, self._pipelines = seeing, pipelines
         self._explained = False  # why memories are quoted
@@ -152,6 +161,8 @@ class Answering(Service):
         if not quotes:  # what is not read can be quoted all the same
             self._require_language(question)
         decisions = [self._governance.permitted(caller, op)]
+        if curating := self._curating(self._schedulers.policy_of(caller)):
+            curating.before_answer(caller, question)
         listener = _Listener(None if quotes else request.on_text)
         adapters = request.via == "parametric" or request.session is None
         admission = self._admitted(caller, op, request.via, decisions, adapters)
@@ -178,6 +189,8 @@ class Answering(Service):
             request.on_text(text)
         if talk.session:
             self._sessions().keep(talk, text, admission, beside, kv)
+        if curating:
+            curating.on_answer(caller, question, text, rests_on.cubes)
         self._serving().settle(admission, completion.ttft_s)
         self._serving().prefetch(caller.user_id, partial(self._governance.visible, caller))
         return Reply(

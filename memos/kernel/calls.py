@@ -9,7 +9,18 @@ from __future__ import annotations
 import inspect
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Protocol, TypeVar, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 from typing_extensions import ParamSpec, Self
 
@@ -28,11 +39,13 @@ from memos.kernel.services.planning import Planning
 from memos.kernel.services.seeing import Seeing
 from memos.kernel.services.summing import Summing
 from memos.kernel.unread import Unread
+from memos.operation.policies.policy import Writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from memos.cube import Frozen, MemCube
+    from memos.kernel.access import Curating
     from memos.kernel.wiring import Parts
     from memos.ops import Call, Operation
     from memos.rights import Action, Caller
@@ -259,6 +272,15 @@ class TellsOrigins(Protocol):
     def came_from(self, cube: MemCube) -> Sequence[Frozen]: ...
 
 
+@runtime_checkable
+class Stops(Protocol):
+    """A service of a plug-in that works in the background."""
+
+    def stop(self) -> None:
+        """End that, before the vault is closed; it is taken up again by the next who opens it."""
+        ...
+
+
 class Services:
     """The services of one kernel, each given what it needs; those of plug-ins when they are first asked for."""
 
@@ -267,21 +289,23 @@ class Services:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self._of_plugins: dict[str, object] = {}
         self.summing = Summing(parts)
         self.unread = Unread(parts, self.summing)
-        self.finding = Finding(parts)
-        self.keeping = Keeping(parts, self.unread)
+        self.finding = Finding(parts, self.curating)
+        self.keeping = Keeping(parts, self.unread, self.curating)
         self.life = Life(parts, self.summing)
         self.forming = Forming(parts)
-        self.planning = Planning(parts, self.life, self.forming, self.keeping, self.unread)
+        self.planning = Planning(parts, self.life, self.forming, self.keeping, self.unread, self.curating)
         self.governing = Governing(parts, self.finding)
         self.seeing = Seeing(parts, self.finding, self.keeping, self.planning, self._origins)
         self.pipelines = Pipelines(
             parts, self.finding, self.keeping, self.life, self.forming, self.governing, self._invoke
         )
-        self.answering = Answering(parts, self.finding, self.keeping, self.life, self.seeing, self.pipelines)
+        self.answering = Answering(
+            parts, self.finding, self.keeping, self.life, self.seeing, self.pipelines, self.curating
+        )
         self._by_class: dict[str, object] = {type(service).__name__: service for service in vars(self).values()}
-        self._of_plugins: dict[str, object] = {}
 
     def service(self, name: str, plugin: str) -> object:
         """The service of a class name; of a plug-in, where one is named. Raises InputError, PluginError."""
@@ -293,6 +317,11 @@ class Services:
             self._of_plugins[name] = self.PLUGINS.get(name)(self)
         return self._of_plugins[name]
 
+    def curating(self, policy: str) -> Curating | None:
+        """What carries out what a policy writes; None for one that writes nothing. Raises InputError, PluginError."""
+        by = self.parts.schedulers.named(policy).policy
+        return cast("Curating", self.of_plugin(by.service)) if isinstance(by, Writes) else None
+
     def as_read_by(self, caller: Caller) -> Callable[[MemCube], MemCube] | None:
         """How the caller may read memories; None: as they are."""
         return self.parts.access.as_read(caller) if self.parts.vault.guard.hides else None
@@ -301,6 +330,9 @@ class Services:
         """What goes on in the background is interrupted, and taken up again by the next who opens the vault."""
         self.planning.stop()
         self.unread.stop()
+        for service in self._of_plugins.values():
+            if isinstance(service, Stops):
+                service.stop()
         self.parts.close()
 
     def _invoke(self, caller: Caller, call: Call) -> object:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.infrastructure.vault.audit.records import Decision
+    from memos.kernel.access import CuratingOf
     from memos.kernel.wiring import Parts
     from memos.operation.choosing.replay import Replay
     from memos.operation.finding.catalog import View
@@ -43,8 +44,9 @@ class Hit:
 class Finding(Service):
     """search, memories, cubes, tiers; and what other services look up."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, curating: CuratingOf) -> None:
         super().__init__(parts)
+        self._curating = curating
         self._replays: dict[str, Replay] = {}  # by policy: the tiers of those that find by themselves
 
     def search(
@@ -143,6 +145,8 @@ class Finding(Service):
         query = op.question if isinstance(op, Recall) else op.query
         if replay := self._replay(policy):
             return replay.search(query, k, self._access.view(caller), view)
+        if curating := self._curating(policy):
+            return curating.find(caller, policy, query, k or MAX_IN_BUDGET, view)
         score = self._schedulers.named(policy).policy.score
         return self._operator().search(
             query, k or self._config.scheduler.top_k, view, score, op.about, op.asks, op.wants

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from memos.kernel.access import CuratingOf
     from memos.kernel.unread import Unread
     from memos.kernel.wiring import Parts
 
@@ -33,9 +34,9 @@ JUST_NOW = timedelta(minutes=10)  # in which "don't save that" is said of what w
 class Keeping(Service):
     """add, keep, get, update, delete, delete_all, history."""
 
-    def __init__(self, parts: Parts, unread: Unread) -> None:
+    def __init__(self, parts: Parts, unread: Unread, curating: CuratingOf) -> None:
         super().__init__(parts)
-        self._unread = unread
+        self._unread, self._curating = unread, curating
 
     def add(
         self,
@@ -58,6 +59,8 @@ class Keeping(Service):
         ttl, expires: how long, or until when (UTC where no zone is given) it answers, in any form. metadata: JSON that
         is kept with each memory and not read. infer: False reads no statements. Raises InputError, NoRoom.
         """
+        curating = self._curating(self._schedulers.policy_of(caller))
+        infer = infer and not curating  # what is derived of turns is up to a policy that writes
         until = _until(ttl, in_zone(expires), began := self._vault.now())
         ops: list[Episode | Add]
         left: list[Episode] = []
@@ -78,6 +81,8 @@ class Keeping(Service):
             waiting = [new[key] for op in masked if (key := (op.speaker, op.verbatim, op.said)) in new]
             self._unread.keep(waiting, caller)
             self._unread.begin(caller)
+        if curating:
+            curating.told(caller)
         return memories
 
     def keep(self, caller: Caller, ops: Sequence[Add | Correct], *, fold: bool = False) -> list[MemCube]:

@@ -16,6 +16,7 @@ from memos.ops import Promote
 from memos.rights import Caller
 
 if TYPE_CHECKING:
+    from memos.kernel.access import CuratingOf
     from memos.kernel.services.forming import Forming
     from memos.kernel.services.keeping import Keeping
     from memos.kernel.services.life import Life
@@ -29,9 +30,12 @@ log = logging.getLogger("memos")
 class Planning(Service):
     """jobs, cancel, tick, plan, segments; and the upkeep in the background."""
 
-    def __init__(self, parts: Parts, life: Life, forming: Forming, keeping: Keeping, unread: Unread) -> None:
+    def __init__(
+        self, parts: Parts, life: Life, forming: Forming, keeping: Keeping, unread: Unread, curating: CuratingOf
+    ) -> None:
         super().__init__(parts)
         self._life, self._forming, self._keeping, self._unread = life, forming, keeping, unread
+        self._curating = curating
         self.upkeep = Upkeep(self._vault, self._plan_all, self._act)
 
     def stop(self) -> None:
@@ -69,6 +73,8 @@ class Planning(Service):
         The moves are written down first: killed or interrupted, the next tick goes on with them.
         """
         self._unread.finish()
+        if curating := self._curating(self._schedulers.policy_of(caller)):
+            curating.on_idle(caller)
         made = [{"move": c.header.origin, "cube": c.id, "why": "consolidated"} for c in self._life.consolidate(caller)]
         aged = self._age(caller)
         visible = self._governance.visible_ids(caller, self._vault.at(move["cube"] for move in aged))
@@ -133,6 +139,8 @@ class Planning(Service):
         for user in self._vault.users() if ready else ():
             caller = Caller(Namespace(user_id=user))
             try:
+                if curating := self._curating(self._schedulers.policy_of(caller)):
+                    curating.on_idle(caller)
                 self._life.consolidate(caller)
                 self._age(caller)
                 self.plan(caller)

@@ -359,6 +359,7 @@ class MemOperator:
             answers=none,
             other=facts.replies if wants.side == "user" else 1 - facts.replies if wants.side else none,
             standing=facts.standing if wants.request else none,
+            ids=np.array([catalog.ids[row] for row in facts.rows.tolist()], object),
             question=facts.question,
             length=facts.length,
             age=now - facts.said,

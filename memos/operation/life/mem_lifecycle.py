@@ -96,10 +96,17 @@ class MemLifecycle:
                 cube = self.move(cube.id, step, why)
             return cube if cube.state is to else self.move(cube.id, to, why)
 
-    def edit(self, id: str, payload: Text | None = None, segment: str | None = None, **header: object) -> MemCube:
+    def edit(
+        self,
+        id: str,
+        payload: Text | None = None,
+        segment: str | None = None,
+        sources: Sequence[Source] = (),
+        **header: object,
+    ) -> MemCube:
         """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
-        header: what else of it changes. What was made of other memories is in force no longer than these, and believed
-        no further than the least of them.
+        sources: in place of what it is made of. header: what else of it changes. What was made of other memories is in
+        force no longer than these, and believed no further than the least of them.
 
         Raises BadTransition when frozen or expired, Held.
         """
@@ -107,7 +114,8 @@ class MemLifecycle:
             cube = self._editable(id)
             changed = {"changed": self._vault.now(), **header} | ({} if segment is None else {"segment": segment})
             header_now = cube.header.model_copy(update=changed)
-            new = self._put_next(cube, header=header_now, payload=payload or cube.payload)
+            made_of = tuple(sources) or cube.sources
+            new = self._put_next(cube, header=header_now, payload=payload or cube.payload, sources=made_of)
             self._retire_derived(cube, f"source {cube.id} edited")
             return new
 

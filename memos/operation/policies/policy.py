@@ -5,7 +5,7 @@
     plan moves  heat, form, cold: which memories should have a dearer form
 
 A `Staged` policy finds by stages of its own: it keeps `Tiers`, which are nothing but the notes and uses that were
-replayed to them in the order in which they came.
+replayed to them in the order in which they came. A policy that `Writes` also makes, changes and links memories.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Signals:
     standing: Floats
     age: npt.NDArray[np.float64]  # seconds since it was said
     idle: npt.NDArray[np.float64]  # seconds since it was used last, or kept where it never was
+    ids: npt.NDArray[np.object_]  # the candidates themselves, for signals of one's own
 
     def at(self, candidates: npt.NDArray[np.int64], **seen: Floats) -> Signals:
         """Those of some candidates, with what was seen of these alone."""
@@ -65,7 +66,7 @@ class Signals:
 
     def by_name(self, candidates: npt.NDArray[np.int64]) -> list[dict[str, float]]:
         """The signals of each of these candidates, to four digits."""
-        names = [f.name for f in fields(self)]
+        names = [f.name for f in fields(self) if f.name != "ids"]
         signals = np.array([getattr(self, name)[candidates] for name in names], np.float64)
         return [dict(zip(names, values, strict=True)) for values in signals.T.round(4).tolist()]
 
@@ -178,6 +179,16 @@ class Staged(Policy, Protocol):
 
     def tiers(self) -> Tiers:
         """Empty ones."""
+        ...
+
+
+@runtime_checkable
+class Writes(Protocol):
+    """A policy that writes: it names the service that carries out what it returns (kernel/access.py, `Curating`)."""
+
+    @property
+    def service(self) -> str:
+        """By its name in the extension point memos.services."""
         ...
 
 

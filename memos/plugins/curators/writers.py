@@ -1,0 +1,172 @@
+"""Fills schemas for curators: by rules, by the local model held to the schema, or by an endpoint.
+
+What a model answers that is not of the schema, or does not answer at all, is written by the rule instead, and counted;
+after as many in a row the run goes on by the rules alone. Must not know what is written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.request import Request, urlopen
+
+from pydantic import BaseModel, ValidationError
+
+from memos.errors import InputError, MemosError
+from memos.plugins.curators.curator import M, Writing
+from memos.plugins.curators.tables import WriterCost
+
+if TYPE_CHECKING:
+    from memos.config import CuratorsConfig
+    from memos.infrastructure.host.host import Host
+
+log = logging.getLogger("memos")
+IN_A_ROW = 3  # failures, after which a run goes on without the model
+Schema = Mapping[str, object]
+
+
+class Answers(Protocol):
+    """A language model: JSON for each prompt, "" where it has none."""
+
+    def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
+        """(JSON, tokens that asking and answering took) of each. Raises MemosError."""
+        ...
+
+
+class CountedWriter:
+    """One run's `Writer`. calls: at most so many."""
+
+    def __init__(self, model: Answers | None, count: Callable[[Sequence[str]], int], system: str, calls: int) -> None:
+        self._model, self._count, self._system, self._left = model, count, system, calls
+        self._failures = 0
+        self.cost = WriterCost()
+
+    @property
+    def is_model(self) -> bool:
+        return self._model is not None and self._failures < IN_A_ROW
+
+    def fill(self, writing: Writing[M]) -> M:
+        return self.fill_all([writing])[0]
+
+    def fill_all(self, writings: Sequence[Writing[M]]) -> list[M]:
+        """Raises InputError for more than a run may have."""
+        self._left -= len(writings)
+        if self._left < 0:
+            raise InputError(f"{self._system} calls its writer too often in one run (curators.calls); nothing was kept")
+        began = time.monotonic()
+        filled = self._answered(writings) if self.is_model else [None] * len(writings)
+        rules = [writing.rule() if one is None else one for writing, one in zip(writings, filled, strict=True)]
+        tokens = 0 if self.is_model else self._count([writing.ask for writing in writings])
+        self._spend(len(writings), tokens, time.monotonic() - began)
+        return rules
+
+    def _answered(self, writings: Sequence[Writing[M]]) -> list[M | None]:
+        assert self._model
+        by_schema: dict[type[M], list[int]] = {}
+        for n, writing in enumerate(writings):
+            by_schema.setdefault(writing.schema, []).append(n)
+        out: list[M | None] = [None] * len(writings)
+        for schema, places in by_schema.items():
+            try:
+                answers = self._model.answer([writings[n].ask for n in places], bounded(schema))
+            except MemosError as error:
+                self._failed(len(places), str(error))
+                continue
+            for n, (text, tokens) in zip(places, answers, strict=True):
+                self._spend(0, tokens, 0.0)
+                try:
+                    out[n] = schema.model_validate_json(text)
+                    self._failures = 0
+                except ValidationError as error:
+                    self._failed(
+                        1, f"{text!r:.80} is not of the schema of {writings[n].name}: {error.errors()[0]['msg']}"
+                    )
+        return out
+
+    def _failed(self, count: int, why: str) -> None:
+        if not self._failures:
+            log.warning("the writer of %s failed, and the rule writes instead: %s", self._system, why)
+        self._failures += count
+        self.cost = WriterCost(self.cost.calls, self.cost.tokens, self.cost.seconds, self.cost.failed + count)
+
+    def _spend(self, calls: int, tokens: int, seconds: float) -> None:
+        c = self.cost
+        self.cost = WriterCost(c.calls + calls, c.tokens + tokens, c.seconds + seconds, c.failed)
+
+
+class LocalModel:
+    """The kernel's own model, held to the schema token by token; several prompts in one batch."""
+
+    def __init__(self, host: Callable[[], Host]) -> None:
+        self._host = host
+
+    def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
+        host = self._host()
+        answers = host.extract([[{"role": "user", "content": prompt}] for prompt in prompts], schema)
+        return [(answer, sum(host.counts([prompt, answer]))) for prompt, answer in zip(prompts, answers, strict=True)]
+
+
+class Endpoint:
+    """A server that speaks OpenAI's protocol, such as vLLM or llama.cpp's. Its key is in an environment variable."""
+
+    def __init__(self, url: str, model: str, key_from: str, timeout_s: float) -> None:
+        self._url, self._model, self._timeout_s = url.rstrip("/"), model, timeout_s
+        self._key = os.environ.get(key_from, "")
+
+    def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
+        return [self._one(prompt, schema) for prompt in prompts]
+
+    def _one(self, prompt: str, schema: Schema) -> tuple[str, int]:
+        form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": self._model, "messages": messages, "response_format": form, "temperature": 0}
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        try:
+            request = Request(f"{self._url}/chat/completions", json.dumps(body).encode(), headers)
+            with urlopen(request, timeout=self._timeout_s) as reply:
+                told = json.load(reply)
+            return str(told["choices"][0]["message"]["content"]), int(told.get("usage", {}).get("total_tokens", 0))
+        except (OSError, HTTPException, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise MemosError(
+                f"{self._url} (curators.writer) gave no answer ({type(error).__name__}: {error}); start it, or set "
+                "curators.writer to rules"
+            ) from None
+
+
+def model_of(config: CuratorsConfig, host: Callable[[], Host]) -> Answers | None:
+    """What curators.writer names; None for rules alone."""
+    if config.writer == "rules":
+        return None
+    if config.writer == "local":
+        return LocalModel(host)
+    return Endpoint(config.writer, config.model, config.key_from, config.timeout_s)
+
+
+def bounded(schema: type[BaseModel]) -> dict[str, object]:
+    """A model's JSON Schema in the form that the constrained decoding takes: nothing referred to, every property there
+    is required, no others."""
+    whole = schema.model_json_schema()
+    definitions = whole.get("$defs", {})
+
+    def plain(part: Any) -> Any:  # of JSON
+        if isinstance(part, list):
+            return [plain(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return plain(definitions[part["$ref"].rsplit("/", 1)[1]])
+        kept = {k: plain(v) for k, v in part.items() if k not in ("title", "default", "$defs", "description")}
+        if part.get("type") == "object":
+            named = {name: plain(of) for name, of in part.get("properties", {}).items()}
+            kept |= {"properties": named, "required": list(named), "additionalProperties": False}
+        if kept.get("type") == "integer" and {"minimum", "maximum"} <= kept.keys():
+            return {"enum": list(range(kept["minimum"], kept["maximum"] + 1))}
+        return kept
+
+    form: dict[str, object] = json.loads(json.dumps(plain(whole)))
+    return form
