@@ -11,7 +11,7 @@ import typer
 
 from memos.bench.reports import Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made
+from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made, settings_of
 from memos.interface.doors.progress import progress_bars
 
 commands = typer.Typer()
@@ -179,6 +179,32 @@ def bench_conversations(
         return
     report = report_of_cpu("conversations", json, 0, lambda show: measure(kind.value, data, door.value, policy, show))
     print_table(conversations_table(report))
+
+
+@bench.command("arena")
+def bench_arena(
+    kind: Annotated[Dialogues, typer.Option("--set", help="whose dialogues")],
+    data: Annotated[Path, typer.Option("--data", help="a file of them")],
+    json: Json = None,
+    systems: Annotated[str, typer.Option(help="policies, with commas between them, or all")] = "all",
+    conversations: Annotated[int | None, typer.Option(min=1, help="only so many, the first of the file")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML with other settings, the same for all")] = None,
+    writer: Annotated[str, typer.Option(help="rules, local, or a URL: curators.writer")] = "rules",
+    page: Annotated[Path | None, typer.Option(help="write a page with the table, and a plot beside it")] = None,
+) -> None:
+    """Every memory system on the same turns, questions and budget; goes on where it was cut off."""
+    from memos.bench.arena import bench_arena as measure
+    from memos.bench.arena import named_systems
+    from memos.bench.arena_report import arena_page, arena_table
+
+    settings, names = settings_of(config, [f"curators.writer={writer}"]), named_systems(systems)
+    partial = json.with_name(f"{json.name}.part") if json else None
+    report = report_of_cpu(
+        "arena", json, 0, lambda show: measure(names, kind.value, data, conversations, settings, partial, show)
+    )
+    print_table(arena_table(report))
+    if page is not None:
+        arena_page([report], page)
 
 
 @bench.command("search")

@@ -57,10 +57,10 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
         calls = [stack.enter_context(DOORS[door](vault, c.name)) for c in conversations]
         for n, (conversation, call) in enumerate(zip(conversations, calls, strict=True)):
             began = time.perf_counter()
-            adds_ms += _add(conversation.turns.values(), call)
+            adds_ms += added(conversation.turns.values(), call)
             call("search", query="ready", top_k=1)  # waits until everything can be found
             seconds += time.perf_counter() - began
-            named, missing = _read_back(conversation, call)
+            named, missing = read_back(conversation, call)
             lost, memories, measured = lost + missing, memories + len(named), list[dict[str, float]]()
             for question in conversation.questions:
                 evidence, found = set(question.evidence), dict[str, list[set[str]]]()
@@ -119,7 +119,7 @@ def bench_growth(kind: str, data: Path, door: str, policy: str | None, turns: in
             began, took = time.perf_counter(), list[float]()
             while there < goal:
                 some = list(islice(said, min(SHOWN, goal - there)))
-                took += _add(some, call)
+                took += added(some, call)
                 there += len(some)
                 show(kind, there, turns)
             call("search", query="ready", top_k=1)  # waits until everything can be found
@@ -162,7 +162,7 @@ def _message(turn: Add) -> dict[str, Any]:
     return {**who, "id": turn.message_id, "content": turn.text, "time": turn.said.isoformat() if turn.said else None}
 
 
-def _add(turns: Iterable[Add], call: Call) -> list[float]:
+def added(turns: Iterable[Add], call: Call) -> list[float]:
     """Milliseconds of each exchange: two turns of people, or a user's turns with what was answered."""
     took = []
     for session, of_session in groupby(turns, key=lambda turn: turn.thread):
@@ -181,13 +181,13 @@ def _exchanges(turns: Sequence[Add]) -> Iterator[Sequence[Add]]:
             start = end
 
 
-def _read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str]], int]:
+def read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str]], int]:
     """(for each id, the names of the turns that it is, or was read in; how many turns are not there as they were)."""
     named: dict[str, set[str]] = defaultdict(set)
     missing = 0
+    states = (None, "archived", "merged")  # replaced by what was said later, or said before
     for session, turns in groupby(conversation.turns.items(), key=lambda item: item[1].thread):
         kept: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-        states = (None, "archived", "merged")  # replaced by what was said later, or said before
         there = [call("get_all", run_id=session, state=one, limit=MAX_LISTED)["results"] for one in states]
         for one in chain(*there):
             kept[one["message"], one["speaker"], one["said_at"] or ""].append(one["id"])
@@ -197,10 +197,16 @@ def _read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[st
                 named[ids.pop(0)].add(name)
             else:
                 missing += 1
-        for one in chain(*there):
-            lines = one["memory"].count("\n") if one["kind"] == SUMMARY else None  # as many of its sources are quoted
-            named[one["id"]].update(*(named.get(id, set()) for id in one["sources"][:lines]))
+    for one in chain(*(call("get_all", state=one, limit=MAX_LISTED)["results"] for one in states)):
+        named[one["id"]].update(*(named.get(id, set()) for id in one["sources"][: _quoted(one)]))
     return named, missing
+
+
+def _quoted(memory: dict[str, Any]) -> int:
+    """How many of its sources a memory stands for: a summary quotes one in each line below its first; what a curator
+    has made tells one in each line. Everything else is made of one."""
+    lines = int(memory["memory"].count("\n"))
+    return lines if memory["kind"] == SUMMARY else lines + 1
 
 
 # -- the doors -----------------------------------------------------------------------------------------------------

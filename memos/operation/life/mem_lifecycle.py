@@ -101,7 +101,7 @@ class MemLifecycle:
         id: str,
         payload: Text | None = None,
         segment: str | None = None,
-        sources: Sequence[Source] = (),
+        sources: Sequence[Source] | None = None,
         **header: object,
     ) -> MemCube:
         """A new version with this payload, or the same for None, in `segment` if given; derived cubes are archived.
@@ -114,7 +114,7 @@ class MemLifecycle:
             cube = self._editable(id)
             changed = {"changed": self._vault.now(), **header} | ({} if segment is None else {"segment": segment})
             header_now = cube.header.model_copy(update=changed)
-            made_of = tuple(sources) or cube.sources
+            made_of = cube.sources if sources is None else tuple(sources)
             new = self._put_next(cube, header=header_now, payload=payload or cube.payload, sources=made_of)
             self._retire_derived(cube, f"source {cube.id} edited")
             return new

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from memos import ops
 from memos.cube import GONE, READ, Form, Header, MemCube, Rights, State, Text, Trust, new_id
-from memos.errors import InputError
+from memos.errors import Denied, InputError
+from memos.infrastructure.vault.mem_vault import absent
 from memos.plugins.curators.curator import (
     Archive,
     BringBack,
@@ -66,7 +67,9 @@ class CarryingOut:
             case {"do": "delete"}:
                 self._lifecycle.delete(step.id)
             case {"do": "rollback", "version": int(version)}:
-                self._lifecycle.rollback(step.id, version)
+                before = self._vault.get(step.id, version)
+                if isinstance(before.payload, Text):
+                    self._lifecycle.edit(step.id, before.payload, sources=before.sources)
             case {"do": "restore"}:
                 self._lifecycle.move(step.id, State.ACTIVATED, "undone")
             case {"do": "archive"}:
@@ -88,12 +91,12 @@ class CarryingOut:
     # for _Run
 
     def _cube(self, caller: Caller, id: str, op: ops.Operation) -> MemCube:
-        """Raises NotFound, Denied."""
-        cubes = self._vault.at([id])
+        """Raises NotFound, also for what the caller may not see; Denied."""
+        cubes = self._governance.visible(caller, self._vault.at([id]))
         if not cubes:
-            raise self._governance.unknown(caller, op, id)
+            raise absent(id)
         if not self._governance.may(caller, op.right, cubes[0]):
-            self._governance.permit(caller, op, cubes[0])  # a refusal is written down
+            raise Denied(f"{caller} may not {op.right} cube {id}, and so no curator of its own")
         return cubes[0]
 
 

@@ -20,24 +20,25 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import MemCube
-from memos.errors import BadTransition, InputError, MemosError, NotFound
+from memos.cube import ANSWERING, MemCube, Namespace
+from memos.errors import BadTransition, Denied, InputError, MemosError, NotFound
+from memos.infrastructure.vault.audit.records import Decision
 from memos.kernel.calls import Services
 from memos.lazy import Lazy
 from memos.operation.finding.mem_operator import FoundMemory
 from memos.ops import Get
 from memos.plugins.curators import ops
 from memos.plugins.curators.carrying_out import CarryingOut, maker
-from memos.plugins.curators.curator import Curator, CuratorOps, CuratorView, Writer
+from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, StoredLink, WriterCost
 from memos.plugins.curators.view import MemoriesInView
 from memos.plugins.curators.writers import CountedWriter, model_of
+from memos.rights import Caller
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.operation.finding.catalog import View
-    from memos.rights import Caller
 
 log = logging.getLogger("memos")
 PAGE = 256  # turns that are looked for at once
@@ -68,13 +69,13 @@ class Curators:
         key = caller.user_id, self._schedulers.policy_of(caller)
         if key not in self._waiting and not self._closing.is_set():
             self._waiting.add(key)
-            self._thread().submit(self._in_background, caller, key)
+            self._thread().submit(self._in_background, *key)
 
     def find(self, caller: Caller, policy: str, query: str, k: int, within: View) -> list[FoundMemory]:
         """What a system finds; first it reads what it has not, where that takes no language model."""
         curator = self._curator(policy)
         if self._model is None:
-            self._read_on(caller, policy)
+            self._read_on(caller.user_id, policy)
         else:
             self.told(caller)
         view, writer = self._view(caller, policy, within), self._writer(policy)
@@ -114,8 +115,8 @@ class Curators:
         curator = self._curator(name)
         if others := [system for system in self._tables.systems(caller.user_id) if system != name]:
             log.info("%s works over what was said; what %s has made of it stays apart", name, ", ".join(others))
-        runs = self._read_on(caller, name)
-        return runs + self._tried(caller, name, "on_idle", curator.on_idle)
+        runs = self._read_on(caller.user_id, name)
+        return runs + self._tried(_whole(caller.namespace), name, "on_idle", curator.on_idle)
 
     def curations(self, caller: Caller) -> list[Curation]:
         """The latest runs of curators over the caller's memories that are not undone, the last first."""
@@ -200,77 +201,95 @@ class Curators:
     def _writer(self, name: str) -> CountedWriter:
         return CountedWriter(self._model, lambda texts: self._parts.embedder().tokens(texts), name, self._config.calls)
 
-    def _read_on(self, caller: Caller, name: str, before_each: Callable[[], None] = lambda: None) -> int:
+    def _read_on(self, user: str, name: str, before_each: Callable[[], None] = lambda: None) -> int:
         """Have a system read what it has not, an exchange at a time; the number of runs that have changed something."""
         runs, curator = 0, self._curator(name)
         with self._lock:
-            while exchanges := list(_exchanges(self._unread(caller, name))):
+            while exchanges := list(_exchanges(self._unread(user, name))):
                 for turns in exchanges:
                     before_each()
-                    last = max(turn.id for turn in turns)
-                    runs += self._tried(caller, name, "on_turns", partial(curator.on_turns, turns), read_to=last)
+                    owner, last = _whole(turns[0].namespace), max(turn.id for turn in turns)
+                    runs += self._tried(owner, name, "on_turns", partial(curator.on_turns, turns), read_to=last)
         return runs
 
-    def _unread(self, caller: Caller, name: str) -> list[MemCube]:
-        """The next turns of the caller's that the system has not read."""
-        after, found = self._tables.after(caller.user_id, name), list[MemCube]()
+    def _unread(self, user: str, name: str) -> list[MemCube]:
+        """The next turns of a user's that the system has not read."""
+        after, found = self._tables.after(user, name), list[MemCube]()
         while not found and (page := self._vault.statements.texts_after(after, PAGE)):
             after = page[-1].id
-            own = (cube for cube in page if cube.namespace.user_id == caller.user_id and caller.covers(cube.namespace))
+            own = (cube for cube in page if cube.namespace.user_id == user and cube.state in ANSWERING)
             found = [cube for cube in own if _is_said(cube)]
-        seen = {cube.id for cube in self._governance.visible(caller, found)}
-        return [self._access.as_read(caller)(cube) for cube in found if cube.id in seen]
+        return found
 
     def _tried(self, caller: Caller, name: str, hook: str, run: Hook, read_to: str = "") -> int:
         """One run; 1 where it has changed something. What fails changes nothing, and is told."""
         with self._lock:
-            writer, view = self._writer(name), self._view(caller, name)
+            writer, view, steps = self._writer(name), self._view(caller, name), list[Step]()
             try:
                 operations = list(islice(run(view, writer), self._config.operations + 1))
-                with self._vault.transaction():
-                    steps = self._carrying_out.carry_out(caller, name, operations, self._config.operations)
-                    self._kept(caller, name, hook, steps, read_to)
+                if operations:
+                    steps = self._carried_out(caller, name, hook, operations, read_to)
+                else:
+                    self._read_to(caller, name, read_to)
             except MemosError as error:
-                log.warning("%s changed nothing in %s: %s", name, hook, error)
-                steps = []
-                self._passed_over(caller, name, read_to)
+                self._changed_nothing(caller, name, hook, error, read_to)
             except Exception as error:  # of a system's own, which nobody foresaw
-                log.warning("%s changed nothing in %s: it raised %s: %s", name, hook, type(error).__name__, error)
-                steps = []
-                self._passed_over(caller, name, read_to)
+                why = MemosError(f"it raised {type(error).__name__}: {error}")
+                self._changed_nothing(caller, name, hook, why, read_to)
             self._pay(caller, name, writer)
         if steps:
             self._parts.freshness.changed(None)
         return bool(steps)
 
-    def _kept(self, caller: Caller, name: str, hook: str, steps: Sequence[Step], read_to: str) -> None:
-        """Within the transaction: how it is undone, how far it has read, and a line of the log."""
-        if read_to:
-            self._tables.read_to(caller.user_id, name, read_to)
-        if steps:
-            run = uuid4().hex[:12]
-            self._tables.keep_run(run, caller.user_id, name, hook, steps)
+    def _carried_out(
+        self, caller: Caller, name: str, hook: str, operations: Sequence[CuratorOp], read_to: str
+    ) -> list[Step]:
+        """All of it in one transaction: what is asked for, how it is undone, how far it has read, a line of the log."""
+        run, steps = uuid4().hex[:12], list[Step]()
 
-    def _passed_over(self, caller: Caller, name: str, read_to: str) -> None:
+        def carry_out() -> None:
+            steps.extend(self._carrying_out.carry_out(caller, name, operations, self._config.operations))
+            if steps:
+                self._tables.keep_run(run, caller.user_id, name, hook, steps)
+            self._read_to(caller, name, read_to)
+
+        self._governance.record(
+            [Decision(str(caller), "write", f"run {run}", True, f"curate: {name} {hook}")], carry_out
+        )
+        return steps
+
+    def _changed_nothing(self, caller: Caller, name: str, hook: str, why: MemosError, read_to: str) -> None:
         """The turns of a failed run are kept as they were said, and the system goes on behind them."""
-        if read_to:
+        log.warning("%s changed nothing in %s: %s", name, hook, why)
+        if isinstance(why, (Denied, NotFound)):
+            self._governance.record(
+                [
+                    Decision(
+                        str(caller), "write", "no cube", False, f"curate: {name} {hook} asked for what it may not do"
+                    )
+                ]
+            )
+        self._read_to(caller, name, read_to)
+
+    def _read_to(self, caller: Caller, name: str, last: str) -> None:
+        if last:
             with self._vault.transaction():
-                self._tables.read_to(caller.user_id, name, read_to)
+                self._tables.read_to(caller.user_id, name, last)
 
     def _pay(self, caller: Caller, name: str, writer: CountedWriter) -> None:
         if writer.cost.calls:
             with self._vault.transaction():
                 self._tables.spend(caller.user_id, name, writer.cost)
 
-    def _in_background(self, caller: Caller, key: tuple[str, str]) -> None:
-        self._waiting.discard(key)
+    def _in_background(self, user: str, name: str) -> None:
+        self._waiting.discard((user, name))
         try:
             self._await_quiet()
-            self._read_on(caller, key[1], self._await_quiet)
+            self._read_on(user, name, self._await_quiet)
         except KeyboardInterrupt:
             return
         except Exception:  # nobody waits for this thread, so nobody else would tell
-            log.exception("%s failed", key[1])
+            log.exception("%s failed", name)
 
     def _await_quiet(self) -> None:
         """Until nobody has called for a while. Raises KeyboardInterrupt as the kernel is closed."""
@@ -286,13 +305,19 @@ def _is_said(cube: MemCube) -> bool:
     return bool(cube.text) and not maker(cube) and not cube.sources
 
 
+def _whole(namespace: Namespace) -> Caller:
+    """The user, or one of its agents, in all sessions: on whose behalf a system writes."""
+    return Caller(namespace.model_copy(update={"session_id": ""}))
+
+
 def _exchanges(turns: Sequence[MemCube]) -> Iterator[list[MemCube]]:
     """What one says with what others answer: as long as a conversation goes on, up to the next turn of the one that
     began."""
     exchange = list[MemCube]()
     for turn in turns:
         if exchange and (
-            turn.header.thread != exchange[0].header.thread
+            turn.namespace != exchange[0].namespace
+            or turn.header.thread != exchange[0].header.thread
             or turn.header.speaker == exchange[0].header.speaker
             or not turn.header.thread
         ):

@@ -318,7 +318,7 @@ class _Loading:
             assert isinstance(payload, Text)
             header: dict[str, object] = {} if cube.sources else {"expires": cube.header.expires}
             header["trust"] = max((cube.header.trust, here.header.trust), key=lambda trust: trust.rank)
-            new = self.to.lifecycle.edit(here.id, payload, cube.header.segment, (), **header)
+            new = self.to.lifecycle.edit(here.id, payload, cube.header.segment, None, **header)
         except MemosError as error:
             self.done.left[cube.id] = str(error)
             return

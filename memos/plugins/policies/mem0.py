@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled, terms
+from memos.operation.policies.policy import STOP, Recalled, terms
 from memos.plugins.curators.curator import (
     Curator,
     CuratorOp,
@@ -84,7 +84,7 @@ class Mem0(Curator):
                 case "ADD":
                     yield Keep(text=change.text or fact, kind=FACT, sources=sources, name=f"#{n}")
                     if self._graph:
-                        yield from _links(f"#{n}", change.text or fact, view)
+                        yield from _links(f"#{n}", change.text or fact, known)
                 case "UPDATE" if about:
                     done.add(about.id)
                     yield Revise(id=about.id, text=change.text or fact, sources=sources)
@@ -137,11 +137,16 @@ def _telling(fact: str, turns: Sequence[MemCube]) -> tuple[str, ...]:
     return (best.id,)
 
 
-def _links(name: str, fact: str, view: CuratorView) -> Iterator[Link]:
-    entities = set(_ENTITY.findall(fact))
-    for one in view.memories(FACT) if entities else ():
-        if shared := entities & set(_ENTITY.findall(one.text)):
+def _links(name: str, fact: str, known: Sequence[MemCube]) -> Iterator[Link]:
+    """To the nearest facts that name an entity which this one names."""
+    for one in known:
+        if shared := _entities(fact) & _entities(one.text):
             yield Link(a=name, b=one.id, kind="names the same", weight=float(len(shared)))
+
+
+def _entities(fact: str) -> set[str]:
+    """Words written large, but for whoever said it."""
+    return {word for word in _ENTITY.findall(fact.split(": ", 1)[-1]) if word.lower() not in STOP}
 
 
 def _extract(turns: Sequence[MemCube], view: CuratorView) -> str:
