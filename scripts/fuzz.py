@@ -512,13 +512,14 @@ def vault_seeds() -> list[bytes]:
 
 def run_vault(data: bytes, folder: Path) -> None:
     from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.plugins.care.check import problems_of
 
     path = folder / "vault"
     path.mkdir()
     (path / "vault.db").write_bytes(data)
     with MemVault(path) as vault:
         with suppress(MemosError):
-            vault.check()
+            problems_of(vault)
         with suppress(MemosError):
             for cube in vault.cubes():
                 vault.versions(cube.id)

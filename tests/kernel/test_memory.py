@@ -14,6 +14,7 @@ from memos.errors import EmptyMemory, InputError, NotFound
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.kernel.wiring import Parts
+from memos.plugins.care.check import problems_of
 
 
 @pytest.fixture(scope="module")
@@ -357,7 +358,7 @@ def test_promoting_nothing_or_what_is_superseded_is_refused(memos: MemOS, ada: s
 
 def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
     [cube] = memos.within(ada).add("Ada lives in Oslo.")
-    assert memos.vault.check() == []
+    assert problems_of(memos.vault) == []
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube
         assert reopened.jobs.all("running") == []
