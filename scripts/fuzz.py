@@ -512,6 +512,7 @@ def vault_seeds() -> list[bytes]:
 
 def run_vault(data: bytes, folder: Path) -> None:
     from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.plugins.care.audit import verify_log
     from memos.plugins.care.check import problems_of
 
     path = folder / "vault"
@@ -525,8 +526,8 @@ def run_vault(data: bytes, folder: Path) -> None:
                 vault.versions(cube.id)
                 vault.transitions(cube.id)
         with suppress(MemosError):
-            vault.audit_log.rows()
-            vault.audit_log.verify()
+            vault.audit_log.query()
+            verify_log(vault.audit_log)
         with suppress(MemosError):
             vault.jobs.all("running")
         with suppress(MemosError):

@@ -314,7 +314,7 @@ def test_each_call_leaves_a_line_in_the_audit(memos: MemOS, ada: str, bob: str) 
     [cube] = memos.within(ada).add("Ada lives in Oslo.")
     with pytest.raises(NotFound):
         memos.within(bob).delete(cube.id)
-    [wrote, denied] = memos.vault.audit_log.rows(2)
+    [wrote, denied] = memos.vault.audit_log.query(limit=2)
     assert (wrote.caller, wrote.action, wrote.allowed) == (ada, "write", True)
     assert (denied.caller, denied.action, denied.target, denied.allowed) == (bob, "delete", cube.id, False)
 

@@ -26,7 +26,6 @@ from pydantic import ValidationError
 
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.audit import audit_log
 from memos.infrastructure.vault.blobs import index_store
 from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf, referrers
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
@@ -36,7 +35,7 @@ from memos.infrastructure.vault.store.transactions import IN, Row, Rows
 from memos.infrastructure.vault.stores import Place, Sealing, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
 from memos.interface.doors.progress import Show
-from memos.plugins.care import wal_file
+from memos.plugins.care import audit, wal_file
 from memos.plugins.care.reader import WAY_OUT, CannotRead, VaultReader
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class _Content:
             with self._again() as now:
                 payloads = [problem for problem in self._payloads(now) if problem in payloads]
                 index = [problem for problem in self._index(now) if problem in index]
-        return [*rows, *vectors, *payloads, *index, *audit_log.broken(self._db)]
+        return [*rows, *vectors, *payloads, *index, *audit.broken(self._db)]
 
     def _rows(self) -> Iterator[str]:
         yield from self._db.structure(described(self._db))

@@ -22,6 +22,7 @@ from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.tables.vector_table import VectorRow
+from memos.plugins.care.audit import verify_log
 from memos.plugins.care.check import problems_of
 
 ROOT = Path(__file__).parents[3]
@@ -605,8 +606,8 @@ def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
 def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVault) -> None:
     for target in ("a", "b", "c"):
         vault.audit_log.append("ada", "read", target, target != "b", "because")
-    assert [(row.target, row.allowed) for row in vault.audit_log.rows(2)] == [("b", False), ("c", True)]
-    assert vault.audit_log.verify().problems == []
+    assert [(row.target, row.allowed) for row in vault.audit_log.query(limit=2)] == [("b", False), ("c", True)]
+    assert verify_log(vault.audit_log).problems == []
 
 
 @pytest.mark.sqlite
@@ -626,8 +627,8 @@ def test_a_tampered_audit_is_found(vault: MemVault, tampering: str, found: str) 
     with sqlite3.connect(vault.path / "vault.db") as intruder:
         intruder.execute(tampering)
     intruder.close()
-    assert any(found in problem for problem in vault.audit_log.verify().problems)
-    assert vault.audit_log.verify().problems == problems_of(vault)
+    assert any(found in problem for problem in verify_log(vault.audit_log).problems)
+    assert verify_log(vault.audit_log).problems == problems_of(vault)
 
 
 def test_a_decision_is_not_written_where_a_rollback_would_lose_it(vault: MemVault) -> None:
@@ -829,4 +830,5 @@ def test_what_was_allowed_is_written_down_without_waiting_for_the_disk(
     assert waits(True)
     vault.audit_log.append("ann", "read", "a", True, "get")
     vault.audit_log.append("ann", "write", "a", False, "denied")
-    assert [row.allowed for row in vault.audit_log.rows()] == [True, False] and vault.audit_log.verify().problems == []
+    assert [row.allowed for row in vault.audit_log.query()] == [True, False]
+    assert verify_log(vault.audit_log).problems == []

@@ -24,6 +24,7 @@ from memos.errors import Conflict, CorruptBlob, KeyUnusable, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.plugins.care import care
+from memos.plugins.care.audit import verify_log
 from memos.plugins.care.check import problems_of
 from memos.plugins.encryption import recrypt
 from memos.plugins.postgres import postgres_dialect
@@ -146,7 +147,7 @@ def test_a_vault_on_a_server_keeps_all_that_one_in_a_folder_does(url: str, tmp_p
         told = fill(vault)
         assert problems_of(vault) == []
         before = [cube.model_copy() for cube in vault.cubes()]
-        assert vault.audit_log.verify().problems == []
+        assert verify_log(vault.audit_log).problems == []
     with MemVault(tmp_path / "here") as again:  # server.json says where
         assert again.cubes() == before and again.index.load("layout", "embedder")
         vectors = again.vectors.of("embedder", [cube.id for cube in told])
