@@ -512,20 +512,22 @@ def vault_seeds() -> list[bytes]:
 
 def run_vault(data: bytes, folder: Path) -> None:
     from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.plugins.care.audit import verify_log
+    from memos.plugins.care.check import problems_of
 
     path = folder / "vault"
     path.mkdir()
     (path / "vault.db").write_bytes(data)
     with MemVault(path) as vault:
         with suppress(MemosError):
-            vault.check()
+            problems_of(vault)
         with suppress(MemosError):
             for cube in vault.cubes():
                 vault.versions(cube.id)
                 vault.transitions(cube.id)
         with suppress(MemosError):
-            vault.audit_log.rows()
-            vault.audit_log.verify()
+            vault.audit_log.query()
+            verify_log(vault.audit_log)
         with suppress(MemosError):
             vault.jobs.all("running")
         with suppress(MemosError):

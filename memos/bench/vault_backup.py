@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, Text, new_id
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.stores import Place
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.plugins.care import backup as vault_backup
+from memos.plugins.care import check as vault_check
 
 _WIDTH, _TOKENS = 384, 10  # of all-MiniLM-L6-v2, and of a sentence
 _PIECE = 1 << 22  # bytes
@@ -42,7 +43,7 @@ def backup_rows(
             size = vault_backup.read(place / "backup").bytes
             taken["bare"].append(_timed(lambda: _raw_copy(place / "backup", place / "raw")))
             taken["restore"].append(_timed(lambda: vault_backup.restore(place / "backup", place / "again")))
-            taken["check"].append(_timed(lambda: vault_check.problems(place / "again")))
+            taken["check"].append(_timed(lambda: vault_check.problems(Place(place / "again"))))
             for one in ("backup", "raw", "again"):
                 shutil.rmtree(place / one)
         bare = min(taken["bare"])

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from memos.bench.vault_backup import backup_rows, fill
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.infrastructure.vault.stores import Place
+from memos.plugins.care import check as vault_check
 
 pytestmark = pytest.mark.sqlite
 
@@ -28,4 +29,4 @@ def test_what_is_measured_is_a_sound_vault_of_so_many_cubes(tmp_path: Path) -> N
     with MemVault(tmp_path) as vault:
         told = vault.stats.all()
     assert told["cubes"] == {"plaintext": {"generated": 30}, "activation": {"generated": 2}}
-    assert told["quotas"]["blob_bytes"]["used"] == 20_000 and vault_check.problems(tmp_path) == []
+    assert told["quotas"]["blob_bytes"]["used"] == 20_000 and vault_check.problems(Place(tmp_path)) == []

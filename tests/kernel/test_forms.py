@@ -43,6 +43,7 @@ from memos.infrastructure.host.kv.files import RAW
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Via
+from memos.plugins.care.check import problems_of
 from tests.doubles import BRIEF, BriefReader
 
 ROOT = Path(__file__).parents[2]
@@ -260,7 +261,7 @@ def test_a_damaged_payload_is_left_aside_or_refused(
         again = kernel.promote(ids, form)  # the way out that the message names
         assert again.id != cube.id
         assert kernel.ask(ASKED, via=form).admission.form == form
-        assert kernel.vault.check() == []
+        assert problems_of(kernel.vault) == []
 
 
 # rights
@@ -499,7 +500,7 @@ def test_a_promotion_that_is_killed_leaves_nothing_and_is_made_again(memos: MemO
         assert files(kernel) == set() and list((tmp_path / "tmp").iterdir()) == []
         assert kernel.jobs() == []
         assert jobs(kernel) == [("promote to parametric", "undone", "its process died")]
-        assert kernel.vault.check() == []
+        assert problems_of(kernel.vault) == []
         adapter = kernel.promote([c.id for c in kernel.cubes()], "parametric")
         assert kernel.ask(ASKED, via="parametric").admission.adapters == (adapter,)
 

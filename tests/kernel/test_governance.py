@@ -27,6 +27,8 @@ from memos.kernel.services.finding import Hit
 from memos.operation.life.forgetting import read_proof
 from memos.ops import Add
 from memos.plugins.care import backup as vault_backup
+from memos.plugins.care.audit import verify_log
+from memos.plugins.care.check import problems_of
 from memos.plugins.packs.calls import PackCalls
 from memos.rights import name_of
 
@@ -216,7 +218,7 @@ def test_what_is_never_stored_stands_in_no_reason_name_or_tag(opened: Opener, tm
     for named in names:  # two of them, masked, would be one
         with pytest.raises(InputError, match=r"cannot be called '.*\[phone\]'.*choose another name"):
             named()
-    assert memos.vault.check() == []
+    assert problems_of(memos.vault) == []
     memos.close()
     assert on_disk(tmp_path / "vault", "555-2671") == []
 
@@ -552,7 +554,7 @@ def test_of_one_who_is_forgotten_no_byte_is_left_in_any_file(opened: Opener, tmp
         and memos.within("bob").turns("bobs") == []
     )
     assert [c.id for c in memos.within("bob").memories()] == [bobs[0].id]
-    assert memos.vault.check() == [] and memos.services.governing.audit_verify().problems == []
+    assert problems_of(memos.vault) == [] and verify_log(memos.vault.audit_log).problems == []
     assert [name_of(grant.to) for grant in memos.within("bob").grants(bobs[0].id)] == ["user:eve"]
     with pytest.raises(NotFound):
         memos.vault.get(adapter)
@@ -728,7 +730,7 @@ def test_who_is_forgotten_has_no_pack_grant_group_or_key_any_more(
     with pytest.raises(Denied, match="unknown"):
         memos.parts.identity.authenticate(key)
     assert memos.within("bob").groups() == {} and [name_of(g.to) for g in memos.within("bob").grants()] == ["user:eve"]
-    assert memos.vault.check() == [] and memos.services.governing.audit_verify().problems == []
+    assert problems_of(memos.vault) == [] and verify_log(memos.vault.audit_log).problems == []
     memos.close()
     assert on_disk(tmp_path / "vault", "quillfeather") == []
 
@@ -742,7 +744,7 @@ def test_a_hold_of_one_who_is_forgotten_names_nobody(opened: Opener, tmp_path: P
     assert memos.within("quillfeather").forget_user().clean
     with pytest.raises(Held, match=r"is held by one that was forgotten since .* \(one that was forgotten asked for it"):
         memos.within("bob").delete(bobs.id)
-    assert memos.vault.check() == []
+    assert problems_of(memos.vault) == []
     memos.close()
     assert on_disk(tmp_path / "vault", "quillfeather") == []
 
@@ -793,9 +795,9 @@ def test_a_backup_that_is_brought_back_forgets_who_was_forgotten_since(
     for name, there in (("again", False), ("named", False), ("unknown", True)):
         assert bool(on_disk(tmp_path / name, "Quillfeather")) is there
         with MemVault(tmp_path / name) as vault:
-            assert vault.users() == (["ada", "bob"] if there else ["bob"]) and vault.check() == []
+            assert vault.users() == (["ada", "bob"] if there else ["bob"]) and problems_of(vault) == []
             assert [c.id for c in vault.at([gone.id])] == ([gone.id] if there else [])
-            assert vault.audit_log.verify().problems == []
+            assert verify_log(vault.audit_log).problems == []
     with pytest.raises(VaultError, match="holds no vault"):
         vault_backup.restore(tmp_path / "backup", tmp_path / "other", forgotten=tmp_path / "nowhere")
 
@@ -836,7 +838,7 @@ def test_a_user_with_a_slash_in_its_name_is_no_agent_of_another(opened: Opener, 
     assert [row.caller for row in agent.log()] == [f"{ada}/planner"]
     memos.within(ada).forget_user()
     assert user.get(one.id).text == one.text and f"{ada}%2Fplanner" in {row.caller for row in user.log()}
-    assert not {ada, f"{ada}/planner"} & {row.caller for row in memos.vault.audit_log.rows()[:-1]}
+    assert not {ada, f"{ada}/planner"} & {row.caller for row in memos.vault.audit_log.query()[:-1]}
 
 
 def test_the_log_tells_nobody_that_there_is_what_it_may_not_see(opened: Opener, ada: str, bob: str) -> None:
@@ -868,7 +870,7 @@ def test_asking_for_a_hidden_memory_leaves_what_asking_for_none_does(opened: Ope
         with pytest.raises(NotFound, match=f"no cube {id};"):
             memos.within(bob).feedback(id, 1.0)
         seconds.append(time.perf_counter() - began)
-        rows.append(memos.vault.audit_log.rows(1)[0])
+        rows.append(memos.vault.audit_log.query(limit=1)[0])
     assert [(row.caller, row.action, row.allowed, row.why) for row in rows] == [
         (bob, "annotate", False, "rate: may not see it")
     ] * 4

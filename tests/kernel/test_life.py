@@ -13,6 +13,7 @@ from memos.config import LifecycleConfig, SchedulerConfig
 from memos.cube import State
 from memos.errors import BadTransition, Denied, InputError, NotFound
 from memos.ops import Add, Recall
+from memos.plugins.care.check import problems_of
 
 DAY = timedelta(days=1)
 ASKED = "Where does Mira live?"
@@ -162,7 +163,7 @@ def test_the_way_back_brings_kv_back_into_use(memos: MemOS) -> None:
     assert [s.name for s in memos.snapshots()][:2] == ["monday", done.undo]
     memos.delete_snapshot("monday")
     assert "monday" not in [s.name for s in memos.snapshots()]
-    assert memos.vault.check() == []
+    assert problems_of(memos.vault) == []
 
 
 def test_another_user_leads_no_life_but_their_own(memos: MemOS) -> None:

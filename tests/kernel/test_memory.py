@@ -14,6 +14,7 @@ from memos.errors import EmptyMemory, InputError, NotFound
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.kernel.wiring import Parts
+from memos.plugins.care.check import problems_of
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +314,7 @@ def test_each_call_leaves_a_line_in_the_audit(memos: MemOS, ada: str, bob: str) 
     [cube] = memos.within(ada).add("Ada lives in Oslo.")
     with pytest.raises(NotFound):
         memos.within(bob).delete(cube.id)
-    [wrote, denied] = memos.vault.audit_log.rows(2)
+    [wrote, denied] = memos.vault.audit_log.query(limit=2)
     assert (wrote.caller, wrote.action, wrote.allowed) == (ada, "write", True)
     assert (denied.caller, denied.action, denied.target, denied.allowed) == (bob, "delete", cube.id, False)
 
@@ -357,7 +358,7 @@ def test_promoting_nothing_or_what_is_superseded_is_refused(memos: MemOS, ada: s
 
 def test_all_of_this_left_the_vault_sound(memos: MemOS, ada: str) -> None:
     [cube] = memos.within(ada).add("Ada lives in Oslo.")
-    assert memos.vault.check() == []
+    assert problems_of(memos.vault) == []
     with MemVault(memos.vault.path) as reopened:
         assert reopened.get(cube.id) == cube
         assert reopened.jobs.all("running") == []

@@ -133,7 +133,7 @@ def test_an_agent_changes_no_group_of_its_user_whatever_is_granted_to_it(memos: 
     agent = memos.as_(memos.services.governing.add_key(f"agent:{ada}/planner")[0])
     with pytest.raises(Denied, match=f"{ada}/planner keeps no groups, whatever is granted to it; ask {ada}"):
         agent.join("team", f"agent:{ada}/planner")
-    assert agent.memories() == [] and not memos.vault.audit_log.rows(2)[0].allowed
+    assert agent.memories() == [] and not memos.vault.audit_log.query(limit=2)[0].allowed
 
 
 def test_what_is_granted_to_an_agent_is_not_granted_to_its_user(memos: MemOS, ada: str, bob: str) -> None:
@@ -229,7 +229,7 @@ def test_each_decision_on_rights_is_written_down(memos: MemOS, ada: str, bob: st
     memos.within(ada).grant(cube.id, bob, "reader")
     with pytest.raises(Denied):
         memos.within(bob).revoke(cube.id, bob)
-    rows = [(r.caller, r.action, r.target, r.allowed) for r in memos.vault.audit_log.rows(2)]
+    rows = [(r.caller, r.action, r.target, r.allowed) for r in memos.vault.audit_log.query(limit=2)]
     assert rows == [(ada, "manage", cube.id, True), (bob, "manage", cube.id, False)]
 
 
@@ -300,7 +300,7 @@ def test_a_wrong_key_is_refused_and_written_down_without_it(memos: MemOS, ada: s
     given = wrong.format(id=made.id, secret=key.split("_", 2)[2], half=key[:-1])
     with pytest.raises(Denied) as error:
         memos.as_(given)
-    row = memos.vault.audit_log.rows(1)[0]
+    row = memos.vault.audit_log.query(limit=1)[0]
     assert (row.action, row.allowed) == ("authenticate", False)
     assert not given or (given not in str(error.value).split() and given not in map(str, row))
 

@@ -17,6 +17,7 @@ from memos.errors import HostError, QuotaExceeded
 from memos.interface.reading import extraction
 from memos.kernel.unread import READ, READ_TURNS, UNREAD
 from memos.operation.policies.policy import terms
+from memos.plugins.care.check import problems_of
 
 pytest.importorskip("llguidance")
 TURNS = [
@@ -117,7 +118,7 @@ def test_what_the_model_finds_is_a_memory_if_it_rests_on_its_turn(tmp_path: Path
         assert (found.header.origin, found.header.trust) == (f"model:{before[TURNS[0]]}", Trust.MODEL)
         assert (found.header.speaker, found.header.metadata) == ("Mira", '{"talk": 7}')
         assert [c.id for c in memos.lineage(found.id).derived] == [before[TURNS[0]]]
-        assert memos.search("terrier")[0].cube.id == found.id and memos.vault.check() == []
+        assert memos.search("terrier")[0].cube.id == found.id and problems_of(memos.vault) == []
         memos.grant(found.id, "bob", "reader")  # and not what else was said in the turn
         assert [c.id for c in memos.within("bob").cubes()] == [found.id]
 

@@ -11,6 +11,7 @@ import pytest
 from memos import Memory, MemOS
 from memos.cube import State
 from memos.kernel import unread
+from memos.plugins.care.check import problems_of
 
 
 def told(texts: list[str], **of_each: Any) -> list[dict[str, Any]]:
@@ -61,7 +62,7 @@ def test_what_was_left_when_the_vault_was_closed_is_read_when_it_is_open_again(t
         memos.add([{"role": "user", "content": "hiya", "time": "2026-04-01T10:00:00Z"}])
         memos.tick()  # a second job begins where the first has ended
         assert len([c for c in memos.cubes() if "southampton" in c.text and c.header.kind == "fact"]) == 1
-        assert memos.vault.check() == []
+        assert problems_of(memos.vault) == []
 
 
 def test_reading_twice_makes_nothing_twice(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from memos.cube import Blob, Form, Header, MemCube, Namespace, Rights, Source, T
 from memos.errors import MemosError, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.doors.progress import Show
+from memos.plugins.care.check import problems_of
 
 _THREADS, _PRELOAD, _BLOB = 4, 5000, 1 << 14
 _OWNER = Namespace(user_id="writer")
@@ -53,7 +54,7 @@ def bench_crash(kills: int, cubes: int, seed: int, show: Show) -> dict[str, Any]
             with MemVault(path) as vault:
                 restarts.append(time.perf_counter() - began)
                 lost, partial = _judge(vault, expected, begun)
-                problems += vault.check()
+                problems += problems_of(vault)
             told["acknowledged"] += len(acknowledged)
             told["lost"] += lost
             told["partial"] += partial

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 AT_ONCE_BYTES = 1 << 25  # of vault.db that are vacuumed while somebody waits: some tenths of a second
-PATIENCE_S = 30.0  # for so long a check waits
 OWED = "SELECT 1 FROM erasures LIMIT 1"
 _SOON_S = 1.0  # after a deletion, in a large vault
 _PAUSE_S = 0.05  # between tries

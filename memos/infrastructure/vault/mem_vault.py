@@ -36,7 +36,7 @@ from memos.infrastructure.vault.blobs.blob_store import BlobStore
 from memos.infrastructure.vault.blobs.index_store import IndexStore
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.stats import VaultStats
-from memos.infrastructure.vault.erasing import OWED, PATIENCE_S, Erasing
+from memos.infrastructure.vault.erasing import OWED, Erasing
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.transactions import IN, LATEST, moment
@@ -100,12 +100,11 @@ class MemVault:
         on; None: where they were, or in the folder. Raises VaultError, ConfigError.
         """
         self.path, self.guard = path, Guard(governance)
-        self._lock, self._place = FolderLock(path), Place(path, key, scratch, url)
+        self._lock, place = FolderLock(path), Place(path, key, scratch, url)
         try:
             with ExitStack() as opening:
                 alone = opening.enter_context(self._lock.alone())
-                self._kind = store_of(self._place)
-                store = self._kind.open(self._place, alone)
+                store = store_of(place).open(place, alone)
                 try:
                     alone = opening.enter_context(store.rows.alone()) and alone
                     self._sums = file_sums.take(path)
@@ -409,12 +408,6 @@ class MemVault:
         with self._lock.alone() as here, self._db.alone() as there, self._db.writing():
             alone = here and there
             return [*self.blobs.sweep(), *self.index.sweep(alone)] if alone else []
-
-    def check(self) -> list[str]:
-        """What is wrong with the stored data, in words; reads every byte, in a connection of its own."""
-        if self.erasing.going_on:
-            self.erasing.wait(PATIENCE_S)
-        return self._kind.problems(self._place, lambda *_: None, self.sealing)
 
 
 def absent(id: str) -> NotFound:

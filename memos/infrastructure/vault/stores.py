@@ -9,7 +9,7 @@ Must not know what rows are for, nor how a store keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from memos.infrastructure.vault.store.transactions import Store
 
 _PLAIN_FORMAT = PlainFormat()
-Show = Callable[[str, int, int], None]  # (what, done, of how many)
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,6 @@ class StoreKind(Protocol):
     def sealing(self, place: Place) -> Sealing:
         """Of a vault that is there, or of a backup of one, which is only read. Raises WrongKey, KeyUnusable."""
 
-    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
-        """What is wrong with a vault, in words; reads every byte and changes none. sealing: as it is known already.
-        Raises VaultError where there is none, or one of another schema; WrongKey, KeyUnusable."""
-
 
 STORES: Registry[StoreKind] = Registry("memos.stores", "store")
 
@@ -94,7 +89,7 @@ def store_of(place: Place) -> StoreKind:
             return kind
     if claiming:
         return claiming[0]
-    from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which checks vaults, and stands on this
+    from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which stands on this
 
     return PLAIN_STORE
 

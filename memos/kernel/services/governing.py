@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from memos.cube import MemCube, Namespace, Trust, in_zone
 from memos.errors import Denied, InputError, NotFound
-from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
-from memos.infrastructure.vault.audit.signing import read_public
 from memos.kernel.access import Service
-from memos.operation.life.forgetting import Proof, forget_user, read_proof
+from memos.operation.life.forgetting import Proof, forget_user
 from memos.operation.life.knowledge import text_of
 from memos.ops import (
     EndHold,
@@ -33,7 +31,6 @@ from memos.rights import Caller, Grant, Group, Subject, holds_for, name_of, obje
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     from memos.infrastructure.vault.tables.grant_table import Credential
     from memos.infrastructure.vault.tables.set_aside import LegalHold, Suspect
@@ -42,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class Governing(Service):
-    """trust, quarantined, release, hold, forget_user; grant, revoke, grants, join, leave, groups; and the keys and the
-    audit log, for whoever holds the vault's folder."""
+    """trust, quarantined, release, hold, forget_user; grant, revoke, grants, join, leave, groups; and the keys, for
+    whoever holds the vault's folder."""
 
     def __init__(self, parts: Parts, finding: Finding) -> None:
         super().__init__(parts)
@@ -100,28 +97,6 @@ class Governing(Service):
         proof = forget_user(self._vault, self._lifecycle, caller.user_id)
         self._finding.forget_tiers()
         return self._freshness.changed(proof)
-
-    def audit_verify(self, file: Path | None = None, key: str | None = None) -> Verdict:
-        """What is wrong with the audit log, or with an export of it. key: the public one, in hex or in a file, that
-        signed it; without, that of the vault. Raises InputError."""
-        public = None if key is None else read_public(key)
-        if file is None:
-            return self._vault.audit_log.verify(public)
-        return verify_export(file, public or self._vault.audit_log.public_key())
-
-    @staticmethod
-    def verify_audit_file(file: Path, key: str) -> Verdict:
-        """What is wrong with an export of an audit log, by the public key in hex or in a file. Raises InputError."""
-        return verify_export(file, read_public(key))
-
-    def verify_proof(self, file: Path) -> list[str]:
-        """What speaks against the proof of a forgetting, by the key of the vault. Raises InputError."""
-        return read_proof(file).problems(self._vault.audit_log.public_key())
-
-    @staticmethod
-    def verify_proof_file(file: Path, key: str) -> list[str]:
-        """The same by a public key, in hex or in a file, which takes no vault. Raises InputError."""
-        return read_proof(file).problems(read_public(key))
 
     # keys: not calls of a caller, but of whoever holds the vault's folder
 

@@ -29,16 +29,17 @@ from memos.errors import CorruptBlob, InputError, VaultError
 from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.blob_store import Blobs
 from memos.infrastructure.vault.blobs.vault_files import PlainFormat, digest, digest_of, remove
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.care import file_sums
-from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
 from memos.infrastructure.vault.store.transactions import clock
-from memos.infrastructure.vault.stores import PLAIN_SEALING, Place, Sealing, Show, store_of
+from memos.infrastructure.vault.stores import PLAIN_SEALING, Place, Sealing, store_of
 from memos.infrastructure.vault.user_erasure import Forgotten, entries
+from memos.interface.doors.progress import Show
+from memos.plugins.care import check as vault_check
+from memos.plugins.care.reader import VaultReader
 
 log = logging.getLogger("memos")
 Value = TypeVar("Value")

@@ -13,12 +13,13 @@ from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.stores import Place, is_vault, store_of
 from memos.plugins.care import backup as vault_backup
+from memos.plugins.care import check as vault_check
 from memos.plugins.care.backup import restore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memos.infrastructure.vault.stores import Show
+    from memos.interface.doors.progress import Show
     from memos.plugins.care.backup import Backup
 
 __all__ = ["back_up", "check", "opened", "restore"]
@@ -34,8 +35,7 @@ def check(folder: Path, show: Show = _quiet, settings: VaultConfig = VaultConfig
     """
     if (folder / vault_backup.NAME).exists():
         return vault_backup.problems(folder, show, settings.key)
-    place = Place(folder, settings.key, url=settings.server)
-    return store_of(place).problems(place, show)
+    return vault_check.problems(Place(folder, settings.key, url=settings.server), show)
 
 
 def back_up(folder: Path, target: Path, show: Show = _quiet, settings: VaultConfig = VaultConfig()) -> Backup:

@@ -33,13 +33,16 @@ def verify(
     key: Key = None,
 ) -> Output:
     """Exit 0 if every row and checkpoint is as it was written, else 1 with a list."""
-    if file is not None and key is not None:
-        from memos.kernel.services.governing import Governing
+    from memos.infrastructure.vault.audit.signing import read_public
+    from memos.plugins.care.audit import verify_export, verify_log
 
-        verdict = Governing.verify_audit_file(file, key)  # no vault is needed
+    public = None if key is None else read_public(key)
+    if file is not None and public is not None:
+        verdict = verify_export(file, public)  # no vault is needed
     else:
         with open_vault(()) as kernel:
-            verdict = kernel.services.governing.audit_verify(file, key)
+            log = kernel.vault.audit_log
+            verdict = verify_log(log, public) if file is None else verify_export(file, log.public_key())
     state, keys = "not sound" if verdict.problems else "sound", ", ".join(verdict.keys) or "nobody"
     lines = [
         *verdict.problems,
@@ -56,13 +59,14 @@ def proof(
     key: Key = None,
 ) -> Output:
     """Exit 0 if the proof of a forgetting is as it was signed and nothing was found, else 1 with a list."""
-    if key is not None:
-        from memos.kernel.services.governing import Governing
+    from memos.infrastructure.vault.audit.signing import read_public
+    from memos.operation.life.forgetting import read_proof
 
-        problems = Governing.verify_proof_file(file, key)  # no vault is needed
+    if key is not None:
+        problems = read_proof(file).problems(read_public(key))  # no vault is needed
     else:
         with open_vault(()) as kernel:
-            problems = kernel.services.governing.verify_proof(file)
+            problems = read_proof(file).problems(kernel.vault.audit_log.public_key())
     lines = [*problems, "it does not hold" if problems else "it holds"]
     return Output({"problems": problems}, lines, failed=bool(problems))
 

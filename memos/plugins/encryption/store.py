@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.care import check, file_sums
+from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.residue import Unsealer
 from memos.infrastructure.vault.sqlite.database import Database
 from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE
-from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing
+from memos.interface.doors.progress import Show
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.swap import finish_swap, is_being_swapped
 from memos.plugins.encryption.vault_key import DataKey
@@ -92,6 +93,8 @@ class EncryptedStore:
         return encrypted_sealing(key)
 
     def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
+        from memos.plugins.care import check  # with all that it reads vaults by
+
         if damage := _key_problems(place.folder):
             return damage
         if is_being_swapped(place.folder, whole=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memos.errors import VaultError
 from memos.infrastructure.vault.blobs.vault_files import PlainFiles, PlainFormat
-from memos.infrastructure.vault.care import check
-from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing
+from memos.interface.doors.progress import Show
 from memos.plugins.postgres import vault_server
 from memos.plugins.postgres.server_shelf import ServerShelf
 
@@ -27,6 +27,8 @@ class PostgresStore:
 
     def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
         """What is wrong with the rows and payloads on a server, whose files are its own."""
+        from memos.plugins.care import check  # with all that it reads vaults by
+
         database = vault_server.opened(place.folder, vault_server.url_of(place.folder, place.url))
         try:
             return check.of_rows(place.folder, database.snapshot, ServerShelf(database), PlainFormat(), show)

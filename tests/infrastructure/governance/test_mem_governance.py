@@ -11,6 +11,7 @@ from memos.errors import Denied, NotFound
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.ops import Add, Delete, Get, History, Operation, Promote, Search, Update
+from memos.plugins.care.audit import verify_log
 from memos.rights import Caller, Grant
 
 ADA, BOB, EVE = (Namespace(user_id=name) for name in ("ada", "bob", "eve"))
@@ -92,7 +93,7 @@ def test_a_cube_that_may_not_be_seen_looks_absent(
     with pytest.raises(NotFound) as absent:
         vault.get(id)
     assert str(hidden.value) == str(absent.value)
-    assert [(row.caller, row.target, row.allowed) for row in vault.audit_log.rows()] == [("eve", cube.id, False)]
+    assert [(row.caller, row.target, row.allowed) for row in vault.audit_log.query()] == [("eve", cube.id, False)]
 
 
 def test_promoting_by_a_prefix_does_not_give_away_the_rest(vault: MemVault, governance: MemGovernance) -> None:
@@ -107,7 +108,7 @@ def test_anyone_may_act_in_their_own_namespace_and_the_audit_does_not_quote(
     vault: MemVault, governance: MemGovernance, op: Operation
 ) -> None:
     governance.permit(Caller(EVE), op)
-    [row] = vault.audit_log.rows()
+    [row] = vault.audit_log.query()
     assert row.allowed
     assert "LIMPET" not in " ".join(map(str, row))
 
@@ -135,7 +136,7 @@ def test_a_right_that_is_revoked_reaches_derived_cubes(vault: MemVault, governan
 def test_reading_is_narrowed_in_order_with_one_line(vault: MemVault, governance: MemGovernance) -> None:
     cubes = [kept(vault), kept(vault, readers=("bob",)), kept(vault, readers=("eve",)), kept(vault, readers=("bob",))]
     assert governance.readable(Caller(BOB), cubes) == [cubes[1], cubes[3]]
-    [row] = vault.audit_log.rows()
+    [row] = vault.audit_log.query()
     assert (row.caller, row.action, row.target) == ("bob", "read", "2 cubes")
 
 
@@ -151,11 +152,11 @@ def test_every_decision_is_written_down(vault: MemVault, governance: MemGovernan
     governance.permit(Caller(ADA), Delete(id=cube.id), cube)
     with pytest.raises(Denied):
         governance.permit(Caller(BOB), Delete(id=cube.id), cube)
-    assert [(row.caller, row.action, row.target, row.allowed) for row in vault.audit_log.rows()] == [
+    assert [(row.caller, row.action, row.target, row.allowed) for row in vault.audit_log.query()] == [
         ("ada", "delete", cube.id, True),
         ("bob", "delete", cube.id, False),
     ]
-    assert vault.audit_log.verify().problems == []
+    assert verify_log(vault.audit_log).problems == []
 
 
 def test_what_is_granted_to_somebody_else_is_no_reason_to_ask_again(vault: MemVault, governance: MemGovernance) -> None:

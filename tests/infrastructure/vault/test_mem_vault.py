@@ -22,6 +22,8 @@ from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
 from memos.infrastructure.vault.tables.vector_table import VectorRow
+from memos.plugins.care.audit import verify_log
+from memos.plugins.care.check import problems_of
 
 ROOT = Path(__file__).parents[3]
 DAY = datetime(2025, 1, 1, tzinfo=timezone.utc)
@@ -144,7 +146,7 @@ def test_several_cubes_are_kept_together_or_not_at_all(vault: MemVault) -> None:
             vault.put(note("whole"), wrong)
     with pytest.raises(Conflict, match="named twice"):
         vault.put(wrong := note(), wrong)
-    assert vault.cubes() == before and vault.check() == []
+    assert vault.cubes() == before and problems_of(vault) == []
 
 
 def test_a_new_cube_begins_at_version_1(vault: MemVault) -> None:
@@ -322,7 +324,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     acknowledged = killed_after(25, ADD_FOR_EVER, tmp_path)
     with MemVault(tmp_path) as vault:
         kept = {cube.id for cube in vault.cubes()}
-        assert vault.check() == []
+        assert problems_of(vault) == []
     assert set(acknowledged) <= kept
     assert len(kept) - len(acknowledged) <= 1  # at most the one that was committed but not yet printed
 
@@ -374,9 +376,9 @@ def test_a_deletion_cut_short_is_finished_on_opening(tmp_path: Path) -> None:
         vault.put(cache)
         with vault._db.transaction():  # a transaction whose process dies before it erases
             vault.delete([cube.id, cache.id])
-        assert "have left traces" in vault.check()[0]
+        assert "have left traces" in problems_of(vault)[0]
     with MemVault(tmp_path) as vault:
-        assert vault.check() == []
+        assert problems_of(vault) == []
         assert b"LIMPET" not in bytes_on_disk(vault)
         with pytest.raises(CorruptBlob, match="missing"):
             vault.blobs.path(blob)
@@ -509,10 +511,10 @@ def test_a_flipped_bit_is_found_and_storing_again_repairs_it(
     file.write_bytes(data)
     with pytest.raises(CorruptBlob, match=rf"{path} does not match.*{cache.id}.*MemOS.delete.*MemOS.promote"):
         vault.blobs.path(blob)
-    assert any(str(path) in problem for problem in vault.check())
+    assert any(str(path) in problem for problem in problems_of(vault))
     stored(vault, content)
     assert vault.blobs.path(blob) == path
-    assert vault.check() == []
+    assert problems_of(vault) == []
 
 
 def test_a_renamed_file_in_a_folder_changes_its_digest(tmp_path: Path) -> None:
@@ -604,8 +606,8 @@ def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
 def test_audit_rows_come_oldest_first_and_the_last_can_be_asked_for(vault: MemVault) -> None:
     for target in ("a", "b", "c"):
         vault.audit_log.append("ada", "read", target, target != "b", "because")
-    assert [(row.target, row.allowed) for row in vault.audit_log.rows(2)] == [("b", False), ("c", True)]
-    assert vault.audit_log.verify().problems == []
+    assert [(row.target, row.allowed) for row in vault.audit_log.query(limit=2)] == [("b", False), ("c", True)]
+    assert verify_log(vault.audit_log).problems == []
 
 
 @pytest.mark.sqlite
@@ -625,8 +627,8 @@ def test_a_tampered_audit_is_found(vault: MemVault, tampering: str, found: str) 
     with sqlite3.connect(vault.path / "vault.db") as intruder:
         intruder.execute(tampering)
     intruder.close()
-    assert any(found in problem for problem in vault.audit_log.verify().problems)
-    assert vault.audit_log.verify().problems == vault.check()
+    assert any(found in problem for problem in verify_log(vault.audit_log).problems)
+    assert verify_log(vault.audit_log).problems == problems_of(vault)
 
 
 def test_a_decision_is_not_written_where_a_rollback_would_lose_it(vault: MemVault) -> None:
@@ -703,7 +705,7 @@ def test_damage_to_the_database_is_found(tmp_path: Path) -> None:
     data[page : page + 64] = b"\xff" * 64
     file.write_bytes(data)
     with MemVault(tmp_path) as vault:
-        assert vault.check()[-1] == "vault.db: bring back a backup with `memos vault restore`"
+        assert problems_of(vault)[-1] == "vault.db: bring back a backup with `memos vault restore`"
         with pytest.raises(VaultError, match="cannot be read"):
             vault.cubes()
 
@@ -736,7 +738,7 @@ def test_what_is_stated_is_found_by_subject_and_relation(vault: MemVault) -> Non
     vault.put(next_version(first, "Tom is well."))
     assert vault.statements.stating(rome, ["is"], "ada", State) == []  # of current versions only
     vault.delete([first.id])
-    assert vault.check() == []
+    assert problems_of(vault) == []
 
 
 @pytest.mark.sqlite
@@ -828,4 +830,5 @@ def test_what_was_allowed_is_written_down_without_waiting_for_the_disk(
     assert waits(True)
     vault.audit_log.append("ann", "read", "a", True, "get")
     vault.audit_log.append("ann", "write", "a", False, "denied")
-    assert [row.allowed for row in vault.audit_log.rows()] == [True, False] and vault.audit_log.verify().problems == []
+    assert [row.allowed for row in vault.audit_log.query()] == [True, False]
+    assert verify_log(vault.audit_log).problems == []

@@ -36,6 +36,7 @@ from memos.errors import (
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
 from memos.interface.doors.api.calling import item
+from memos.plugins.care.check import problems_of
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.provenance import given
 from tests.doubles import BRIEF, OPEN, BriefReader
@@ -443,7 +444,7 @@ def test_a_cancelled_promotion_ends_and_leaves_nothing(memos: MemOS, tmp_path: P
         with pytest.raises(Cancelled, match="was cancelled; nothing was published"):
             kernel.promote(ids, "parametric", progress=cancel)
         assert kernel.jobs() == [] and list((tmp_path / "work").iterdir()) == []
-        assert kernel.cubes(form=Form.PARAMETRIC) == [] and kernel.vault.check() == []
+        assert kernel.cubes(form=Form.PARAMETRIC) == [] and problems_of(kernel.vault) == []
         with pytest.raises(NotFound, match="no open job zorb; see `memos jobs`"):
             kernel.cancel("zorb")
 
@@ -475,7 +476,7 @@ def test_a_promotion_that_is_killed_in_any_phase_is_finished_or_undone(
     assert process.exitcode == -signal.SIGKILL
     wait_for_none(tmp_path)
     with kernel_of(tmp_path, memos, distil=BRIEF) as kernel:
-        assert kernel.vault.check() == [] and kernel.cubes(form=Form.PARAMETRIC) == []
+        assert problems_of(kernel.vault) == [] and kernel.cubes(form=Form.PARAMETRIC) == []
         assert [p for p in (tmp_path / "tmp").glob("*")] == [] and [p for p in (tmp_path / "blobs").glob("*/*")] == []
         left = {job.id for job in kernel.jobs()}
         assert {p.name for p in (tmp_path / "work").glob("*")} == left
@@ -560,7 +561,7 @@ def test_no_kill_at_any_moment_leaves_an_orphan(memos: MemOS, tmp_path: Path) ->
             done += "done" in process.stdout.read()
         wait_for_none(tmp_path)
         with MemOS(vault=tmp_path) as kernel:
-            assert kernel.vault.check() == []
+            assert problems_of(kernel.vault) == []
             left = {job.id for job in kernel.jobs()}
             assert {p.name for p in (tmp_path / "work").glob("*")} == left
             assert list((tmp_path / "tmp").glob("*")) == []

@@ -22,6 +22,7 @@ from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 from memos.operation.choosing.mem_scheduler import Admission, Session
+from memos.plugins.care.check import problems_of
 from memos.rights import Caller
 
 ROOT = Path(__file__).parents[3]
@@ -299,7 +300,7 @@ def test_a_full_disk_keeps_the_turn_as_text(
     assert "the turn is kept as text only: a KV cache of" in caplog.text and "was not written" in caplog.text
     assert len(kernel.turns("s")) == 1 and list((kernel.vault.path / "tmp").iterdir()) == []
     assert kernel.chat(ASKED[1], session="s").text == "nurse"
-    assert kernel.vault.check() == []
+    assert problems_of(kernel.vault) == []
 
 
 def test_two_accounts_of_the_past_are_refused(kernel: MemOS) -> None:

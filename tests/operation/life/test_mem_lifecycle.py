@@ -16,6 +16,7 @@ from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
 from memos.operation.life.time_machine import diff, history
+from memos.plugins.care.check import problems_of
 
 # how a test brings a new cube into each state
 WAY = {
@@ -152,7 +153,7 @@ def test_a_deletion_takes_derived_cubes_along(vault: MemVault, life: MemLifecycl
     text, cache, adapter = family(vault, life)
     assert life.delete(text.id) == [text.id, cache.id, adapter.id]
     assert vault.cubes() == []
-    assert vault.check() == []
+    assert problems_of(vault) == []
 
 
 def test_giving_up_a_derived_cube_leaves_its_source(vault: MemVault, life: MemLifecycle) -> None:

@@ -12,6 +12,7 @@ from memos.errors import InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.operation.life.time_machine import restore
+from memos.plugins.care.check import problems_of
 
 ADA, BOB = Namespace(user_id="ada"), Namespace(user_id="bob")
 SESSION = Namespace(user_id="ada", session_id="monday")
@@ -108,7 +109,7 @@ def test_kv_of_words_that_are_back_comes_back_and_kv_of_others_goes(vault: MemVa
     assert undone.revived == [of_rome.id]
     assert vault.get(of_rome.id).sources == (Source(id=home.id, version=4),)
     assert [vault.get(cube.id).state for cube in (of_oslo, on_top)] == [State.ARCHIVED] * 2
-    assert vault.check() == []
+    assert problems_of(vault) == []
 
 
 def test_a_frozen_memory_is_left_alone_and_its_old_kv_stays_out(vault: MemVault, life: MemLifecycle) -> None:

@@ -19,12 +19,14 @@ from memos.cube import Form, State
 from memos.errors import CorruptBlob, InputError, VaultError
 from memos.infrastructure.vault.audit.signing import KEY
 from memos.infrastructure.vault.blobs.vault_files import digest
-from memos.infrastructure.vault.care import check as vault_check
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
+from memos.infrastructure.vault.stores import Place
 from memos.plugins.care import backup as vault_backup
-from tests.infrastructure.vault.care.test_check import damages, files, fill, payload, text
+from memos.plugins.care import check as vault_check
+from memos.plugins.care.audit import verify_log
+from tests.plugins.care.test_check import damages, files, fill, payload, text
 
 pytestmark = pytest.mark.sqlite
 
@@ -48,9 +50,9 @@ def test_a_backup_comes_back_as_the_vault_that_it_is_of(vault: MemVault, tmp_pat
         - ((tmp_path / "backup" / vault_backup.NAME).stat().st_size)
     )
     vault_backup.restore(tmp_path / "backup", tmp_path / "again")
-    assert vault_check.problems(tmp_path / "again") == []
+    assert vault_check.problems(Place(tmp_path / "again")) == []
     with MemVault(tmp_path / "again") as again:
-        assert again.cubes() == vault.cubes() and again.audit_log.rows() == vault.audit_log.rows()
+        assert again.cubes() == vault.cubes() and again.audit_log.query() == vault.audit_log.query()
         assert again.index.load("layout", "embedder") is not None
         ids = [cube.id for cube in vault.cubes()]
         assert again.vectors.of("embedder", ids).keys() == vault.vectors.of("embedder", ids).keys() != set()
@@ -307,7 +309,7 @@ def test_a_vault_is_brought_back_to_an_empty_place_only(vault: MemVault, tmp_pat
         vault_backup.restore(vault.path, tmp_path / "again")
     (tmp_path / "again").mkdir()
     vault_backup.restore(backup, tmp_path / "again")
-    assert vault_check.problems(tmp_path / "again") == []
+    assert vault_check.problems(Place(tmp_path / "again")) == []
 
 
 def test_a_backup_whose_files_go_by_sha256_as_the_first_did_is_held_to_that(vault: MemVault, tmp_path: Path) -> None:
@@ -352,6 +354,6 @@ def test_the_key_of_a_vault_goes_along_for_its_owner_alone(vault: MemVault, tmp_
     for folder in ("backup", "again"):
         assert (tmp_path / folder / KEY).stat().st_mode & 0o777 == 0o600
     with MemVault(tmp_path / "again") as again:
-        assert again.audit_log.public_key() == public and again.audit_log.verify().problems == []
+        assert again.audit_log.public_key() == public and verify_log(again.audit_log).problems == []
         again.audit_log.append("ann", "read", "a", False, "get")
-    assert vault_check.problems(tmp_path / "again") == []
+    assert vault_check.problems(Place(tmp_path / "again")) == []

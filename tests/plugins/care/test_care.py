@@ -9,7 +9,8 @@ import pytest
 from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.plugins.care import care
-from tests.infrastructure.vault.care.test_check import fill
+from memos.plugins.care.check import problems_of
+from tests.plugins.care.test_check import fill
 
 pytestmark = pytest.mark.sqlite
 
@@ -28,7 +29,7 @@ def test_a_vault_goes_through_all_that_can_be_done_with_it(tmp_path: Path) -> No
     assert "vectors.db" in care.check(again)[0]
     (again / "vectors.db").unlink()  # what it held is made anew
     with MemVault(again) as vault:
-        assert vault.check() == []
+        assert problems_of(vault) == []
         assert vault.cubes() == cubes
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.doors.cli.app import app
-from tests.infrastructure.vault.care.test_check import fill
+from tests.plugins.care.test_check import fill
 
 
 @pytest.fixture

@@ -28,12 +28,13 @@ from memos.config import VaultConfig
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, KeyUnusable, VaultError, WrongKey
 from memos.infrastructure.vault.blobs.vault_files import made
-from memos.infrastructure.vault.care.reader import VaultReader
 from memos.infrastructure.vault.care.residue import search
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.plugins.care import care
+from memos.plugins.care.check import problems_of
+from memos.plugins.care.reader import VaultReader
 from memos.plugins.encryption import sealed_files
 from memos.plugins.encryption.recrypt import decrypt, encrypt, rekey
 from memos.plugins.encryption.store import SealedDriver
@@ -138,7 +139,7 @@ class Kept:
 
     def require_all(self, key: str | None = None) -> None:
         with MemVault(self.path, key=key) as vault:
-            assert vault.check() == []
+            assert problems_of(vault) == []
             assert [vault.get(cube.id).payload for cube in self.cubes] == [cube.payload for cube in self.cubes]
             assert len(vault.cubes()) == 22
             read = (
@@ -368,7 +369,7 @@ def found(kept: Kept) -> bool:
     try:
         with MemVault(copy) as vault:
             [job] = vault.jobs.all("interrupted")
-            if vault.check() or not list(vault.blobs.work(job.id).iterdir()):
+            if problems_of(vault) or not list(vault.blobs.work(job.id).iterdir()):
                 return True
             vault.index.load("l/1", "mini")
     except VaultError:

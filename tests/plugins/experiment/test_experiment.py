@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from memos import MemOS
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
+from memos.plugins.care.check import problems_of
 from tests.commands import invoke, no
 
 pytestmark = pytest.mark.usefixtures("brief_reader")
@@ -412,7 +413,7 @@ def test_a_run_that_is_interrupted_says_so_and_completes_when_run_again(folder: 
     report = json.loads((folder / "out" / "report.json").read_text())
     assert [(p["to"], p["accepted"]) for p in report["promotions"]] == [("parametric", True)]
     with MemOS(vault=folder / "out" / "vault") as memos:
-        assert memos.vault.check() == [] and len(memos.cubes()) == 3
+        assert problems_of(memos.vault) == [] and len(memos.cubes()) == 3
 
 
 def running(database: Path) -> bool:

@@ -23,6 +23,7 @@ from memos.cube import Form, Namespace, Probe, State, Text, Trust
 from memos.errors import BadPack, IdClash, InputError, NoRoom, NotFound, UntrustedKey
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.vault.audit.signing import SigningKey
+from memos.plugins.care.check import problems_of
 from memos.plugins.packs import pack
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.mip import Record
@@ -103,7 +104,7 @@ def test_answers_are_the_same_after_a_move_with_all_forms(
         assert (now.payload, now.header, now.rights) == (was.payload, believed, was.rights)
         [origin] = PackCalls.of(there).origins(id)
         assert (origin.key, origin.owner, origin.id) == (key, "default", id)
-    assert there.vault.check() == []
+    assert problems_of(there.vault) == []
 
 
 def test_what_is_in_already_is_not_loaded_twice(tmp_path: Path, here: MemOS, there: MemOS) -> None:
@@ -285,7 +286,7 @@ def test_kv_that_does_not_say_what_its_text_says_is_made_anew(
         writer.seal(key, here.vault.now())
     done = PackCalls.of(there).load(tmp_path / "x", trust=key.public)
     assert done.tensors == [] and len(done.rebuilding) == 1
-    assert there.vault.check() == [] and not any((there.vault.path / "blobs").rglob("*.safetensors"))
+    assert problems_of(there.vault) == [] and not any((there.vault.path / "blobs").rglob("*.safetensors"))
     assert there.ask(ASKED, via="auto").text == there.ask(ASKED, via="plaintext").text
 
 
@@ -465,7 +466,7 @@ def test_killed_at_any_part_it_goes_on_from_there(
         assert run.returncode == -signal.SIGKILL
         with opened(vault, model) as there:
             kept = len(there.cubes())
-            assert kept in whole and kept < 12 and there.vault.check() == []
+            assert kept in whole and kept < 12 and problems_of(there.vault) == []
             done = PackCalls.of(there).load(path, trust=key)
             assert (len(done.there), len(done.added)) == (kept, 12 - kept) and told(there) == told(here)
 

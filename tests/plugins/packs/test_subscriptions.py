@@ -16,6 +16,7 @@ import yaml
 from memos import Config, MemOS
 from memos.cube import MemCube, State
 from memos.errors import BadPack, Conflict, IdClash, InputError, NotFound, RegistryError, UntrustedKey
+from memos.plugins.care.check import problems_of
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.mem_store import MemStore
 from memos.plugins.packs.mip import RegistryIndex, canonical
@@ -209,7 +210,7 @@ def test_every_changed_bit_of_a_registry_is_found(ada: MemOS, bob: MemOS, place:
         with pytest.raises((BadPack, RegistryError)):
             PackCalls.of(bob).install(place, "ada/life", trust=key)
         file.write_bytes(whole)
-    assert bob.cubes() == [] and bob.vault.check() == []
+    assert bob.cubes() == [] and problems_of(bob.vault) == []
 
 
 def test_an_entry_cannot_be_given_to_another_pack(ada: MemOS, bob: MemOS, place: str) -> None:
@@ -307,7 +308,7 @@ def test_a_subscriber_gets_updates_and_withdrawals(ada: MemOS, bob: MemOS, place
     [last] = PackCalls.of(bob).update_packs()
     assert set(last.withdrawn) == {home, new} and texts(bob) == []
     assert "ada/life 1.1.0 was withdrawn: all of it is wrong" in last.withdrawn[home]
-    assert PackCalls.of(bob).update_packs()[0].withdrawn == {} and bob.vault.check() == []
+    assert PackCalls.of(bob).update_packs()[0].withdrawn == {} and problems_of(bob.vault) == []
 
 
 def test_a_pack_that_is_not_subscribed_to_stays_as_it_is(ada: MemOS, bob: MemOS, place: str) -> None:
@@ -367,7 +368,7 @@ def test_removing_a_pack_takes_its_memories_and_nothing_else(ada: MemOS, bob: Me
     gone = PackCalls.of(bob).remove_pack("ada/life")
     assert {*ids, kv.id} <= set(gone) and not {*mine, own.id} & set(gone)
     assert texts(bob) == ["I like jazz.", "I have a dog."] and PackCalls.of(bob).installed() == []
-    assert bob.vault.check() == []
+    assert problems_of(bob.vault) == []
     PackCalls.of(bob).install(place, "ada/life")  # its publisher is known still
     assert len(texts(bob)) == 4
 

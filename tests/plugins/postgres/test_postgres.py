@@ -24,11 +24,13 @@ from memos.errors import Conflict, CorruptBlob, KeyUnusable, VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.tables.vector_table import VectorRow
 from memos.plugins.care import care
+from memos.plugins.care.audit import verify_log
+from memos.plugins.care.check import problems_of
 from memos.plugins.encryption import recrypt
 from memos.plugins.postgres import postgres_dialect
 from memos.plugins.postgres.postgres_dialect import translated
 from tests.conftest import new_schema, running_server
-from tests.infrastructure.vault.care.test_check import fill, payload, text
+from tests.plugins.care.test_check import fill, payload, text
 
 pytest.importorskip("psycopg")
 NewUrl = Callable[[], str]
@@ -36,7 +38,7 @@ BESIDE = """
 import sys
 from pathlib import Path
 from memos.infrastructure.vault.mem_vault import MemVault
-from tests.infrastructure.vault.care.test_check import text
+from tests.plugins.care.test_check import text
 with MemVault(Path(sys.argv[1]), url=sys.argv[2]) as vault:
     for line in sys.stdin:
         match line.split():
@@ -143,9 +145,9 @@ def kill(server: Any) -> None:
 def test_a_vault_on_a_server_keeps_all_that_one_in_a_folder_does(url: str, tmp_path: Path) -> None:
     with MemVault(tmp_path / "here", url=url) as vault:
         told = fill(vault)
-        assert vault.check() == []
+        assert problems_of(vault) == []
         before = [cube.model_copy() for cube in vault.cubes()]
-        assert vault.audit_log.verify().problems == []
+        assert verify_log(vault.audit_log).problems == []
     with MemVault(tmp_path / "here") as again:  # server.json says where
         assert again.cubes() == before and again.index.load("layout", "embedder")
         vectors = again.vectors.of("embedder", [cube.id for cube in told])
@@ -192,7 +194,7 @@ def test_what_is_deleted_leaves_the_tables_that_texts_stand_in(url: str, tmp_pat
         assert (
             not vault.erasing.wait()
             and not vault._db.rows("SELECT 1 FROM versions WHERE instr(json, 'Aardvark') > 0")
-            and vault.check() == []
+            and problems_of(vault) == []
         )
         [(file,)] = vault._db.rows("SELECT pg_relation_filepath('versions')")
         [(folder,)] = vault._db.rows("SELECT current_setting('data_directory')")
@@ -241,7 +243,7 @@ def test_two_processes_on_one_vault_see_each_others_writes(url: str, tmp_path: P
         other.stdin.close()
         assert other.wait(20) == 0
     with MemVault(tmp_path / "here") as alone:
-        assert len(alone.cubes()) == 3 and alone.check() == []
+        assert len(alone.cubes()) == 3 and problems_of(alone) == []
 
 
 def test_writers_of_two_processes_take_turns_and_nothing_is_lost(url: str, tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def test_writers_of_two_processes_take_turns_and_nothing_is_lost(url: str, tmp_p
 import sys
 from pathlib import Path
 from memos.infrastructure.vault.mem_vault import MemVault
-from tests.infrastructure.vault.care.test_check import text
+from tests.plugins.care.test_check import text
 with MemVault(Path(sys.argv[1]), url=sys.argv[2]) as vault:
     for i in range(25):
         text(vault, f"{sys.argv[1]} said {i}.")
@@ -259,7 +261,7 @@ with MemVault(Path(sys.argv[1]), url=sys.argv[2]) as vault:
     for process in [subprocess.Popen(command) for command in commands]:
         assert process.wait(60) == 0
     with MemVault(tmp_path / "first") as vault:
-        assert len({cube.text for cube in vault.cubes()}) == 50 and vault.check() == []
+        assert len({cube.text for cube in vault.cubes()}) == 50 and problems_of(vault) == []
         times = [at for (at,) in vault._db.rows("SELECT at FROM versions ORDER BY at")]
         assert len(set(times)) == 50  # one clock for all
 
@@ -306,7 +308,7 @@ def test_a_server_that_dies_within_a_write_is_named_and_nothing_of_it_is_kept(se
         server.ensure_postgres_running()
         assert [(cube.text, cube.state) for cube in vault.cubes()] == [("Kept.", State.GENERATED)]
         text(vault, "Goes on.")
-        assert len(vault.cubes()) == 2 and vault.check() == []
+        assert len(vault.cubes()) == 2 and problems_of(vault) == []
     with MemVault(tmp_path) as again:
         assert len(again.cubes()) == 2
 
@@ -320,7 +322,7 @@ def test_a_server_that_dies_before_the_commit_has_kept_nothing_of_it(server: Any
                 text(vault, "All of it.")
                 kill(server)
         server.ensure_postgres_running()
-        assert [cube.text for cube in vault.cubes()] == ["Kept."] and vault.check() == []
+        assert [cube.text for cube in vault.cubes()] == ["Kept."] and problems_of(vault) == []
 
 
 @pytest.mark.crash

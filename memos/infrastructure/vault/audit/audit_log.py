@@ -1,6 +1,6 @@
 """Keeps the audit log: a hash chain of decisions, signed at checkpoints.
 
-Knows whether its rows are as they were written; must not know how one is decided.
+Must not know how one is decided, nor how what is signed is verified.
 
     row -> row -> row -> row        each has the hash of the one before
      ^             ^
@@ -15,9 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +23,7 @@ from memos.config import AuditConfig
 from memos.cube import Namespace
 from memos.errors import InputError, VaultError
 from memos.infrastructure.vault.audit.records import COLUMNS, AuditRow, DecisionLog, all_rows, digest_of, row_of
-from memos.infrastructure.vault.audit.signing import KEY, Signer, is_signed, statement
+from memos.infrastructure.vault.audit.signing import KEY, Signer, statement
 from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.transactions import Rows, Store
 
@@ -56,16 +54,14 @@ class Forgetting(NamedTuple):
     signature: str
 
 
-@dataclass
-class Verdict:
-    """What is wrong, in words, and how many rows at the end are not signed yet: one who rewrites or removes these alone
-    is not found."""
+class LogContents(NamedTuple):
+    """All that a log says. last: the number of the last row that there has been, as the database counts; None for an
+    export, or where there was none."""
 
-    problems: list[str] = field(default_factory=list)
-    rows: int = 0
-    checkpoints: int = 0
-    unsigned: int = 0
-    keys: list[str] = field(default_factory=list)  # public keys, by which it was to be signed
+    rows: Iterable[AuditRow]
+    checkpoints: list[Checkpoint]
+    forgettings: list[Forgetting]
+    last: object = None
 
 
 class AuditLog(DecisionLog):
@@ -74,12 +70,12 @@ class AuditLog(DecisionLog):
     def __init__(self, db: Store, folder: Path, config: AuditConfig = AuditConfig()) -> None:
         """folder: of the vault."""
         super().__init__(db, config.every)
-        self._config = config
+        self.config = config
         self.signer = Signer(config.key or folder / KEY)
         self._warned = False
 
     @property
-    def _head(self) -> Path:
+    def head(self) -> Path:
         """The last checkpoint, beside the key."""
         return self.signer.path.with_name(f"{self.signer.path.name}.head")
 
@@ -87,8 +83,8 @@ class AuditLog(DecisionLog):
 
     def sign(self) -> None:
         """Sign what is there, if it is not signed. Not if what was signed last is no longer there: then there is a
-        warning, and `verify` tells. Nothing that is written depends on it, so a key that cannot be used is a warning
-        too."""
+        warning, and `memos audit verify` tells. Nothing that is written depends on it, so a key that cannot be used is
+        a warning too."""
         try:
             with self._db.writing():
                 last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
@@ -97,7 +93,7 @@ class AuditLog(DecisionLog):
                     return
                 if before and not self.signer.exists:  # its key lies elsewhere: whoever has it signs
                     return
-                self._require_what_was_signed(before)
+                self.require_what_was_signed(before)
                 self._require_own_key(before)
                 with self._db.transaction():
                     n, hash = last[0]
@@ -118,13 +114,13 @@ class AuditLog(DecisionLog):
 
     def _require_own_key(self, last: Checkpoint | None) -> None:
         """Raises VaultError where the log is signed by another key than that of the file."""
-        if last and not (self.signer.exists and last.key in (self.signer.public, *self._config.trusted)):
+        if last and not (self.signer.exists and last.key in (self.signer.public, *self.config.trusted)):
             raise VaultError(
                 f"the audit log is signed by {last.key}, and not by {self.signer.path}; set governance.audit.key to "
                 f"the file of that key, or name it in governance.audit.trusted to go on with another"
             )
 
-    def _require_what_was_signed(self, last: Checkpoint | None) -> None:
+    def require_what_was_signed(self, last: Checkpoint | None = None) -> None:
         """Raises VaultError where the log is not the one that was signed last: signing it would hide that."""
         for kept in (self._kept_head(), last):
             if kept:
@@ -136,39 +132,24 @@ class AuditLog(DecisionLog):
     def _kept_head(self) -> Checkpoint | None:
         """Raises VaultError for one that cannot be read."""
         try:
-            return Checkpoint(*json.loads(self._head.read_text("utf-8")))
+            return Checkpoint(*json.loads(self.head.read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise VaultError(
-                f"{self._head} cannot be read ({error}); bring it back, or see `memos audit verify`"
+                f"{self.head} cannot be read ({error}); bring it back, or see `memos audit verify`"
             ) from None
 
     def _keep_head(self, made: Checkpoint) -> None:
-        on_disk.write(self._head, json.dumps(made).encode())
+        on_disk.write(self.head, json.dumps(made).encode())
 
     def public_key(self) -> str:
         """In hex."""
         return self.signer.public
 
-    # verified
-
-    def verify(self, key: str | None = None) -> Verdict:
-        """What was changed, removed, put in or moved since it was written. key: the public one, in hex, by which it
-        must be signed, if not by that of the file; where none is known, by that of the first checkpoint."""
-        keys = {key} if key else {*self._config.trusted, *([self.signer.public] if self.signer.exists else [])}
-        keys = keys or {checkpoint.key for checkpoint in _checkpoints(self._db)[:1]}
-        verdict = verify(all_rows(self._db), _checkpoints(self._db), _forgettings(self._db), keys)
-        verdict.problems.extend(_removed(self._db, verdict.rows))
-        try:
-            self._require_what_was_signed(None)
-        except VaultError as error:
-            verdict.problems.append(str(error))
-        if not self.signer.exists and (self._config.key or self._head.exists()) and verdict.checkpoints:
-            verdict.problems.append(f"the key {self.signer.path} is gone, so nothing is signed any more; bring it back")
-        if verdict.unsigned >= 2 * self._config.every:
-            verdict.problems.append(f"the last {verdict.unsigned} audit rows are not signed: checkpoints were removed")
-        return verdict
+    def contents(self) -> LogContents:
+        """All that it says."""
+        return contents(self._db)
 
     def export(self, out: Path) -> int:
         """Write the whole log, which can be verified by itself, with a line for each row and checkpoint; how many rows.
@@ -178,15 +159,16 @@ class AuditLog(DecisionLog):
             self._require_own_key(self._last_checkpoint())
             last = self._db.rows("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")
             n, hash = last[0] if last else (0, "")
+            there = self.contents()
             header = {"format": FORMAT, "rows": n, "hash": hash, "at": self._db.now().isoformat()}
-            header |= {"key": self.signer.public, "checkpoints": len(_checkpoints(self._db))}
-            header |= {"forgettings": len(_forgettings(self._db))}
+            header |= {"key": self.signer.public, "checkpoints": len(there.checkpoints)}
+            header |= {"forgettings": len(there.forgettings)}
             signed = header | {"signature": self.signer.sign(EXPORT, statement(header))}
-            parts: Iterable[Any] = (("checkpoint", _checkpoints(self._db)), ("forgetting", _forgettings(self._db)))
+            parts: Iterable[Any] = (("checkpoint", there.checkpoints), ("forgetting", there.forgettings))
             try:
                 with out.open("w", encoding="utf-8") as file:
                     file.write(json.dumps(signed) + "\n")
-                    for name, values in (("row", all_rows(self._db)), *parts):
+                    for name, values in (("row", there.rows), *parts):
                         for value in values:
                             file.write(json.dumps({name: value._asdict()}) + "\n")
             except OSError as error:
@@ -204,7 +186,7 @@ class AuditLog(DecisionLog):
         if not rows:
             return 0
         self._require_own_key(self._last_checkpoint())
-        before = {f.k: f for f in _forgettings(self._db)}
+        before = {f.k: f for f in self.contents().forgettings}
         touched = {row.forgetting for row in rows.values()} - {0}
         for k in touched:
             if self._digest_of(k) != before[k].digest:
@@ -227,107 +209,12 @@ class AuditLog(DecisionLog):
         return digest_of([digest_of(row_of(row)) for row in self._db.rows(sql, k)])
 
 
-def verify_export(path: Path, key: str) -> Verdict:
-    """What is wrong with a file that `AuditLog.export` wrote. key: the public one, in hex. Raises InputError."""
-    found: dict[str, list[Any]] = {"row": [], "checkpoint": [], "forgetting": []}
-    made: dict[str, Any] = {"row": AuditRow, "checkpoint": Checkpoint, "forgetting": Forgetting}
-    problems = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            head = json.loads(file.readline())
-            if not isinstance(head, dict) or head.get("format") != FORMAT:
-                raise InputError(f"{path} is no export of an audit log; make one with `memos audit export`")
-            for number, line in enumerate(file, start=2):
-                try:
-                    [(name, values)] = json.loads(line).items()
-                    found[name].append(made[name](**values))
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                    problems.append(f"line {number} of {path.name} cannot be read")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read ({error}); name a file that `memos audit export` wrote") from None
-    verdict = verify(found["row"], found["checkpoint"], found["forgetting"], {key})
-    last = found["row"][-1] if found["row"] else None
-    signature = head.pop("signature", "")
-    if head.get("key") != key or not is_signed(key, EXPORT, statement(head), signature):
-        problems.append(f"the first line of {path.name} is not signed by {key[:16]}")
-    else:
-        there = (*((last.n, last.hash) if last else (0, "")), len(found["checkpoint"]), len(found["forgetting"]))
-        if there != (head["rows"], head["hash"], head["checkpoints"], head["forgettings"]):
-            problems.append(
-                f"the export had {head['rows']} rows and {head['checkpoints']} checkpoints: lines were removed"
-            )
-    verdict.problems[:0] = problems
-    return verdict
-
-
-def verify(
-    rows: Iterable[AuditRow], checkpoints: list[Checkpoint], forgettings: list[Forgetting], keys: Collection[str]
-) -> Verdict:
-    verdict = Verdict(checkpoints=len(checkpoints), keys=sorted(keys))
-    say = verdict.problems.append
-    wanted = {c.n: c.hash for c in checkpoints}
-    digests: dict[object, list[str]] = defaultdict(list)
-    n, prev = 0, ""
-    for row in rows:
-        n += 1
-        forgotten = row.forgetting != 0
-        if not row.as_written or row.n != n or row.prev != prev or not (forgotten or row.hash == row.expected_hash()):
-            say(f"audit row {row.n} was changed, or does not follow the row before it")
-        if forgotten:
-            digests[row.forgetting].append(digest_of(row))
-        if row.n in wanted and wanted.pop(row.n) != row.hash:
-            say(f"audit row {row.n} is not the one that was signed")
-        n, prev = (row.n if type(row.n) is int else n), row.hash
-    verdict.rows = n
-    for missing in wanted:
-        say(f"audit row {missing} was signed, and is not there")
-    before = ""
-    for c in checkpoints:
-        if not _is_signed(c.key, CHECKPOINT, [c.n, c.hash, c.at, c.key, c.prev], c.signature):
-            say(f"the checkpoint of audit row {c.n} was changed")
-        elif c.key not in keys:
-            say(f"the checkpoint of audit row {c.n} is signed by another key, {c.key[:16]}")
-        if c.prev != before:
-            say(f"a checkpoint before that of audit row {c.n} was removed, changed or put in")
-        before = c.signature
-    known = {f.k: f for f in forgettings}
-    for k in sorted({*digests, *known}, key=str):
-        f = known.get(k)  # type: ignore[call-overload]
-        sound = f and f.key in keys and _is_signed(f.key, FORGETTING, [f.k, f.digest, f.at, f.key], f.signature)
-        if not f or not sound or f.digest != digest_of(digests[k]):
-            say(f"audit rows that name nobody any more (forgetting {k}) were changed")
-    verdict.unsigned = n - max((c.n for c in checkpoints if type(c.n) is int), default=0)
-    return verdict
-
-
-def _is_signed(key: str, what: str, values: list[object], signature: str) -> bool:
-    """False where damage has made bytes of a value, which nobody signs."""
-    return not any(isinstance(value, bytes) for value in values) and is_signed(key, what, statement(values), signature)
-
-
-def broken(db: Rows) -> list[str]:
-    """As `AuditLog.verify`, by the keys that the log itself names: finds damage, and not one who has signed anew."""
-    checkpoints, forgettings = _checkpoints(db), _forgettings(db)
-    verdict = verify(
-        all_rows(db), checkpoints, forgettings, {c.key for c in checkpoints} | {f.key for f in forgettings}
-    )
-    return [*verdict.problems, *_removed(db, verdict.rows)]
-
-
-def _checkpoints(db: Rows) -> list[Checkpoint]:
-    return [Checkpoint(*row) for row in db.rows("SELECT * FROM checkpoints ORDER BY n")]
-
-
-def _forgettings(db: Rows) -> list[Forgetting]:
-    return [Forgetting(*row) for row in db.rows("SELECT * FROM forgettings ORDER BY k")]
-
-
-def _removed(db: Rows, rows: int) -> list[str]:
-    """Rows that were there after the last one, by SQLite's count."""
-    [(highest,)] = db.rows("SELECT max(seq) FROM sqlite_sequence WHERE name = 'audit'")
-    if highest is not None and not isinstance(highest, int):
-        return [f"the count of audit rows was changed to {highest!r:.80}"]
-    return [f"audit rows {rows + 1} to {highest} were removed"] if highest is not None and highest > rows else []
+def contents(db: Rows) -> LogContents:
+    """All that the log among the rows of a vault says."""
+    [(last,)] = db.rows("SELECT max(seq) FROM sqlite_sequence WHERE name = 'audit'")
+    checkpoints = [Checkpoint(*row) for row in db.rows("SELECT * FROM checkpoints ORDER BY n")]
+    forgettings = [Forgetting(*row) for row in db.rows("SELECT * FROM forgettings ORDER BY k")]
+    return LogContents(all_rows(db), checkpoints, forgettings, last)
 
 
 def _is_of(caller: str, user: str) -> bool:

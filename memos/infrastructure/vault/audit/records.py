@@ -115,11 +115,6 @@ class DecisionLog:
         if any(n % self._every == 0 for n in range(first, first + len(decisions))):
             self.sign()
 
-    def rows(self, limit: int | None = None) -> list[AuditRow]:
-        """The last `limit` decisions, or all; oldest first."""
-        sql = f"SELECT {COLUMNS} FROM audit ORDER BY n DESC LIMIT ?"
-        return [row_of(row) for row in reversed(self._db.rows(sql, _EVERY if limit is None else limit))]
-
     def query(
         self,
         caller: str | None = None,

@@ -1,1 +1,1 @@
-"""Looks after a vault as a whole: checks it, searches it for what is left, measures it."""
+"""Looks at a vault as a whole: sums up its files, searches it for what is left, measures it."""

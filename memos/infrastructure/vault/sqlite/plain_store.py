@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from memos.infrastructure.vault.blobs.vault_files import PlainFiles
-from memos.infrastructure.vault.care import check
 from memos.infrastructure.vault.sqlite.database import Database
-from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing, Show
+from memos.infrastructure.vault.stores import PLAIN_SEALING, OpenStore, Place, Sealing
 
 
 class PlainStore:
@@ -21,9 +20,6 @@ class PlainStore:
 
     def sealing(self, place: Place) -> Sealing:
         return PLAIN_SEALING
-
-    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
-        return check.examine(place.folder, show, PLAIN_SEALING)
 
 
 PLAIN_STORE = PlainStore()

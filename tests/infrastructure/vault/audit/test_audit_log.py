@@ -14,10 +14,10 @@ import pytest
 
 from memos.config import AuditConfig, GovernanceConfig
 from memos.errors import InputError, VaultError
-from memos.infrastructure.vault.audit.audit_log import Verdict, verify_export
 from memos.infrastructure.vault.audit.records import AuditRow
 from memos.infrastructure.vault.audit.signing import Signer, statement
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.plugins.care.audit import Verdict, verify_export, verify_log
 
 ROWS, EVERY = 57, 10
 FIELDS = AuditRow._fields
@@ -46,7 +46,7 @@ def tamper(vault: MemVault, *statements: str, values: tuple[object, ...] = ()) -
     with db.transaction():
         for statement in statements:
             db.write(statement, *values)
-    verdict = vault.audit_log.verify()
+    verdict = verify_log(vault.audit_log)
     with db.transaction():
         for table, rows in was.items():
             db.write(f"DELETE FROM {table}")
@@ -56,11 +56,11 @@ def tamper(vault: MemVault, *statements: str, values: tuple[object, ...] = ()) -
 
 
 def test_a_log_is_signed_every_so_many_rows_and_on_closing(tmp_path: Path, vault: MemVault) -> None:
-    verdict = vault.audit_log.verify()
+    verdict = verify_log(vault.audit_log)
     assert (verdict.problems, verdict.rows, verdict.checkpoints, verdict.unsigned) == ([], ROWS, ROWS // EVERY, 7)
     vault.close()
     with MemVault(vault.path, governance=config(tmp_path)) as again:
-        assert again.audit_log.verify() == Verdict([], ROWS, ROWS // EVERY + 1, 0, [again.audit_log.public_key()])
+        assert verify_log(again.audit_log) == Verdict([], ROWS, ROWS // EVERY + 1, 0, [again.audit_log.public_key()])
     assert not (vault.path / "signing.key").exists()
     assert (tmp_path / "outside" / "audit.pem").stat().st_mode & 0o777 == 0o600
 
@@ -70,16 +70,16 @@ def test_a_log_is_signed_every_so_many_rows_and_on_closing(tmp_path: Path, vault
 def test_a_change_of_any_field_of_any_row_is_found(vault: MemVault, field: str) -> None:
     missed = []
     with closing(sqlite3.connect(vault.path / "vault.db", isolation_level=None)) as intruder:
-        for row in vault.audit_log.rows():
+        for row in vault.audit_log.query():
             old = int(row.allowed) if field == "allowed" else getattr(row, field)
             others = {OTHER.get(field, f"{old}x"), *([] if field == "n" else ["", b"x"])} - {old}
             key, its = ("hash", row.hash) if field == "n" else ("n", row.n)
             for new in others:
                 intruder.execute(f"UPDATE audit SET {field} = ? WHERE {key} = ?", (new, its))
-                if not vault.audit_log.verify().problems:
+                if not verify_log(vault.audit_log).problems:
                     missed.append((row.n, new))
                 intruder.execute(f"UPDATE audit SET {field} = ? WHERE {key} = ?", (old, its))
-    assert missed == [] and vault.audit_log.verify().problems == []
+    assert missed == [] and verify_log(vault.audit_log).problems == []
 
 
 @pytest.mark.parametrize("field", ["n", "hash", "at", "key", "prev", "signature"])
@@ -87,7 +87,7 @@ def test_a_change_of_any_field_of_a_checkpoint_is_found(vault: MemVault, field: 
     for n in range(EVERY, ROWS, EVERY):
         for new in (3,) if field == "n" else ("0" * 64, b"0" * 64):
             assert tamper(vault, f"UPDATE checkpoints SET {field} = ? WHERE n = {n}", values=(new,)).problems
-    assert vault.audit_log.verify().problems == []
+    assert verify_log(vault.audit_log).problems == []
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_a_change_of_any_field_of_a_checkpoint_is_found(vault: MemVault, field: 
 )
 def test_rows_that_were_removed_put_in_or_moved_are_found(vault: MemVault, statements: tuple[str, ...]) -> None:
     assert tamper(vault, *statements).problems
-    assert vault.audit_log.verify().problems == []
+    assert verify_log(vault.audit_log).problems == []
 
 
 def rewrite(vault: MemVault, signer: Signer | None) -> None:
     """Row 5 says that it was allowed, and the chain and the checkpoints are made anew to fit."""
     db, prev = vault._db, ""
     with db.transaction():
-        for row in vault.audit_log.rows():
+        for row in vault.audit_log.query():
             row = row._replace(prev=prev, why="all is well" if row.n == 5 else row.why)
             prev = row.expected_hash()
             db.write("UPDATE audit SET why = ?, prev = ?, hash = ? WHERE n = ?", row.why, row.prev, prev, row.n)
@@ -146,18 +146,18 @@ def test_a_whole_chain_that_was_rewritten_without_the_key_is_found_and_not_signe
     tmp_path: Path, vault: MemVault, caplog: pytest.LogCaptureFixture
 ) -> None:
     rewrite(vault, None)
-    assert any("not the one that was signed" in problem for problem in vault.audit_log.verify().problems)
-    signed = vault.audit_log.verify().checkpoints
+    assert any("not the one that was signed" in problem for problem in verify_log(vault.audit_log).problems)
+    signed = verify_log(vault.audit_log).checkpoints
     vault.audit_log.append("ann", "read", "a", True, "get")
     vault.close()
     assert "the log was cut or rewritten" in caplog.text
     with MemVault(vault.path, governance=config(tmp_path)) as again:
-        assert again.audit_log.verify().checkpoints == signed
+        assert verify_log(again.audit_log).checkpoints == signed
 
 
 def test_a_chain_that_was_signed_anew_with_another_key_is_found(tmp_path: Path, vault: MemVault) -> None:
     rewrite(vault, Signer(tmp_path / "stranger.pem"))
-    problems = vault.audit_log.verify().problems
+    problems = verify_log(vault.audit_log).problems
     assert any("signed by another key" in problem for problem in problems)
     assert any("the log was cut or rewritten" in problem for problem in problems)
 
@@ -166,17 +166,17 @@ def test_whoever_has_not_the_key_neither_signs_nor_makes_one(tmp_path: Path, vau
     vault.close()
     with MemVault(vault.path) as other:  # without the config that says where the key lies
         other.audit_log.append("ann", "read", "a", True, "get")
-        assert other.audit_log.verify().problems == []
+        assert verify_log(other.audit_log).problems == []
         with pytest.raises(VaultError, match=r"set governance\.audit\.key to the file of that key"):
             other.audit_log.export(tmp_path / "audit.jsonl")
     assert not (vault.path / "signing.key").exists()
     with MemVault(vault.path, governance=config(tmp_path)) as own:
-        assert own.audit_log.verify() == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
+        assert verify_log(own.audit_log) == Verdict([], ROWS + 1, 6, 1, [own.audit_log.public_key()])
 
 
 def test_a_key_that_is_gone_is_a_problem(tmp_path: Path, vault: MemVault) -> None:
     vault.audit_log.signer.path.unlink()
-    assert vault.audit_log.verify().problems == [
+    assert verify_log(vault.audit_log).problems == [
         f"the key {tmp_path / 'outside' / 'audit.pem'} is gone, so nothing is signed any more; bring it back"
     ]
 
@@ -187,12 +187,12 @@ def test_a_key_that_cannot_be_used_is_named_and_stops_no_write(
     (tmp_path / "key.pem").write_text("no key")
     with MemVault(tmp_path / "vault", governance=config(tmp_path, key=tmp_path / "key.pem", every=1)) as vault:
         vault.audit_log.append("ann", "read", "a", False, "get")
-        assert len(vault.audit_log.rows()) == 1
+        assert len(vault.audit_log.query()) == 1
     assert f"{tmp_path / 'key.pem'} has no key to sign with" in caplog.text
 
 
 def test_decisions_are_asked_for_by_caller_action_target_time_and_outcome(vault: MemVault) -> None:
-    query, rows = vault.audit_log.query, vault.audit_log.rows()
+    query, rows = vault.audit_log.query, vault.audit_log.query()
     assert query() == rows
     assert {row.caller for row in query(caller="user1")} == {"user1"}
     assert query(action="write", caller="user2") == []
@@ -228,15 +228,15 @@ def test_an_export_is_verified_by_itself(tmp_path: Path, vault: MemVault) -> Non
 
 
 def test_who_was_forgotten_is_not_named_and_the_log_still_verifies(vault: MemVault) -> None:
-    before = {row.n: row.hash for row in vault.audit_log.rows()}
+    before = {row.n: row.hash for row in vault.audit_log.query()}
     with vault.transaction():
         assert vault.audit_log.pseudonymise("user1", ["cube0", "cube1"]) == ROWS // 3 + 1
     with vault.transaction():
         vault.audit_log.pseudonymise("user0", ["cube4"])  # rows of the first forgetting among them
-    rows = vault.audit_log.rows()
+    rows = vault.audit_log.query()
     assert {row.n: row.hash for row in rows} == before
     assert not {"user0", "user1"} & {row.caller for row in rows} and not {"cube0", "cube4"} & {r.target for r in rows}
-    assert vault.audit_log.verify().problems == []
+    assert verify_log(vault.audit_log).problems == []
     for k in (1, 2):
         for change in (
             f"UPDATE audit SET caller = 'eve' WHERE n = (SELECT min(n) FROM audit WHERE forgetting = {k})",

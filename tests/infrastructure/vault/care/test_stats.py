@@ -10,7 +10,8 @@ from memos.config import QuotaConfig
 from memos.cube import Form, Text
 from memos.errors import QuotaExceeded
 from memos.infrastructure.vault.mem_vault import MemVault
-from tests.infrastructure.vault.care.test_check import fill, payload, text
+from memos.plugins.care.check import problems_of
+from tests.plugins.care.test_check import fill, payload, text
 
 
 @pytest.mark.sqlite
@@ -69,7 +70,7 @@ def test_a_vault_takes_as_much_as_allowed(tmp_path: Path) -> None:
             for i in range(1_000):
                 text(vault, f"It is number {i}. " * 50)
         known = len(vault.cubes())
-        assert 1 < known < 1_000 and vault.check() == []
+        assert 1 < known < 1_000 and problems_of(vault) == []
         with pytest.raises(QuotaExceeded, match="vault.quota.bytes"):
             payload(vault, Form.ACTIVATION, b"b" * 300_000, vault.cubes()[0])
         assert len(vault.cubes()) == known
@@ -96,7 +97,7 @@ def test_compacting_gives_space_back_and_changes_nothing_else(tmp_path: Path) ->
             path.write_bytes(b"an orphan")
             vault.blobs.store(path)
         before, after = vault.compact()
-        assert after < before and vault.check() == [] and vault.cubes() == cubes
+        assert after < before and problems_of(vault) == [] and vault.cubes() == cubes
         told = vault.stats.all()
         assert told["journals"] == {"vault.db-wal": 0, "vectors.db-wal": 0}
         assert told["bytes"]["blobs"] == told["quotas"]["blob_bytes"]["used"]

@@ -30,6 +30,7 @@ from memos.infrastructure.vault.store import reserve
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, TABLES
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head
+from memos.plugins.care.check import problems_of
 from memos.plugins.packs import pack_table
 
 pytestmark = pytest.mark.sqlite
@@ -102,7 +103,7 @@ def test_two_processes_write_into_one_vault(tmp_path: Path) -> None:
         told = [process.communicate(timeout=60)[0].split() for process in processes]
         assert [len(ids) for ids in told] == [40, 40]
         assert {cube.id for cube in vault.cubes()} == {*told[0], *told[1], *(cube.id for cube in mine)}
-        assert vault.check() == []
+        assert problems_of(vault) == []
 
 
 @pytest.mark.crash
@@ -126,7 +127,7 @@ def test_one_that_is_killed_in_a_transaction_leaves_nothing_and_one_that_is_stop
         monkeypatch.undo()
         vault.put(cube)
         assert {one.id for one in vault.cubes()} == {*told, cube.id}
-        assert vault.check() == []
+        assert problems_of(vault) == []
 
 
 def test_a_part_that_failed_takes_its_transaction_along_even_where_its_error_is_caught(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def sound(path: Path, kept: list[MemCube], acknowledged: list[MemCube], deleted:
         found = {cube.id: cube for cube in vault.cubes()}
         assert {id: found.get(id) for id in expected} == expected
         assert not found.keys() & set(deleted)
-        assert vault.check() == []
+        assert problems_of(vault) == []
 
 
 def test_a_full_disk_gives_up_the_reserve_for_reading_and_deleting_and_takes_nothing_new(
@@ -271,7 +272,7 @@ def test_a_full_disk_gives_up_the_reserve_for_reading_and_deleting_and_takes_not
     room(4 * reserve.RESERVE_BYTES)
     with MemVault(tmp_path) as vault:
         vault.put(second)
-        assert held.stat().st_size == reserve.RESERVE_BYTES and vault.check() == []
+        assert held.stat().st_size == reserve.RESERVE_BYTES and problems_of(vault) == []
 
 
 def test_a_folder_that_became_read_only_refuses_every_write_by_name(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_an_upgrade_keeps_what_was_there_until_a_text_is_deleted(tmp_path: Path)
     cube = of_the_schema_before(path)
     before = dump(path / "vault.db")
     with MemVault(path) as vault:
-        assert vault.get(cube.id).payload == cube.payload and vault.check() == []
+        assert vault.get(cube.id).payload == cube.payload and problems_of(vault) == []
         assert vault.extensions.users() == {cube.namespace.user_id}
         assert vault.extensions.open(*pack_table.TABLES).rows("SELECT id FROM arrivals") == [(cube.id,)]
         assert dump(path / "vault.schema-18.db") == before != dump(path / "vault.db")
@@ -376,7 +377,7 @@ def test_an_upgrade_that_fails_leaves_the_vault_as_it_was(tmp_path: Path, size: 
     with closing(sqlite3.connect(path / "vault.db", isolation_level=None)) as db:
         db.execute("DROP TABLE IF EXISTS extension_tables")
     with MemVault(path) as vault:
-        assert len(vault.cubes()) == 1 and vault.check() == []
+        assert len(vault.cubes()) == 1 and problems_of(vault) == []
 
 
 def test_a_vault_of_a_schema_that_cannot_be_brought_up_to_date_is_left_alone(tmp_path: Path) -> None:
@@ -402,7 +403,7 @@ def test_what_is_deleted_from_a_large_vault_does_not_keep_a_caller_waiting(
         vault.delete([first.id])
         vault.delete([second.id])
         assert vault.erasing.wait()
-        assert vault.check() == [] and not vault.erasing.wait()
+        assert problems_of(vault) == [] and not vault.erasing.wait()
         assert rewritten == [True]
         vault.delete([other.id])  # and what a closing has to pay it pays
     with MemVault(tmp_path / "vault") as vault:
@@ -425,7 +426,7 @@ def test_what_an_opening_has_to_erase_from_a_large_vault_does_not_keep_it_waitin
         assert vault.erasing.wait()
     with MemVault(tmp_path / "vault") as vault:
         assert vault.cubes() == [other] and vault.erasing.wait()
-        assert vault.check() == []
+        assert problems_of(vault) == []
 
 
 def held(path: Path) -> list[str]:
@@ -440,7 +441,7 @@ def test_looking_at_the_files_of_an_open_vault_gives_up_none_of_its_locks(tmp_pa
     with MemVault(tmp_path) as vault:
         vault.put(*cubes(1))
         before = held(tmp_path)
-        assert vault.check() == [] and search(tmp_path, [b"nowhere"]).found == ()
+        assert problems_of(vault) == [] and search(tmp_path, [b"nowhere"]).found == ()
         assert held(tmp_path) == before != []
 
 
@@ -465,7 +466,7 @@ def test_closing_waits_for_those_who_read(tmp_path: Path) -> None:
     reading.join()
     assert found == [[(3_000_000,)]]
     with MemVault(tmp_path) as again:
-        assert again.check() == []
+        assert problems_of(again) == []
 
 
 def test_of_those_who_leave_a_folder_the_last_is_alone(tmp_path: Path) -> None:

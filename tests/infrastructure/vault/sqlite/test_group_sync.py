@@ -13,6 +13,7 @@ from memos.bench.vault import drawn
 from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.sqlite.database import GroupSync
+from memos.plugins.care.check import problems_of
 
 
 class SlowDisk:
@@ -94,7 +95,7 @@ def test_all_whom_a_failed_sync_covered_are_told_and_nothing_is_taken_after_it(
     monkeypatch.undo()
     with MemVault(tmp_path / "vault") as vault:
         vault.put(late)
-        assert vault.get(before.id) == before and vault.check() == []
+        assert vault.get(before.id) == before and problems_of(vault) == []
 
 
 @pytest.mark.crash

@@ -26,6 +26,7 @@ from memos.bench.vault import drawn
 from memos.cube import Blob, Form, MemCube, Source
 from memos.errors import NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
+from memos.plugins.care.check import problems_of
 
 pytestmark = pytest.mark.sqlite
 
@@ -279,7 +280,7 @@ def losses(log: list[Any], path: Path) -> list[str]:
             except NotFound:
                 wrong.append(f"{id} is lost")
         wrong += [f"{cube.id} is back" for cube in gone if vault.at([cube.id])]
-        wrong += vault.check()
+        wrong += problems_of(vault)
     on_disk = b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
     return wrong + [f"{cube.id} left its text" for cube in gone if cube.text and cube.text.encode() in on_disk]
 

@@ -197,7 +197,7 @@ def test_a_key_that_is_revoked_is_told_of_no_models(url: str, memory: Memory, ad
 
 def test_who_shows_many_wrong_keys_is_not_listened_to_for_a_while(memory: Memory, key: str) -> None:
     def refusals() -> int:
-        return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_log.rows())
+        return sum(row.target == "a key" and not row.allowed for row in memory.kernel.vault.audit_log.query())
 
     def shown(key: str) -> httpx.Response:
         return client.post("/v1/memory/get_all", headers={"Authorization": f"Bearer {key}"})
@@ -268,7 +268,7 @@ def test_a_key_is_let_in_once_and_looked_up_once_a_request(
         assert client.post("/v1/memory/get_all").status_code == 401
         with pytest.raises(Unauthenticated):
             kept.memories()
-    rows = [row for row in memory.kernel.vault.audit_log.rows() if row.action == "authenticate"]
+    rows = [row for row in memory.kernel.vault.audit_log.query() if row.action == "authenticate"]
     assert [row.allowed for row in rows if row.target == f"key {made.id}"] == [True, True]
     assert [(row.target, row.allowed) for row in rows[-2:]] == [("a key", False)] * 2
 

@@ -17,11 +17,14 @@ import pytest
 
 from memos.cube import Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import VaultError
-from memos.infrastructure.vault.care import check as vault_check
-from memos.infrastructure.vault.care import file_sums, wal_file
+from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
+from memos.infrastructure.vault.stores import Place
 from memos.infrastructure.vault.tables.vector_table import VectorRow
+from memos.plugins.care import check as vault_check
+from memos.plugins.care import wal_file
+from memos.plugins.care.check import problems_of
 from tests.infrastructure.vault.test_mem_vault import stored
 
 pytestmark = pytest.mark.sqlite
@@ -89,7 +92,7 @@ def files(folder: Path) -> list[Path]:
 def is_found(folder: Path) -> bool:
     """By the check, or by an opening that refuses."""
     try:
-        return bool(vault_check.problems(folder))
+        return bool(vault_check.problems(Place(folder)))
     except VaultError:
         return True
 
@@ -161,10 +164,10 @@ def test_any_bit_that_flips_in_a_closed_vault_and_any_file_that_is_cut_is_found(
     assert {path.parent.name if path.parent != closed else path.name for path in files(closed)} >= {
         *("vault.db", "vectors.db", "sums.json", "index")
     }
-    assert vault_check.problems(closed) == []
+    assert vault_check.problems(Place(closed)) == []
     done, unseen = missed(closed, flips=12, cuts=4)
     assert done >= 9 * 16 and unseen == []
-    assert vault_check.problems(closed) == []
+    assert vault_check.problems(Place(closed)) == []
 
 
 @pytest.mark.slow
@@ -176,7 +179,7 @@ def test_any_of_many_bits_that_flip_in_a_closed_vault_is_found(closed: Path) -> 
 def test_the_check_changes_no_file(closed: Path, died: Path) -> None:
     for folder in (closed, died):
         before = {path: path.read_bytes() for path in files(folder)}
-        assert vault_check.problems(folder) == []
+        assert vault_check.problems(Place(folder)) == []
         assert {path: path.read_bytes() for path in files(folder)} == before
 
 
@@ -191,11 +194,11 @@ def test_what_was_committed_last_is_not_lost_without_a_word(died: Path, name: st
         spoilt = bytearray(whole)
         spoilt[bit // 8] ^= 1 << bit % 8
         log.write_bytes(spoilt)
-        assert "-wal is damaged" in vault_check.problems(died)[0]
+        assert "-wal is damaged" in vault_check.problems(Place(died))[0]
         log.write_bytes(whole[: chance.randrange(end)])
-        assert "-wal is damaged" in vault_check.problems(died)[0]
+        assert "-wal is damaged" in vault_check.problems(Place(died))[0]
     log.write_bytes(whole)
-    assert vault_check.problems(died) == []
+    assert vault_check.problems(Place(died)) == []
 
 
 def test_after_a_crash_what_goes_unseen_changes_no_memory(closed: Path) -> None:
@@ -257,7 +260,7 @@ def test_a_row_that_is_not_what_was_written_is_found_without_sums(closed: Path, 
     with closing(sqlite3.connect(closed / "vault.db", isolation_level=None)) as db:
         db.execute("DROP TRIGGER changes_update")
         db.execute(sql)
-    assert any(re.search(told, problem) for problem in vault_check.problems(closed))
+    assert any(re.search(told, problem) for problem in vault_check.problems(Place(closed)))
 
 
 def test_a_vault_in_use_is_checked_while_others_write(closed: Path) -> None:
@@ -275,7 +278,7 @@ def test_a_vault_in_use_is_checked_while_others_write(closed: Path) -> None:
     writer.start()
     try:
         for _ in range(10):
-            found += vault_check.problems(closed)
+            found += vault_check.problems(Place(closed))
     finally:
         done.set()
         writer.join()
@@ -285,9 +288,9 @@ def test_a_vault_in_use_is_checked_while_others_write(closed: Path) -> None:
 def test_a_vault_that_is_open_is_found_damaged(closed: Path) -> None:
     with MemVault(closed) as vault:
         cube = vault.cubes(form=Form.ACTIVATION)[0]
-        assert vault.check() == []
+        assert problems_of(vault) == []
         vault.blobs.path(cube.blob).write_bytes(b"another")
-        assert cube.id in vault.check()[0]
+        assert cube.id in problems_of(vault)[0]
 
 
 def test_sums_are_there_only_while_nobody_has_the_vault_open(closed: Path) -> None:
@@ -309,7 +312,7 @@ def test_a_file_that_was_not_written_is_not_read_again(closed: Path, monkeypatch
     MemVault(closed).close()
     assert "vectors.db" not in read and "vault.db" in read
     monkeypatch.undo()
-    assert vault_check.problems(closed) == []
+    assert vault_check.problems(Place(closed)) == []
 
 
 def test_a_disk_without_room_for_sums_leaves_none(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,13 +322,13 @@ def test_a_disk_without_room_for_sums_leaves_none(closed: Path, monkeypatch: pyt
     vault = MemVault(closed)
     monkeypatch.setattr(file_sums.on_disk, "write_json", full)
     vault.close()
-    assert not (closed / file_sums.NAME).exists() and vault_check.problems(closed) == []
+    assert not (closed / file_sums.NAME).exists() and vault_check.problems(Place(closed)) == []
 
 
 def test_a_file_that_is_lost_or_strange_is_named(closed: Path) -> None:
     (closed / "notes.txt").write_text("mine")
     (closed / "vectors.db").unlink()
-    told = " ".join(vault_check.problems(closed))
+    told = " ".join(vault_check.problems(Place(closed)))
     assert "notes.txt is not a file of this vault" in told and "vectors.db is missing" in told
 
 
@@ -336,12 +339,12 @@ def test_a_vault_of_another_schema_is_not_judged(closed: Path, version: int, tol
     with closing(sqlite3.connect(closed / "vault.db")) as db:
         db.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(VaultError, match=told):
-        vault_check.problems(closed)
+        vault_check.problems(Place(closed))
 
 
 def test_a_folder_without_a_vault_is_named(tmp_path: Path) -> None:
     with pytest.raises(VaultError, match="holds no vault"):
-        vault_check.problems(tmp_path)
+        vault_check.problems(Place(tmp_path))
 
 
 def test_a_log_is_whole_after_each_commit(tmp_path: Path) -> None:

@@ -20,23 +20,28 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import ValidationError
 
 from memos.cube import MemCube
 from memos.errors import CorruptBlob, VaultError
-from memos.infrastructure.vault.audit import audit_log
 from memos.infrastructure.vault.blobs import index_store
 from memos.infrastructure.vault.blobs.blob_store import Blobs, Shelf, referrers
 from memos.infrastructure.vault.blobs.vault_files import FileFormat
-from memos.infrastructure.vault.care import file_sums, wal_file
-from memos.infrastructure.vault.care.reader import WAY_OUT, CannotRead, VaultReader
+from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.transactions import IN, Row, Rows
-from memos.infrastructure.vault.stores import Place, Sealing, Show, store_of
+from memos.infrastructure.vault.stores import Place, Sealing, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
+from memos.interface.doors.progress import Show
+from memos.plugins.care import audit, wal_file
+from memos.plugins.care.reader import WAY_OUT, CannotRead, VaultReader
 
+if TYPE_CHECKING:
+    from memos.infrastructure.vault.mem_vault import MemVault
+
+PATIENCE_S = 30.0  # for so long what is being erased is waited for
 _Item = TypeVar("_Item")
 _BATCH = 2000  # cubes
 _TIMES = {  # of rows that have no checksum of their own
@@ -57,14 +62,30 @@ _TIMES = {  # of rows that have no checksum of their own
 }
 
 
-def problems(
-    folder: Path, show: Show = lambda *_: None, sealing: Sealing | None = None, url: str | None = None
-) -> list[str]:
-    """What is wrong with the vault in a folder, in words. sealing: of an encrypted one, whose key is where it was, if
-    it is not known. url: of one on a server, where it is not as it was. Raises VaultError where there is none, or a
-    newer one."""
-    place = Place(folder, url=url)
-    return store_of(place).problems(place, show, sealing)
+@runtime_checkable
+class ChecksItself(Protocol):
+    """A store that looks at more, or at other things, than the files of a vault."""
+
+    def problems(self, place: Place, show: Show, sealing: Sealing | None = None) -> list[str]:
+        """As `problems` of this module."""
+
+
+def problems(place: Place, show: Show = lambda *_: None, sealing: Sealing | None = None) -> list[str]:
+    """What is wrong with a vault, in words; reads every byte and changes none. sealing: as it is known already.
+
+    Raises VaultError where there is none, or one of another schema; WrongKey, KeyUnusable.
+    """
+    store = store_of(place)
+    if isinstance(store, ChecksItself):
+        return store.problems(place, show, sealing)
+    return examine(place.folder, show, sealing or store.sealing(place))
+
+
+def problems_of(vault: MemVault) -> list[str]:
+    """The same of a vault that is open here, in a connection of its own."""
+    if vault.erasing.going_on:
+        vault.erasing.wait(PATIENCE_S)
+    return problems(Place(vault.path), sealing=vault.sealing)
 
 
 def examine(folder: Path, show: Show, sealing: Sealing) -> list[str]:
@@ -177,7 +198,7 @@ class _Content:
             with self._again() as now:
                 payloads = [problem for problem in self._payloads(now) if problem in payloads]
                 index = [problem for problem in self._index(now) if problem in index]
-        return [*rows, *vectors, *payloads, *index, *audit_log.broken(self._db)]
+        return [*rows, *vectors, *payloads, *index, *audit.broken(self._db)]
 
     def _rows(self) -> Iterator[str]:
         yield from self._db.structure(described(self._db))

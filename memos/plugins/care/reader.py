@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from memos.errors import VaultError
-from memos.infrastructure.vault.care import wal_file
 from memos.infrastructure.vault.sqlite.opening import Driver, why
 from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
@@ -24,6 +23,7 @@ from memos.infrastructure.vault.store.schema import (
     schema,
 )
 from memos.infrastructure.vault.store.transactions import Row
+from memos.plugins.care import wal_file
 
 _BATCH = 4096  # rows
 WAY_OUT = "bring back a backup with `memos vault restore`"
