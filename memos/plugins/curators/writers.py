@@ -58,10 +58,10 @@ class CountedWriter:
         self._left -= len(writings)
         if self._left < 0:
             raise InputError(f"{self._system} calls its writer too often in one run (curators.calls); nothing was kept")
-        began = time.monotonic()
-        filled = self._answered(writings) if self.is_model else [None] * len(writings)
+        began, by_model = time.monotonic(), self.is_model
+        filled = self._answered(writings) if by_model else [None] * len(writings)
         rules = [writing.rule() if one is None else one for writing, one in zip(writings, filled, strict=True)]
-        tokens = 0 if self.is_model else self._count([writing.ask for writing in writings])
+        tokens = 0 if by_model else self._count([writing.ask for writing in writings])
         self._spend(len(writings), tokens, time.monotonic() - began)
         return rules
 
@@ -100,15 +100,44 @@ class CountedWriter:
 
 
 class LocalModel:
-    """The kernel's own model, held to the schema token by token; several prompts in one batch."""
+    """The kernel's own model, held to the schema token by token; several prompts in one batch. Where prompt and longest
+    answer do not fit its context, texts and lists of the answer are shorter, and then the middle of the prompt is left
+    out."""
 
     def __init__(self, host: Callable[[], Host]) -> None:
         self._host = host
 
     def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
-        host = self._host()
-        answers = host.extract([[{"role": "user", "content": prompt}] for prompt in prompts], schema)
-        return [(answer, sum(host.counts([prompt, answer]))) for prompt, answer in zip(prompts, answers, strict=True)]
+        host, out = self._host(), [""] * len(prompts)
+        for shrunk, most in ((1, None), (2, None), (4, None), (4, 2_000), (8, 600)):
+            left = [n for n, answer in enumerate(out) if not answer]
+            if not left:
+                break
+            asked = [[{"role": "user", "content": _ends(prompts[n], most)}] for n in left]
+            for n, answer in zip(left, host.extract(asked, _smaller(schema, shrunk)), strict=True):
+                out[n] = answer
+        return [(answer, sum(host.counts([prompt, answer]))) for prompt, answer in zip(prompts, out, strict=True)]
+
+
+def _ends(prompt: str, most: int | None) -> str:
+    """The beginning, which says what is asked, and the end, which is what it is asked of."""
+    if most is None or len(prompt) <= most:
+        return prompt
+    return f"{prompt[: most // 3]}\n[...]\n{prompt[-(most - most // 3) :]}"
+
+
+def _smaller(part: Any, by: int) -> Any:  # of JSON
+    """A schema whose texts and lists are so many times shorter."""
+    if isinstance(part, list):
+        return [_smaller(one, by) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        name: max(1, value // by)
+        if name in ("maxLength", "maxItems") and isinstance(value, int)
+        else _smaller(value, by)
+        for name, value in part.items()
+    }
 
 
 class Endpoint:
