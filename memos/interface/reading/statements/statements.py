@@ -284,7 +284,7 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
 
 @lru_cache(maxsize=1 << 4)  # a clause is read as it stands, and again without its cues, of which most have none
 def _forms_of(clause: str) -> tuple[tuple[EnglishForm, re.Match[str]], ...]:
-    return tuple((form, match) for form in english_readings().forms if (match := form.regex.match(clause)))
+    return tuple((form, match) for form in english_readings().forms if (match := form.match(clause)))
 
 
 def _of_phrase(match: FormMatch, manner: Manner) -> list[Fact]:
