@@ -41,7 +41,8 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     for n, (regex, resolve) in enumerate(forms):
         for match in regex.finditer(text):
             try:
-                days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, past)
+                behind = past or match[0][:6].lower() == "since "
+                days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, behind)
             except (ValueError, OverflowError):  # no calendar has that day
                 continue
             if days and (best is None or (match.start(), n) < best[:2]) and not _inside(match, best):
