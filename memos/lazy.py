@@ -44,6 +44,5 @@ class _LazyPattern:
         self.pattern, self._flags = source, flags
 
     def __getattr__(self, name: str) -> object:
-        made = re.compile(self.pattern, self._flags)
-        vars(self).update({each: getattr(made, each) for each in dir(made) if not each.startswith("_")})
-        return getattr(made, name)
+        vars(self)[name] = getattr(re.compile(self.pattern, self._flags), name)
+        return vars(self)[name]

@@ -6,13 +6,11 @@ stands where the question asks for a fact, and the fact was there to be read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memos.cube import Fact, MemCube, Turn, plain
 from memos.interface.reading.mem_reader import USER
-from memos.lazy import pattern
 from memos.operation.life.knowledge import said_words, stated
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ NEAR = (
 # answer lie above, and .11 of the nearest ones of somebody else's conversations (docs/benchmarks.md)
 MOST_QUOTED, MAX_CHARS = 3, 400
 UNKNOWN = "unknown"  # what the packaged model says by itself where it has no answer
-_ASKS_WHEN = pattern(r"^\W*(?:(?:and|so|but) )?when\b|什么时候", re.IGNORECASE)
 MOST_WORDS, REPEATS = 4, 3  # at the end of an answer: so many words that come so often are none
 NOT_REMEMBERED = "Nothing that is remembered answers that."
 WAY_OUT = (
@@ -70,7 +67,8 @@ def stutters(answer: str) -> bool:
 
 def quoted(question: str, cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:
     """What memories say, best first. explained: it has been said before why they are quoted."""
-    lines = [_line(cube, bool(_ASKS_WHEN.search(question))) for cube in cubes] or [NOT_REMEMBERED]
+    dated = "when" in question.lower().split()[:2] or "什么时候" in question
+    lines = [_line(cube, dated) for cube in cubes] or [NOT_REMEMBERED]
     return "\n".join(lines if explained else [*lines, WAY_OUT.format(model=model)])
 
 

@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from memos.interface.reading.requests import wordings
-from memos.lazy import pattern
 
 if TYPE_CHECKING:
     from memos.interface.reading.requests.arguments import TaggedMessage
@@ -21,7 +20,7 @@ ORDERS = frozenset(
 )  # labels of parts, without their details
 MEANT, SURENESS = 1.8, 0.8  # log odds from which an order is meant, and what those of its labels count in them
 WHOLE = 0.8  # share of a message
-_TELLS = pattern(
+_TELLS = re.compile(
     r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
 )
 

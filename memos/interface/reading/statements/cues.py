@@ -102,7 +102,7 @@ WHEN = pattern(
     r"|for good|(?:on|every) (?:\w+days?|weekends?)|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)"
     r"|in the (?:morning|evening|afternoon|mornings|evenings)|at night|daily|a lot|so much|very much|after all"
     r"|in the end|all the time|at the age of \d+|for a living|myself)\b",
-    re.IGNORECASE,
+    re.IGNORECASE
 )  # fmt: skip
 OPENING = pattern(
     r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news|big news"

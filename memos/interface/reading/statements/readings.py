@@ -36,11 +36,6 @@ class EnglishForm:
     mode: FormMode
     anchors: tuple[tuple[str, ...], ...]  # a clause without one of each is not worth the expression
 
-    def match(self, clause: str) -> re.Match[str] | None:
-        words = clause.lower()
-        near = all(any(anchor in words for anchor in anchors) for anchors in self.anchors)
-        return self.regex.match(clause) if near else None
-
 
 @dataclass(frozen=True)
 class EnglishReadings:
