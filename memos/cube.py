@@ -77,7 +77,7 @@ PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
 class Frozen(BaseModel):
     """A value: a change is a new value, and a misspelt field is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # a command builds those it uses
 
 
 class Namespace(Frozen):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -31,3 +32,17 @@ class Lazy(Generic[T]):
     def if_made(self) -> T | None:
         """The value if there is one already; makes none."""
         return self._made[0] if self._made else None
+
+
+def pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+    """A regular expression that its first use compiles: a command uses few of those that language is read by."""
+    return cast(re.Pattern[str], _LazyPattern(source, flags))
+
+
+class _LazyPattern:
+    def __init__(self, source: str, flags: int) -> None:
+        self.pattern, self._flags = source, flags
+
+    def __getattr__(self, name: str) -> object:
+        vars(self)[name] = getattr(re.compile(self.pattern, self._flags), name)
+        return vars(self)[name]

@@ -181,7 +181,8 @@ class Answering(Service):
         text, kv, rests_on = completion.text, completion.kv, admission
         facts = quoting.facts_read(talk, admission, self._reader.facts)
         if quotes and request.via != "none" and not quoting.stands(text, op.asks, facts):
-            text, kv = quoting.quoted(admission.nearest, self._config.model.path, explained=self._explained), None
+            model = self._config.model.path
+            text, kv = quoting.quoted(question, admission.nearest, model, explained=self._explained), None
             rests_on, self._explained = Admission(cubes=admission.nearest), True
         elif (quotes or not request.on_text) and self._host().in_closed_world and quoting.stutters(text):
             text, kv = quoting.UNKNOWN, None

@@ -65,16 +65,18 @@ def stutters(answer: str) -> bool:
     return False
 
 
-def quoted(cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:
+def quoted(question: str, cubes: Sequence[MemCube], model: str, *, explained: bool) -> str:
     """What memories say, best first. explained: it has been said before why they are quoted."""
-    lines = [_line(cube) for cube in cubes] or [NOT_REMEMBERED]
+    dated = "when" in question.lower().split()[:2] or "什么时候" in question
+    lines = [_line(cube, dated) for cube in cubes] or [NOT_REMEMBERED]
     return "\n".join(lines if explained else [*lines, WAY_OUT.format(model=model)])
 
 
-def _line(cube: MemCube) -> str:
+def _line(cube: MemCube, dated: bool) -> str:
     header = cube.header
+    said = header.said or (header.created if dated else None)  # of a chat, whose words are kept as they are said
     words = said_words(cube).removeprefix(f"{header.speaker or USER}: ")
     words = words if len(words) <= MAX_CHARS else words[:MAX_CHARS].rsplit(" ", 1)[0] + " …"
-    when = f" on {header.said:%-d %B %Y}" if header.said else ""
+    when = f" on {said:%-d %B %Y}" if said else ""
     who = "I" if header.role == "assistant" else "You" if header.speaker in ("", USER) else header.speaker
     return f"{who} said{when}: “{words}”"

@@ -192,6 +192,12 @@ def test_a_statement_goes_when_all_that_it_says_is_replaced(memos: MemOS, ada: s
     assert memos.within(ada).get(both.id).state is State.ARCHIVED
 
 
+def test_what_is_sold_by_its_name_is_no_longer_owned(memos: MemOS, ada: str) -> None:
+    [car] = memos.within(ada).add("My car is called Gerald, a Ford Fiesta.")
+    memos.within(ada).add("I sold Gerald.")
+    assert memos.within(ada).get(car.id).state is State.ARCHIVED
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_what_it_cannot_read_is_quoted_with_who_said_it_and_when(
     assert reply.text.splitlines()[0] == quote
     assert heard == [reply.text]  # nothing of the model's guess was heard
     assert TALK[said]["content"] in [getattr(cube.payload, "verbatim", "") for cube in reply.admission.cubes]
+
+
+def test_asked_when_something_was_said_a_quote_has_its_day(memory: Memory, ada: str) -> None:
+    memory.add("I like jazz.", user_id=ada)
+    quote = memory.chat("when did i say that i like jazz?", user_id=ada)["text"].splitlines()[0]
+    assert re.fullmatch(r"You said on \d+ \w+ 20\d\d: “I like jazz.”", quote)
 
 
 def test_the_way_to_a_model_of_ones_own_is_told_once(memory: Memory, ada: str) -> None:

@@ -40,14 +40,15 @@ from memos.interface.reading.statements.statements import read as read_statement
 from memos.interface.reading.statements.statements import says_change
 from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.interface.reading.times import times
+from memos.lazy import pattern
 from memos.ops import Add, Asked, Correct, Episode, Forget, Recall
 
 UNSAID = ("system", "developer")  # roles of what a program says, which nobody has said in the conversation
 TOOL_TRACE = "tool-trace"  # Header.kind of what a call of a tool came to
 USER = "User"  # who "I" is where nobody is named
-_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
-_SAME_SUBJECT = re.compile(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
-_CHANGED = re.compile(  # a thing, with no verb in it, and what it is to be
+_FIRST_PERSON = pattern(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Uu]s|[Oo]ur)\b|我")
+_SAME_SUBJECT = pattern(r"(?:It|He|She|They|This|That|These|Those|Its|His|Her|Their)\b")
+_CHANGED = pattern(  # a thing, with no verb in it, and what it is to be
     rf"((?:(?:my|our|his|her|their|the) |(?-i:{NAME})['’]s )"
     r"(?:(?!(?:\w+ed|\w+ing|is|are|was|were|has|had|have|goes|went|came|comes|got|flew|drove|belongs|used|said|gave|took|sent"
     r"|runs|leads|returns)\b)[\w'’-]+ ?){1,6}?) to (.+)",

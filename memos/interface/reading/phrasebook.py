@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -20,6 +20,7 @@ from memos.cube import Fact
 from memos.errors import InputError
 from memos.extensions import Registry
 from memos.interface.reading.times.days import Resolve
+from memos.lazy import pattern
 
 if TYPE_CHECKING:
     from memos.interface.reading.requests.references import Known
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 MAX_SENTENCE = (
     2_000  # characters of a sentence that is read; what is longer is no sentence, and takes its square in time
 )
-_CHOICE = re.compile(r"\[([^|\]]*)\|[^\]]*\]")
-_SLOT = re.compile(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
+_CHOICE = pattern(r"\[([^|\]]*)\|[^\]]*\]")
+_SLOT = pattern(r"\{(s's|s|me|o|a|noun)\}|\[([^|\]]*)\|([^\]]*)\]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Relation:
             form for form in self.says if form.startswith("{s} ") and "{s" not in form[3:] and "{noun}" not in form
         )
         asked = (f"Who{form[3:]}?" for form in plain)
-        return tuple(form for form in asked if re.sub(_CHOICE, r"\1", form) not in self.who)
+        return tuple(form for form in asked if _CHOICE.sub(r"\1", form) not in self.who)
 
     def fill(self, form: str, subject: str, obj: str = "") -> str:
         """The form in words; the subject "I" gives the first person."""
@@ -68,10 +69,15 @@ class Relation:
         return text[0].upper() + text[1:]
 
 
+def read_book(package: str, name: str) -> Any:
+    """The YAML of a package. By PyYAML's own parser, where libyaml is missing, it takes ten times as long."""
+    return yaml.load(files(package).joinpath(name).read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 @cache
 def phrasebook() -> dict[str, Relation]:
     """The relations of phrasebook.yaml by name, generic forms first."""
-    book = yaml.safe_load(files("memos.interface.reading").joinpath("phrasebook.yaml").read_text("utf-8"))
+    book = read_book("memos.interface.reading", "phrasebook.yaml")
     generic = book["generic"]
     return {
         name: Relation(
@@ -109,12 +115,12 @@ _WORD = r"[A-ZÀ-ÖØ-Þ][0-9A-Za-zÀ-ɏ_-]+"
 NAME = rf"(?!(?:My|The)\b){_WORD}(?: {_WORD})?"
 OBJECT = r"[\w&][\w&'’-]*(?: [\w&][\w&'’-]*){0,3}?"
 # Words that continue a clause ("my job is to ...", "my boss is very ...") and so never begin an object.
-_NO_OBJECT = re.compile(
+_NO_OBJECT = pattern(
     r"(?:to|not|that|what|where|who|why|how|so|very|too|quite|really|my|your|his|her|their|our|it|its|this|there|any"
     r"|always|never|all|no|going|being|one|only|still|just|also|something|somebody|someone|anything|nothing)\b",
     re.IGNORECASE,
 )
-_ARTICLE = re.compile(r"(?:an?|the|on|in|called|named) ")
+_ARTICLE = pattern(r"(?:an?|the|on|in|called|named) ")
 # Words that end an object: "a nurse in Porto", "jazz and I", "tea since May".
 _STOP = (
     r"(?:now|right now|these days|nowadays|at the moment|since|because|but|though|although|while|when|where|which|who"
@@ -133,15 +139,15 @@ _SLOTS = {
 }
 # A slot of the subject after the first: the same subject again, or a pronoun.
 _AGAIN = {"s": r"(?:I|(?P=s)|s?he|they)", "me": "(?:me|(?P=s))", "s's": r"(?:my|his|her|their|(?P=s)['’]s)"}
-_SPEAKER = re.compile(rf"({NAME}): (?=\S)")
-_STILL = re.compile(r",? (?:now|these days|nowadays)\b")
+_SPEAKER = pattern(rf"({NAME}): (?=\S)")
+_STILL = pattern(r",? (?:now|these days|nowadays)\b")
 _SPELLING = (
-    (re.compile(r"\bi\b(?!\.)"), "I"),
-    (re.compile(r"\bI['’]m\b"), "I am"),
-    (re.compile(r"\bI['’]ve\b"), "I have"),
-    (re.compile(r"\bcan(?:['’]t| not)\b"), "cannot"),
-    (re.compile(r"\b([Ff])avorite\b"), r"\1avourite"),
-    (re.compile(r"\b([Cc])olor\b"), r"\1olour"),
+    (pattern(r"\bi\b(?!\.)"), "I"),
+    (pattern(r"\bI['’]m\b"), "I am"),
+    (pattern(r"\bI['’]ve\b"), "I have"),
+    (pattern(r"\bcan(?:['’]t| not)\b"), "cannot"),
+    (pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
+    (pattern(r"\b([Cc])olor\b"), r"\1olour"),
 )
 
 
@@ -151,16 +157,11 @@ class PhraseForm:
 
     text: str  # as the book has it
     relation: str
-    pattern: str
+    regex: re.Pattern[str]
     literal: int  # how many of its characters are fixed: the more, the more specific
     anchor: str  # its longest fixed words: a text without them is not worth the expression
     update: bool = False
     opens: bool = False  # begins with the object, which then carries the sentence's capital
-
-    @cached_property
-    def regex(self) -> re.Pattern[str]:
-        """Compiled with the first text that has the anchor: all of them take a second."""
-        return re.compile(self.pattern)
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _compile(relation: Relation, form: str, update: bool = False) -> PhraseForm:
             literal += len(slot[3])
     asks = form in relation.asks or form in relation.who
     parts.append(r"\s*[?.!]*$" if asks else END if form.endswith("{o}") else r"\b")
-    return PhraseForm(form, relation.name, "".join(parts), literal, anchor, update, form.startswith("{o}"))
+    return PhraseForm(form, relation.name, pattern("".join(parts)), literal, anchor, update, form.startswith("{o}"))
 
 
 @cache
@@ -301,7 +302,7 @@ def as_object(relation: str, words: str, lower: bool, opens: bool = False) -> st
 
 # --- texts: their sentences, and their language -----------------------------------------------------------
 
-_SENTENCE_END = re.compile(
+_SENTENCE_END = pattern(
     r"(?:(?<=[.!?])|(?<=[.!?][\"')”]))(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\bMrs\.)(?<!\b(?:e\.g|i\.e)\.)\s+"
     r"|(?<=[。！？])\s*|\s*\n\s*"
 )
@@ -320,10 +321,10 @@ _SCRIPTS = (
     ("hy", "\u0530-\u058f"),
     ("ka", "\u10a0-\u10ff"),
 )
-_SCRIPT_OF = tuple((tag, re.compile(f"[{block}]")) for tag, block in _SCRIPTS)
-_LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
-_LATIN_WORD = re.compile(r"[A-Za-zÀ-ɏ]+")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_SCRIPT_OF = tuple((tag, pattern(f"[{block}]")) for tag, block in _SCRIPTS)
+_LATIN = pattern(r"[A-Za-zÀ-ɏ]")
+_LATIN_WORD = pattern(r"[A-Za-zÀ-ɏ]+")
+_SURROGATE = pattern(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class _Scope:
             own=mask & catalog.owned(view.owner) if hides else None,
             rows=rows,
             facts=_RowFacts.of_rows(indexes, rows) if len(rows) <= MAX_ROWS_RANKED_WHOLE else None,
-            speakers=frozenset(np.unique(catalog.speaker[rows]).tolist()),
+            speakers=frozenset(np.flatnonzero(np.bincount(catalog.speaker[rows])).tolist()),
             latest=rows[np.argsort(-catalog.said[rows], kind="stable")[:MAX_PROPOSED]],
             mean=float(lengths[rows].mean()) if len(rows) else 0.0,
             thread_lengths=by_thread,

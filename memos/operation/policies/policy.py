@@ -26,6 +26,7 @@ import Stemmer
 from memos.config import Config
 from memos.cube import Fact, Form, MemCube, Source
 from memos.extensions import Registry
+from memos.lazy import pattern
 
 Floats = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.floating]
@@ -213,9 +214,9 @@ POLICIES: Registry[Callable[[Config], Policy]] = Registry("memos.policies", "pol
 # there each pair of neighbouring characters is a term, so that 拿铁 is found within 用户每周五购买拿铁 without a
 # dictionary.
 _HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_RUN = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+")
-_HAN_FIRST = re.compile(f"[{_HAN}]")
-_ASIDE = re.compile(r"[\[(（][^\])）]*[\])）]\s*$")  # what stands in brackets at the end
+_RUN = pattern(rf"[{_HAN}]+|[^\W_{_HAN}]+")
+_HAN_FIRST = pattern(f"[{_HAN}]")
+_ASIDE = pattern(r"[\[(（][^\])）]*[\])）]\s*$")  # what stands in brackets at the end
 # what carries grammar and no matter, of English
 STOP = frozenset(
     """a about above after again against all also am an and any are as at be because been before being below between
@@ -226,12 +227,12 @@ STOP = frozenset(
     what when where which while who whom whose why will with would you your yours yourself yourselves""".split()
 )
 PREFERENCE = 0.3  # as a share of an instruction
-_INSTRUCTS = re.compile(
+_INSTRUCTS = pattern(
     r"(?:^|[.!?]\s+)(?:please |also,? )?(?:always|never|from now on|going forward|in future|every time i"
     r"|when(?:ever)? i ask)\b|\bwhen(?:ever)? i ask (?:about|for)\b|\bfrom now on\b|以后|从现在起|每次我|总是|永远不要",
     re.IGNORECASE,
 )
-_PREFERS = re.compile(
+_PREFERS = pattern(
     r"\b(?:i|we)(?:['’]d| would)?(?: really| generally| usually| much| always)? (?:prefer|rather|favou?r|love|hate"
     r"|dislike|avoid|chose|choose|don['’]t like|like to)\b|\b(?:i|we)['’]ve (?:chosen|decided)|\bmy preference"
     r"|我(?:更)?(?:喜欢|偏好|讨厌|不喜欢)",

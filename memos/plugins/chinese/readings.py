@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
-
+from memos.interface.reading.phrasebook import read_book
 from memos.interface.reading.statements.readings import KEYS, FormMode, english_readings
 
 _HAN = r"[\u4e00-\u9fff]"
@@ -41,7 +39,7 @@ class ChineseReadings:
 
 @cache
 def chinese_readings() -> ChineseReadings:
-    book = yaml.safe_load(files("memos.plugins.chinese").joinpath("readings.yaml").read_text("utf-8"))
+    book = read_book("memos.plugins.chinese", "readings.yaml")
     lexicon = _lexicon(book)
     keys: dict[str, FormMode] = {**KEYS, "over": "ended"}
     kin = "|".join(sorted(book["kin"].split(), key=len, reverse=True))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 import small_world
 
 from memos.cube import Fact
 from memos.interface.reading.phrasebook import parse, parse_question, phrasebook
+from memos.lazy import pattern
 
 
 def facts(sentence: str, speaker: str = "") -> list[tuple[str, str, str, bool]]:
@@ -104,3 +106,11 @@ def test_held_out_forms_are_a_fixed_part() -> None:
     city = phrasebook()["city"]
     held = ["Do you know {s's} {noun}?", "{s's} {noun}?", "Where is {s's} home?", "Who lives in {o}?"]
     assert [form for form in city.asks + city.who if form in city.held_out] == held
+
+
+def test_an_expression_is_compiled_when_it_is_used() -> None:
+    broken = pattern("(")
+    with pytest.raises(re.error):
+        broken.search("")
+    read = pattern("my (cat)", re.IGNORECASE)
+    assert [read.sub("", "My cat"), read.groups, read.pattern] == ["", 1, "my (cat)"]

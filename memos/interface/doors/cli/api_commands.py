@@ -73,11 +73,8 @@ def _function(command: ApiCommand) -> Callable[..., Output]:
 
     def run(kernel: MemOS, user: str | None, **named: Json) -> Output:
         given = {api_names[name]: value for name, value in named.items()}
-        from memos.interface.doors.api.memory import Memory
-
-        reply = getattr(Memory(kernel=kernel), command.name)(
-            **given, user_id=kernel.config.user_id if user is None else user
-        )
+        acts = kernel.config.user_id if user is None else user
+        reply = getattr(MemoryCalls(kernel), command.name)(**given, user_id=acts)
         return Output(reply, command.lines(reply, given), command.empty.format(vault=kernel.vault.path))
 
     first = inspect.Parameter("kernel", inspect.Parameter.POSITIONAL_ONLY)

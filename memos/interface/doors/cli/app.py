@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_group
 
@@ -104,6 +105,10 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Context) -> object:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if isinstance(error.__cause__, ValidationError):  # of which typer gives the rule alone
+                error.message += f" (given: {error.__cause__.errors()[0]['input']!r:.80})"
+            raise
         except MemosError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None

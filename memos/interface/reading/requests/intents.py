@@ -19,6 +19,7 @@ from memos.interface.reading.phrasebook import (
     sentences,
 )
 from memos.interface.reading.statements.statements import read
+from memos.lazy import pattern
 from memos.ops import Wants
 
 
@@ -53,41 +54,37 @@ _OPENINGS = {
         r"(?:不对|不是的|错了|说错了|更正(?:一下)?|纠正(?:一下)?|其实)[，,。：:\s]*",
     ),
 }
-_MARKS = {kind: re.compile("|".join(forms), re.IGNORECASE) for kind, forms in _OPENINGS.items()}
+_MARKS = {kind: pattern("|".join(forms), re.IGNORECASE) for kind, forms in _OPENINGS.items()}
 # "Change my home city to Oslo" says what "My home city is now Oslo" says.
-_CHANGE = re.compile(rf"{_PLEASE}(?:change|update|set) ((?:my|(?-i:{NAME})['’]s) .+?) to (.+)", re.IGNORECASE)
-_COULD_YOU = re.compile(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
-_OF_SOMEBODY = re.compile(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
-_FROM_MEMORY = re.compile(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
-_NOTHING = re.compile(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
+_CHANGE = pattern(rf"{_PLEASE}(?:change|update|set) ((?:my|(?-i:{NAME})['’]s) .+?) to (.+)", re.IGNORECASE)
+_COULD_YOU = pattern(r"(?:can|could|would|will) you (?=.+\?$)", re.IGNORECASE)
+_OF_SOMEBODY = pattern(rf"(?:my|our|what|where|who|when|how|I|{NAME})\b")  # not "Will you forget me?"
+_FROM_MEMORY = pattern(r"(?: from (?:your |the )?memory)?[\s.!。！]*$", re.IGNORECASE)
+_NOTHING = pattern(r"(?:it|that|this|about it|about that)?[.!。！\s]*", re.IGNORECASE)  # "Forget it."
 
-_JOINED = re.compile(
-    r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE
-)
+_JOINED = pattern(r"(?:(?:and|but|so|also|then|oh|please|ok(?:ay)?),? )+|(?:另外|还有|对了|然后)[，,]?", re.IGNORECASE)
 
-_QUESTION_WORDS = re.compile(
+_QUESTION_WORDS = pattern(
     r"(?:who|whose|whom|what|which|where|how|why|do|does|did|is|are|am|was|were|can|could|will|would|should|have|has"
     r"|when (?:do|does|did|is|are|am|was|were|will)|tell me|do you know)\b",
     re.IGNORECASE,
 )
 
 # Of sentences without a fact: what opens a reaction, and what makes it talk between two people.
-_REACTION = re.compile(
+_REACTION = pattern(
     r"(?:hi|hello|hey|good|thanks?|thank you|bye|goodbye|see you|ha+|haha|wow|congratulations|happy|same|me too|sounds"
     r"|great|nice|lovely|sure|okay?|really|welcome|cheers|dear)\b",
     re.IGNORECASE,
 )
-_CHAT = re.compile(
+_CHAT = pattern(
     r"\b(?:you|your|yours|if|maybe|perhaps|might|would|could|should|hope|wish|guess|wonder|suppose|sorry|weather|rain\w*"
     r"|sunny|snow\w*|storm\w*|let us|let['’]s)\b",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"\b(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
-_SUBJECT = re.compile(
-    rf"(?:I(?:['’](?:m|ve|d|ll))?|[Mm]y [a-z]+|We|we|[Oo]ur [a-z]+|({NAME})(?:['’]s [a-z]+)?) (?=[a-z])"
-)
-_CALLED = re.compile(rf", {NAME}[.!]*$")  # "..., Tom."
-_CONCRETE = re.compile(r"\d|\b[A-ZÀ-Þ][\w-]+")
+_LEAD = pattern(r"\b(?:[A-Z][a-z]+(?: [a-z]+){0,3}[,:] |(?:and|but|so) )+", re.IGNORECASE)
+_SUBJECT = pattern(rf"(?:I(?:['’](?:m|ve|d|ll))?|[Mm]y [a-z]+|We|we|[Oo]ur [a-z]+|({NAME})(?:['’]s [a-z]+)?) (?=[a-z])")
+_CALLED = pattern(rf", {NAME}[.!]*$")  # "..., Tom."
+_CONCRETE = pattern(r"\d|\b[A-ZÀ-Þ][\w-]+")
 
 _NO_NAMES = NOT_NAMES | frozenset(
     """Will Are Am May Might Must Should Give List Show Describe Summarise Find Search Forget Monday Tuesday Wednesday
@@ -163,25 +160,25 @@ def names(text: str) -> list[str]:
 
 # -- what a question wants beside its matter: whose words, standing instructions, how things went -----------
 
-_OVERVIEW = re.compile(
+_OVERVIEW = pattern(
     r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the )?order\b|order in which|over time"
     r"|how (?:\w+ ){1,8}(?:developed|evolved|progressed|changed))|总结|概括|回顾|先后|顺序",
     re.IGNORECASE,
 )
-_BOTH_SIDES = re.compile(r"\b(?:summar|overview|recap)|总结|概括|回顾", re.IGNORECASE)
-_REPLIED = re.compile(  # "what did you recommend to me?"
+_BOTH_SIDES = pattern(r"\b(?:summar|overview|recap)|总结|概括|回顾", re.IGNORECASE)
+_REPLIED = pattern(  # "what did you recommend to me?"
     r"\b(?:you(?:['’]ve| have| had)?|did you|have you) (?:\w+ )?(?:recommend|suggest|advise|tell|told|say|said|mention"
     r"|explain|propose|give|gave|list|answer|show)\w*|你(?:推荐|建议|说|告诉|提到)",
     re.IGNORECASE,
 )
-_REQUEST = re.compile(
+_REQUEST = pattern(
     r"\b(?:how (?:can|do|should|would|could|might) (?:i|we)\b|(?:can|could|would) you\b|help me|suggest|recommend"
     r"|what (?:are|should|would|steps|tools)|show me|i(?:['’]m| am) (?:planning|looking|thinking|working|about|trying)"
     r"|explain|walk me through|which|when i(?:['’]m| am))|怎么|如何|帮我|请",
     re.IGNORECASE,
 )
 
-_BETWEEN_US = re.compile(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
+_BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
 
 
 def wants(question: str) -> Wants:

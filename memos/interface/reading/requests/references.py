@@ -11,39 +11,37 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from memos.interface.reading.phrasebook import language, messages_in, read_book, sentences
+from memos.lazy import pattern
 
-from memos.interface.reading.phrasebook import language, messages_in, sentences
-
-_NAME = re.compile(
+_NAME = pattern(
     r"(?<![\w.])(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? )?[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+(?:-[A-Z][a-z]+)?(?: [A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]+)?"
 )
-_TITLED = re.compile(  # what follows is the name of a thing
+_TITLED = pattern(  # what follows is the name of a thing
     r"\b(?:song|film|movie|book|novel|play|poem|game|band|show|series|album|painting|caf[eé]|hotel|restaurant|bar|ship|boat|app|brand|not) $",
     re.IGNORECASE,
 )
 # before a name, these say that it is a place, a thing or a time
-_AT = re.compile(
+_AT = pattern(
     r"\b(?:in|at|to|from|into|of|near|via|on|like|speak|speaks|speaking|visit|visited|called|named|using|use|play|plays|drive|drives|drove|by|a|an|the|than|learn|learning|love|watch|watched|reading|read) $",
     re.IGNORECASE,
 )
-_OF_PERSON = re.compile(
+_OF_PERSON = pattern(
     r"\b(?:about|on|for|with|to|by|of|from|like|visit|visited|called|named|love|than) $", re.IGNORECASE
 )
-_PLACE = re.compile(
+_PLACE = pattern(
     r"^(?:Café|Cafe|Hotel|Restaurant|Bar|Saint|St|Lake|Mount|Bay|North|South|East|West|University|Street)\b|\b(?:Street|Road|Avenue|Row|Lane|Hospital|School|University|Café|Airport|Station|Square|Bridge|Park|Hotel|Club|Inc|Ltd|Bank|Airlines|Church|Museum|Library|Beach|River|Lake|Island|Company|Group|Team)$"
 )
 _DET = r"(?:(?i:my|our|the|a|an|his|her|their|your|this|that)|[A-Z]\w+['’]s)"
-_TIME_NOUN = re.compile(
+_TIME_NOUN = pattern(
     r"^(?:week|month|year|day|time|times|moment|morning|evening|afternoon|night|weekend|way|lot|bit|one|other|same|end|town|idea|first|last|world|future|past|beginning|place|job)$"
 )
-_NP = re.compile(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
-_SHE_NOUN = re.compile(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|grandmother|niece|woman|girl|lady)\b")
-_HE_NOUN = re.compile(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
-_SHE = re.compile(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
-_HE = re.compile(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
+_NP = pattern(rf"(?<![\w’'])(?P<det>{_DET}) (?P<rest>[\w’'-]+(?: [\w’'-]+){{0,7}})")
+_SHE_NOUN = pattern(r"\b(?:sister|mother|mum|mom|daughter|wife|aunt|girlfriend|grandmother|niece|woman|girl|lady)\b")
+_HE_NOUN = pattern(r"\b(?:brother|father|dad|son|husband|uncle|boyfriend|grandfather|nephew|man|guy|boy)\b")
+_SHE = pattern(r"\b(?:she|her|hers|herself)\b", re.IGNORECASE)
+_HE = pattern(r"\b(?:he|him|his|himself)\b", re.IGNORECASE)
 _NO_NOUN = (
     r"again|too|now|any|please|either|to|and|or|but|for|at|with|from|on|about|in|yet|instead|back|also|when|where|what"
     r"|who|how|that|if|because|as|by|is|was|anymore|until|off|out|up|down|so|then|there|here|today|tomorrow|yesterday"
@@ -60,7 +58,7 @@ def words_of(name: str) -> frozenset[str]:
 
 @cache
 def _lists() -> dict[str, frozenset[str]]:
-    lists = yaml.safe_load(files("memos.interface.reading.requests").joinpath("names.yaml").read_text("utf-8"))
+    lists = read_book("memos.interface.reading.requests", "names.yaml")
     return {name: frozenset(words.split()) for name, words in lists.items()}
 
 
@@ -100,7 +98,7 @@ def known(turns: Sequence[Mapping[str, object]]) -> Known:
     return Known(_latest(people), _latest(things), tuple(statements), tuple(women), tuple(men), tuple(shared))
 
 
-_SHARED = re.compile(
+_SHARED = pattern(
     r"(?:^|\b(?:can|could|may|does|do|is|yes, |no, )\s*)(?P<with>(?!(?:can|could|may|does|do|is|yes|no)\b)(?:the |my |our )?[\w-]+(?: (?-i:[A-Z])[\w-]+| team| group)?)(?: and (?-i:[A-Z])\w+)?(?: (?:can|may|still|now|also|able|allowed|to))* (?:see|read|view|access|edit|open|annotate|comment on|change) (?P<what>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?)[?.!]*$"
     r"|\b(?P<what2>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) (?:is|was|are|has been)? ?(?:shared with|visible to|open to) (?P<with2>(?:the |my |our )?[\w-]+(?: team| group)?)"
     r"|\bshared? (?P<what3>(?:my|our|the|[A-Z]\w+['’]s) [\w' -]+?) with (?P<with3>(?:the |my |our )?[\w-]+(?: team| group)?)"

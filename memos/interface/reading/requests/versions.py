@@ -6,6 +6,7 @@ import re
 from datetime import date
 
 from memos.interface.reading.times import times
+from memos.lazy import pattern
 
 _DIGITS = {word: n for n, word in enumerate("零一二三四五六七八九")} | {"两": 2}
 _NUMBERS = {
@@ -19,13 +20,13 @@ _NUMBERS = {
 _NUMBER = "|".join(sorted(_NUMBERS, key=len, reverse=True))
 _STATE = r"version|revision|release|edition|state|draft|wording|copy|take|form|incarnation|time|one"
 _HAN = r"[\d零一二两三四五六七八九十]+"
-_ONE_BACK = re.compile(  # "roll it back one version"
+_ONE_BACK = pattern(  # "roll it back one version"
     r"^(?:back )?(?:(?:one|a) (?:version|revision|step)(?: back)?|one)$|^(?:the )?(?:last|previous|latest) (?:one"
     r"|version|change|edit)$|[上前退回]一?个?[版次步稿]|上一个$|前的?那?一?[版稿]|^一[版步]$|撤销|撤消",
     re.IGNORECASE,
 )
-_EARLIER = re.compile(r"\b(?:previous|last|before|prior|earlier|undo)\b|上|前|最近|刚", re.IGNORECASE)
-_VERSION = re.compile(
+_EARLIER = pattern(r"\b(?:previous|last|before|prior|earlier|undo)\b|上|前|最近|刚", re.IGNORECASE)
+_VERSION = pattern(
     rf"\b(?:version|ver|v|r|revision|rev|release|edition|state|draft|take|number|no|nr)\.? ?(?:number |no\.? ?"
     rf"|#)?(?P<n>\d+|{_NUMBER})\b|#(?P<h>\d+)|\b(?P<th>\d+)(?:st|nd|rd|th)\b(?= (?:{_STATE}))"
     rf"|\b(?P<word>{_NUMBER})(?= (?:{_STATE}))|第 ?(?P<zn>{_HAN}) ?(?:个)?[版稿次回]|第 ?(?P<zo>{_HAN}) ?个$|(?:版本?"

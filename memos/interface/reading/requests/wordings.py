@@ -6,65 +6,65 @@ from __future__ import annotations
 
 import re
 
-FIRST = re.compile(
-    r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE
-)
-SPEAKER = re.compile(r"I|我", re.IGNORECASE)
-SENTENCE = re.compile(r"\S.*?(?:[.!?。！？…]+(?=\s|$|[\u4e00-\u9fff])|$)", re.DOTALL)
-WORD = re.compile(r"[^\W\d_]")
-TO_ME = re.compile(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
-POINTS = re.compile(
+from memos.lazy import pattern
+
+FIRST = pattern(r"\b(?:I|me|my|mine|myself|I['’]\w+|we|us|our|ours)\b|(?<!\w)i(?=['’ ])|我|咱|俺|自己", re.IGNORECASE)
+SPEAKER = pattern(r"I|我", re.IGNORECASE)
+SENTENCE = pattern(r"\S.*?(?:[.!?。！？…]+(?=\s|$|[\u4e00-\u9fff])|$)", re.DOTALL)
+WORD = pattern(r"[^\W\d_]")
+TO_ME = pattern(r"\b(?:remind|tell|show|give|let) (?:me|us)\b", re.IGNORECASE)
+POINTS = pattern(
     r"(?:all of |both of )?(?:it|its|that|this|them|those|these|they|there|here|both|the same|all that|that all|it all)"
     r"(?: (?:one|ones|thing|things|stuff))?|the (?:one|other|thing|latter|former|lot)"
     r"|(?:它们?|其|这些?|那些?|此)(?:都|全部|全)?|[这那][个只条家本份张件间辆台部座所套幅篇首款次处种位名]?(?:东西|玩意儿?|事儿?|些)?|里[面头]|上[面头]|那[里儿]|这[里儿]",
     re.IGNORECASE,
 )
-INTRODUCES = re.compile(  # "note that ..."; not "forgot my keys"
+INTRODUCES = pattern(  # "note that ..."; not "forgot my keys"
     r"[,:;.!?，：。—-]\s*$|\bthat\s*$|\b(?:remember|note|fyi|log|jot|in mind|forget|so|and|but|well|btw)\b|记|忘",
     re.IGNORECASE,
 )
-DEFINITE = re.compile(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
-SO = re.compile(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
-PERSON = re.compile(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
-SOMEBODY = re.compile(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
-MANY = re.compile(r"they|them|their", re.IGNORECASE)  # people or things
-OPENS = re.compile(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
-AFTER = re.compile(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
-INSIDE = re.compile(r"(?P<what>.*\S) with (?P<with>[\w@.-]*\w)")
-NEXT = re.compile(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
-CALLED = re.compile(  # what stands around a name: "the group hikers", "hikers' "
+DEFINITE = pattern(r"(?:the|that|this|those|these|his|her|its|their)\b|[这那该其]", re.IGNORECASE)
+SO = pattern(r"(?:like )?(?:that|this|so|it|right|true|correct)|[这那]样(?:的)?|对|真的?", re.IGNORECASE)
+PERSON = pattern(r"she|he|her|hers|his|him|they|them|their|[她他](?:们)?|人家", re.IGNORECASE)
+SOMEBODY = pattern(r"\b(?:she|he|hers?|him|his)\b|[她他]", re.IGNORECASE)
+MANY = pattern(r"they|them|their", re.IGNORECASE)  # people or things
+OPENS = pattern(r"^(?:The|My|Our|His|Her|Their|All|Every|Everything|What|Where|When|Who|How)\b")  # a sentence
+AFTER = pattern(r"(?:(?<=with)|(?<=to)|(?<=from)| (?:with|to|from)) (?P<with>[\w@.-]*\w)")
+INSIDE = pattern(r"(?P<what>.*\S) with (?P<with>[\w@.-]*\w)")
+NEXT = pattern(r"(?<=\w) (?:back to|with|to|from)$|(?<=.)的$")  # what opens the slot after it
+CALLED = pattern(  # what stands around a name: "the group hikers", "hikers' "
     r"^(?:the |our )?(?:group|team|user|agent) (?:called )?(?=\w)|^(?:the|our) (?=\w)|['’]s?$"
     r"|^(?:用户|群组|同事)(?=[\u4e00-\u9fffA-Za-z])",
     re.IGNORECASE,
 )
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?s?"
-WEEKDAYS = re.compile(
+WEEKDAYS = pattern(
     rf"\b{_WEEKDAY}(?:(?:, and|, or|,| and| or| &|/) ?{_WEEKDAY})+\b", re.IGNORECASE
 )  # several, in a list
-OWNS = re.compile(r"his|its|their", re.IGNORECASE)
-WITHHELD = re.compile(  # "don't delete it yet"; not "don't keep it"
+OWNS = pattern(r"his|its|their", re.IGNORECASE)
+WITHHELD = pattern(  # "don't delete it yet"; not "don't keep it"
     r"(?:\b(?:do not|dont|never|not to|no need to|rather not)|n['’]t)(?: (?:ever|yet|just|actually|you|go and|dare"
     r"|want (?:you )?to))* (?:delet|eras|remov|wip|scrap|purg|bin|ditch|revok|withdraw|unshar|roll|revert|undo"
     r"|undid)\w*\b|(?:别|不要|勿|莫|不用|不必|不许|不准|不能|先不|暂不|暂时不)(?:急着|忙着|着急|给我|随便|现在|马上"
     r"|真的?)?(?:删|清[掉除空]|抹[掉去]|撤[销回掉]|收回|回滚|擦掉|销毁|扔|丢掉|取消)",
     re.IGNORECASE,
 )
-FORMS = re.compile(  # where a memory may be taken out of without being lost
+FORMS = pattern(  # where a memory may be taken out of without being lost
     r"(?<![a-z])(?:cached?|adapter|LoRA|KV|GPU|weights|by heart|(?:pre|un)?loaded|train(?:ed)? (?:on|into?)|resident"
     r"|memori[sz]ed?|(?:kept?|still|is|are|stays?) warm|warm slots?|(?:at|to) hand|within reach)(?![a-z])"
     r"|缓存|快取|显存|显卡|适配器|权重|激活|常驻|预热|热着|温着|预载|加载|载入|[进入]模型|手边|背(?:下|熟|过|着|会)",
     re.IGNORECASE,
 )
-ERASES = re.compile(r"\b(?:delet|eras|forg[eo]t)|删|忘|销", re.IGNORECASE)  # a cache, too, is wiped and cleared
-WHOLLY = re.compile(  # not out of the cache alone
+ERASES = pattern(r"\b(?:delet|eras|forg[eo]t)|删|忘|销", re.IGNORECASE)  # a cache, too, is wiped and cleared
+WHOLLY = pattern(  # not out of the cache alone
     r"\b(?:memor|records?\b|originals?\b|backups?\b|trace|destr|eradicat|obliterat|shred|purg|wholly|completely"
     r"|entirely|altogether|for good|permanently)"
     r"|记忆|记录|彻底|原[文件始]|底稿|备份|存底|全部|通通|一概|永久|毁|连根|抹平",
     re.IGNORECASE,
 )
-NO_NOUN = re.compile(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
+NO_NOUN = pattern(r"\s*(?:$|[,.!?;:]|(?:again|too|now|any|please|to|and|or|but|for|at|with|from|on|about|in)\b)")
 _DONT = r"(?:please |pls )?(?:do not|don['’]?t|never)(?: ever)? (?:save|store|remember|record|log|note|memori[sz]e|write|keep(?! it))"
-UNKEPT = re.compile(  # "..., don't save that", "don't remember that I like jazz"; not "don't save that file"
+UNKEPT = pattern(  # "..., don't save that", "don't remember that I like jazz"; not "don't save that file"
     rf"(?:^|[.!?,;:\n]\s*|\b(?:but|and|so|please|pls) )(?:{_DONT}(?: (?:down|on to))?"
     r" (?:(?:any of )?(?:that|this|it)|what i (?:just )?(?:said|told you))"
     r"(?: (?:down|anywhere|please|pls|plz|ok(?:ay)?|though|either|thanks))*\s*(?:$|[.!,;:)]|(?=\bbut\b)))"
@@ -79,23 +79,23 @@ _SAY = (
 _ERASE = r"(?:forget(?: about)?|delete|erase|remove|wipe(?: out)?|scrub|clear|scrap|drop|lose|unsave|strike|scratch|get rid of|take back)"
 _THANKS = r"(?:,? (?:please|pls|plz|now|again|then|ok|thanks|thx|for me))*[\s.!?~]*"
 _SAID = r"(?:(?:that )?i(?:['’]ve)? (?:just |ever )?(?:said|told (?:you|u)|wrote|sent|mentioned|typed)(?: that)?)"
-LAST_SAID = re.compile(
+LAST_SAID = pattern(
     r"(?:the|my|that) (?:very )?(?:last|latest|previous)(?: (?:thing|one|message|bit|memory|note|part|sentence))?"
     rf"(?: {_SAID})?|(?:what |that ){_SAID}|i (?:just |ever )?said (?:that|it|so)|我?刚[才刚]?(?:说|讲|发)的(?:话|那[句条]话?)?|上一[句条]话?|最后[那一]?[句条]话?",
     re.IGNORECASE,
 )
-TAKES_BACK = re.compile(  # what was said, and not what was done
+TAKES_BACK = pattern(  # what was said, and not what was done
     rf"{_SAY}{_ERASE} (?:it|that|this|{LAST_SAID.pattern}){_THANKS}"
     rf"|(?:请|麻烦)?(?:把)?(?:{LAST_SAID.pattern}|这个?|那个?|它)(?:给我?)?(?:都)?(?:删|忘|抹|清)(?:掉|了|除)?[了吧。！]*",
     re.IGNORECASE,
 )
-UNDO = re.compile(
+UNDO = pattern(
     rf"{_SAY}(?:(?:undo|revert|reverse)(?: (?:it|that|this|the (?:last one|deletion|delete)))?"
     rf"|(?:bring|put|get|give me) (?:it|that|this|them) back|(?:restore|undelete|unforget) (?:it|that|this|them)){_THANKS}"
     r"|(?:算了[，,]?|不对[，,]?|等等[，,]?)?(?:请|帮我)?(?:把[它这那]个?)?(?:撤[销回](?:刚才的?)?(?:删除|操作)?|恢复|还原|找回来?|加回[来去])(?:一下|回来)?[吧。！]*",
     re.IGNORECASE,
 )
-EVERYTHING = re.compile(  # "everything you know about Callum"
+EVERYTHING = pattern(  # "everything you know about Callum"
     r"(?:everything|anything|whatever|all)(?: of it| (?:the )?(?:memories|things|stuff))?"
     r"(?: (?:that )?(?:you|u)(?: (?:know|have|remember|stored|saved|kept))?)? (?:about|on|of|regarding) (?P<name>.+?)"
     r"|(?:所有|一切|全部)?关于(?P<zh>.+?)(?:的(?:所有|一切|全部)?(?:事情?|记忆|东西|信息)?)?"
@@ -103,9 +103,9 @@ EVERYTHING = re.compile(  # "everything you know about Callum"
     re.IGNORECASE,
 )
 _OF_ALL = rf"(?:forget|wipe|delete|erase|remove|clear|get rid of|scrub) (?P<all>{EVERYTHING.pattern})"
-FORGETS_ALL = re.compile(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
+FORGETS_ALL = pattern(rf"{_SAY}{_OF_ALL}{_THANKS}", re.IGNORECASE)  # nothing is left to ask back
 _NAMED = r"(?:(?:my|our|the) (?:[\w'’-]+ ){0,2}?)?(?!(?:me|us|you|it|that|this|those|these|them|they|him|his|her|their|he|she|everything|all|anything|some|to|how|about|up|out)\b)[\w'’-]+(?: (?-i:[A-Z])[\w'’-]+)?"
-FORGETS = re.compile(  # an order by its form alone, of so few words that they are no more than a name
+FORGETS = pattern(  # an order by its form alone, of so few words that they are no more than a name
     rf"{_SAY}(?:forget(?: about)?|delete|erase|wipe|remove) (?P<what>{_NAMED}){_THANKS}"
     rf"|{_SAY}(?:forget|delete|erase|wipe|clear|remove) (?:what(?:ever)?) (?:you|u) (?:have|know|remember|saved|stored|kept)(?: (?:on|about|of))? (?P<known>{_NAMED}){_THANKS}"
     rf"|{_SAY}{_ERASE} (?:the|that|my) (?:bit|thing|stuff|part|note|info)s? (?:about|on|with) (?P<about>(?!(?:it|that|this|them|him|her)\b)[^,;.?!]{{2,60}}?){_THANKS}"
@@ -114,7 +114,7 @@ FORGETS = re.compile(  # an order by its form alone, of so few words that they a
     r"|(?:以后)?(?:再也)?(?:别|不要|不许)再?(?:跟我|和我)?提起?(?P<zh_never>[\u4e00-\u9fff]{2,6}?)了?[吧。！]*",
     re.IGNORECASE,
 )
-ASIDE = re.compile(  # before what a description is about
+ASIDE = pattern(  # before what a description is about
     rf"(?:(?:all |any of )?(?:the|that|those|my|this|any) (?:thing|bit|stuff|part|fact|note|one|message|news|info(?:rmation)?|memory|memories)s? (?:about|on|with|of|where)"
     rf"|(?:the (?:thing|bit|part) )?(?:what(?:ever)?|that) {_SAID}(?: (?:you|u))?(?: about| of| on)?|(?:what(?:ever)?) (?:you|u) (?:have|know|remember)(?: (?:on|about|of))?|that i(?: ever)? (?:said|told (?:you|u)) (?:that )?|about) ",
     re.IGNORECASE,

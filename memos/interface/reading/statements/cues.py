@@ -5,27 +5,28 @@ from __future__ import annotations
 import re
 
 from memos.interface.reading.phrasebook import END, NAME
+from memos.lazy import pattern
 
-PAST_DENIAL = re.compile(r"\b(?:did|had|was) not\b")
-NO_END = re.compile(r"\bcannot (?:stop|quit|give up)|\bnever (?:quit|left|stopped|gave)")  # of what is done
-ON_TOP = re.compile(r"on top of|in addition|additionally|besides|plus|apart from", re.IGNORECASE)
+PAST_DENIAL = pattern(r"\b(?:did|had|was) not\b")
+NO_END = pattern(r"\bcannot (?:stop|quit|give up)|\bnever (?:quit|left|stopped|gave)")  # of what is done
+ON_TOP = pattern(r"on top of|in addition|additionally|besides|plus|apart from", re.IGNORECASE)
 NO_TRADE = frozenset(  # before a job: it is none
     ("amateur", "hobby", "aspiring", "former", "future", "born", "natural", "good", "bad", "great", "terrible")
 )
 # In doubt, hearsay or a question, nothing is stated.
-DOUBT = re.compile(
+DOUBT = pattern(
     r"\b(?:if|whether|unless|maybe|perhaps|might|could(?! eat)|would(?! like)|should|possibly|probably|likely to|wonder"
     r"|suppos(?:e|ing|edly)|imagin(?:e|ing)|pretend\w*|wish(?:es)?|almost|nearly|apparently|rumou?rs?|joking|kidding"
     r"|not sure|doubt|as though|as if|dreamt|dreamed|heard)\b|\bI (?:think|guess|believe(?! in)) (?=\w)",
     re.IGNORECASE,
 )
-SAYS = re.compile(
+SAYS = pattern(
     r"\b(?!I\b)[\w'’]+ (?:just |once |also )?(?:says?|said|tells?|told|thinks?|thought|claims?|claimed|asks?|asked"
     r"|insists?|(?:believes?|believed)(?! in)|wrote|writes|heard|swears?|mentioned|suggested|wants? me|asked me)\b.*",
     re.IGNORECASE,
 )
-QUOTED = re.compile(r"[\"“]\s*(?:I|He|She|We|They|My|You)\b[^\"”]*[\"”]?|(?<=[:,] )[‘'](?:I|We|My)\b[^’']*[’']?")
-WISH = re.compile(
+QUOTED = pattern(r"[\"“]\s*(?:I|He|She|We|They|My|You)\b[^\"”]*[\"”]?|(?<=[:,] )[‘'](?:I|We|My)\b[^’']*[’']?")
+WISH = pattern(
     r"\b(?:will(?: be)?|shall|(?:am|is|are) (?:going to|gonna|about to|due to|supposed to|planning (?:to|on)"
     r"|thinking (?:of|about)|considering|hoping (?:to|for)|looking (?:to|for|into)|trying to|training to be"
     r"|saving (?:up )?for|tempted to)|plans? (?:to|on)|(?:wants?|wanted|hopes?|hoped|intends?|intended|aims?|tries|try"
@@ -33,22 +34,22 @@ WISH = re.compile(
     r"|want(?=s? an?\b)s?|apply(?:ing)? (?:to|at|for)|applied (?:to|at|for)|interview\w*|would like)\b ?",
     re.IGNORECASE,
 )
-LATER = re.compile(
+LATER = pattern(
     r"\b(?:next (?:week|month|year|spring|summer|autumn|fall|winter|semester|term|\w+day)|tomorrow|some ?day|one day"
     r"|soon|in the future|eventually|from (?:January|February|March|April|May|June|July|August|September|October"
     r"|November|December|next \w+|tomorrow))\b",
     re.IGNORECASE,
 )
-NOT_WANT = re.compile(r"\b(?:not|never|cannot)\b", re.IGNORECASE)
-USED_TO = re.compile(r"\bused to (?:be\b)?", re.IGNORECASE)
-BACK_THEN = re.compile(
+NOT_WANT = pattern(r"\b(?:not|never|cannot)\b", re.IGNORECASE)
+USED_TO = pattern(r"\bused to (?:be\b)?", re.IGNORECASE)
+BACK_THEN = pattern(
     r"\b(?:back then|in those days|in the past|at the time|before (?:that|this)|previously|formerly|as a (?:child|kid"
     r"|boy|girl|teenager|student)|when (?:I|he|she|we|they) (?:was|were|had|lived|did)\b.*|in my (?:youth|childhood"
     r"|twenties|teens)|growing up|at school|once upon a time|years ago|(?:until|till) .*|in (?:19|20)\d\d|last (?:year"
     r"|summer|winter|spring|autumn|fall|week|month)|from \d{4} to \d{4}|for a (?:week|month|year|while|few \w+))\b",
     re.IGNORECASE,
 )
-FORMER = re.compile(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
+FORMER = pattern(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
 # The past of verbs that tell a state; that of "move" or "buy" tells a change.
 PAST = {
     "lived": "live", "worked": "work", "played": "play", "drank": "drink", "liked": "like", "loved": "love",
@@ -57,41 +58,41 @@ PAST = {
     "used": "use", "reported": "report", "went": "go", "did": "do", "stayed": "stay", "volunteered": "volunteer",
     "attended": "attend", "ran": "run", "swam": "swim",
 }  # fmt: skip
-PAST_VERB = re.compile(
+PAST_VERB = pattern(
     rf"(?<!been )(?<!have )(?<!has )\b(?:{'|'.join(PAST)})\b(?! (?:born|promoted|hired|fired|made|laid|let|put))"
 )
-NO_LONGER = re.compile(r"\b(?:no longer|not)\b(?= )|\bcannot (?=(?:\w+ ){1,5}any (?:more|longer))", re.IGNORECASE)
-ANY_MORE = re.compile(r",? ?\bany ?(?:more|longer)\b", re.IGNORECASE)
-DO_NOT = re.compile(r"\b(?:do|does) (?:not|no longer) ", re.IGNORECASE)
-NEVER = re.compile(r"\bnever ", re.IGNORECASE)
-STOPPED = re.compile(
+NO_LONGER = pattern(r"\b(?:no longer|not)\b(?= )|\bcannot (?=(?:\w+ ){1,5}any (?:more|longer))", re.IGNORECASE)
+ANY_MORE = pattern(r",? ?\bany ?(?:more|longer)\b", re.IGNORECASE)
+DO_NOT = pattern(r"\b(?:do|does) (?:not|no longer) ", re.IGNORECASE)
+NEVER = pattern(r"\bnever ", re.IGNORECASE)
+STOPPED = pattern(
     r"\b(?:have |has )?(?:stopped|quit|given up|gave up|finished|done with|ceased|quitted) (\w+ing)\b", re.IGNORECASE
 )
 # "I don't play today", "I don't like it very much": no end of anything.
-PARTLY = re.compile(
+PARTLY = pattern(
     r"\bon (?:\w+days?|weekends?|weekdays)\b|\b(?:today|tonight|yesterday|this \w+|at (?:night|work|home|all times)"
     r"|in the (?:morning|afternoon|evening|summer|winter)\w*|often|always|every|much|well|yet|enough|usually|when|alone"
     r"|right now|for (?:breakfast|lunch|dinner)|after|before|during|without|while|because|just|only|that)\b",
     re.IGNORECASE,
 )
-NOT_AT_ALL = re.compile(
+NOT_AT_ALL = pattern(
     r"\b(?:not|never)\b.*\b(?:want|need|think|know|plan|mean|let|forget|mind|stop|quit|give up|care|believe|have to)",
     re.IGNORECASE,
 )
-TOO = re.compile(
+TOO = pattern(
     r",? \b(?:as well|too|additionally|in addition|besides|on top of (?:that|it))\b(?= *$)|\b(?:also|additionally"
     r"|another)\b",
     re.IGNORECASE,
 )
-SIDE = re.compile(r"\b(?:on (?:the side|weekends)|part[- ]time|in my spare time)\b", re.IGNORECASE)
-INSTEAD = re.compile(r",? \b(?:instead|rather)\b(?: of .*)?|\b(?:and )?no longer \w+$", re.IGNORECASE)
-NOW = re.compile(
+SIDE = pattern(r"\b(?:on (?:the side|weekends)|part[- ]time|in my spare time)\b", re.IGNORECASE)
+INSTEAD = pattern(r",? \b(?:instead|rather)\b(?: of .*)?|\b(?:and )?no longer \w+$", re.IGNORECASE)
+NOW = pattern(
     r",? ?\b(?:now(?! and (?:then|again))|nowadays|these days|from now on|as of (?:today|now|this \w+)|by now"
     r"|at last|again)\b",
     re.IGNORECASE,
 )
-STRONG = re.compile(r"switched|instead|changed|mostly|only|best friend|prefer")
-WHEN = re.compile(
+STRONG = pattern(r"switched|instead|changed|mostly|only|best friend|prefer")
+WHEN = pattern(
     r",? ?\b(?:(?:late |early )?(?:last|this|earlier this) (?:week|month|year|spring|summer|autumn|fall|winter|morning"
     r"|evening|night|weekend|\w+day|January|February|March|April|May|June|July|August|September|October|November"
     r"|December)|yesterday|today|recently|lately|just|finally|currently|already|really|mostly|mainly|usually|actually"
@@ -101,9 +102,9 @@ WHEN = re.compile(
     r"|for good|(?:on|every) (?:\w+days?|weekends?)|(?:every|each) (?:single )?(?:day|morning|evening|night|week|year)"
     r"|in the (?:morning|evening|afternoon|mornings|evenings)|at night|daily|a lot|so much|very much|after all"
     r"|in the end|all the time|at the age of \d+|for a living|myself)\b",
-    re.IGNORECASE,
+    re.IGNORECASE
 )  # fmt: skip
-OPENING = re.compile(
+OPENING = pattern(
     r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news|big news"
     r"|bad news|fun fact|news|I meant?(?: to say)?(?: that)?|update|actually|in fact|correction|no|sorry|wait"
     r"|on top of that|in addition|besides|additionally|plus|also|honestly|sadly|unfortunately|luckily|happily"
@@ -118,69 +119,69 @@ VERB = (
     r"|doesn['’]t|used|want|lives|works|plays|drives|likes|loves|hates|enjoys|speaks|drinks|eats|uses|owns|report"
     r"|reports|keep|keeps|became)"
 )
-CLAUSE = re.compile(
+CLAUSE = pattern(
     r"[;—,!?]\s+|\.\s+(?=[A-Z])|:\s+|\s+(?:but|because|although|though|whereas|and then|while|since (?=I|we|my))\s*"
     rf"|\s+and\s+(?=(?:now |then |also |just |have |has )?(?:I|I['’]\w+|[Mm]y|[Ww]e|(?:now |also )?{VERB}"
     rf"|{NAME} (?:[a-z]+))\b)"
 )
-SUBJECT = re.compile(rf"(?:I|{NAME})(?= )")
+SUBJECT = pattern(rf"(?:I|{NAME})(?= )")
 ITEM = (
     rf"(?!(?:{VERB}|\w+ed)\b)(?:an? |the |some |two |three )?(?!(?:I|we|he|she|they|it|my|now|not|then|also|but"
     rf"|so|who|which|as|you"
     r"|that|because)\b)[\w'-]+(?: [\w'-]+){0,2}?"
 )
-LIST = re.compile(
+LIST = pattern(
     rf"((?:, {ITEM})*),? (?:and|as well as|plus) ({ITEM})(?=\s*(?:[.!?;]|, (?:too|as well|but|and)\b|$| too\b"
     rf"| as well\b| on\b| for\b| in\b| at\b))"
 )
 SPELLINGS = (
-    (re.compile(r"[’‘]"), "'"),
-    (re.compile(r"。"), "."),
-    (re.compile(r"，"), ", "),
-    (re.compile(r"\bi\b(?!\.)"), "I"),
-    (re.compile(r"\b(?:We|we)(?= |')"), "I"),
-    (re.compile(r"\b(?:Our|our)(?= )"), "my"),
-    (re.compile(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
-    (re.compile(r"\bI've\b"), "I have"),
-    (re.compile(r"\bI'll\b"), "I will"),
-    (re.compile(r"\bI'd\b"), "I would"),
-    (re.compile(r"\b(can|could|do|does|did|is|are|was|were|has|have|had|would|should)n't\b", re.IGNORECASE), r"\1 not"),
-    (re.compile(r"\bwon't\b"), "will not"),
-    (re.compile(r"\bcan(?:'t| not)\b"), "cannot"),
-    (re.compile(r"\b([Ff])avorite\b"), r"\1avourite"),
-    (re.compile(r"\b([Cc])olor\b"), r"\1olour"),
-    (re.compile(r",? ?\b(?:every )?now and (?:then|again)\b"), " sometimes"),
-    (re.compile(r"\b(a new (?:boss|manager|supervisor)), (?=[A-Z])"), r"\1 called "),
-    (re.compile(r"\b(Dr|Mr|Mrs|Ms|St|Prof)\. "), r"\1 "),
-    (re.compile(r"\bgot a new (job|role|position)\b"), r"got a \1"),
+    (pattern(r"[’‘]"), "'"),
+    (pattern(r"。"), "."),
+    (pattern(r"，"), ", "),
+    (pattern(r"\bi\b(?!\.)"), "I"),
+    (pattern(r"\b(?:We|we)(?= |')"), "I"),
+    (pattern(r"\b(?:Our|our)(?= )"), "my"),
+    (pattern(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
+    (pattern(r"\bI've\b"), "I have"),
+    (pattern(r"\bI'll\b"), "I will"),
+    (pattern(r"\bI'd\b"), "I would"),
+    (pattern(r"\b(can|could|do|does|did|is|are|was|were|has|have|had|would|should)n't\b", re.IGNORECASE), r"\1 not"),
+    (pattern(r"\bwon't\b"), "will not"),
+    (pattern(r"\bcan(?:'t| not)\b"), "cannot"),
+    (pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
+    (pattern(r"\b([Cc])olor\b"), r"\1olour"),
+    (pattern(r",? ?\b(?:every )?now and (?:then|again)\b"), " sometimes"),
+    (pattern(r"\b(a new (?:boss|manager|supervisor)), (?=[A-Z])"), r"\1 called "),
+    (pattern(r"\b(Dr|Mr|Mrs|Ms|St|Prof)\. "), r"\1 "),
+    (pattern(r"\bgot a new (job|role|position)\b"), r"got a \1"),
 )
-ATTRIBUTE = re.compile(
+ATTRIBUTE = pattern(
     rf"(?:(?:the (?P<of>[a-z][\w -]*?) of )?(?:[Mm]y|(?P<s>{NAME})'s)(?P<new> new)?|[Tt]he (?P<for>[a-z][\w -]*?) (?:of"
     rf"|for) my) (?P<noun>(?:favourite )?[A-Za-z][\w-]*(?: [a-z][\w-]*){{0,2}}?) (?P<verb>is called|is named|is"
     rf"|has changed to|changed to|became|has become"
     rf"|are)(?: now)? (?:now )?(?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&+#][\w.'&-]*){{0,4}}?){END}"
 )
-CHANGED = re.compile(
+CHANGED = pattern(
     rf"(?:(?P<who>I|{NAME})) (?:have |has )?(?:changed|updated|reset|switched|set) (?:my|his|her|their"
     rf"|the) (?P<noun>[\w-]+(?: [\w-]+){{0,2}}?) to (?P<o>[\w@+#][\w@.+#'&-]*(?: [\w&][\w.'&-]*){{0,3}}?){END}"
 )
-PAIR = re.compile(
+PAIR = pattern(
     rf"^({NAME}|[Mm]y \w+) and I (?:are |am |were |have |just )*(?P<rest>(?:no longer |not |best |good )*(?:friends"
     rf"|dating|married|engaged|together|broke|broken|split|divorced|separated|got divorced).*)"
 )
-PARTED = re.compile(r"(?:broke|broken|split|divorced|separated|got)\b")
-AM_JOB = re.compile(
+PARTED = pattern(r"(?:broke|broken|split|divorced|separated|got)\b")
+AM_JOB = pattern(
     rf"(?:I am|(?P<s>{NAME}) is) (?:an? )(?P<o>[\w-]+(?: [\w-]+){{0,2}}?)(?: by trade| by profession)?{END}"
 )
-AT_WORK = re.compile(r"\b((?:work|works|working|am|is) (?:as )?an? (?!student)[a-z]+(?: [a-z]+)?) (?:at|for) (?=[A-Z])")
-FROM_TO = re.compile(
+AT_WORK = pattern(r"\b((?:work|works|working|am|is) (?:as )?an? (?!student)[a-z]+(?: [a-z]+)?) (?:at|for) (?=[A-Z])")
+FROM_TO = pattern(
     r"\b((?:moved|relocated|switched|changed|went|swapped|transferred)(?: \w+)?) from ((?:[\w'-]+ ?){1,3}?) to (?=\w)"
 )
-FOR = re.compile(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
+FOR = pattern(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
 NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))
-NO_ATTRIBUTE = re.compile(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
-STEM_OF_E = re.compile(  # of a gerund: "smok", of "smoke"
+NO_ATTRIBUTE = pattern(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
+STEM_OF_E = pattern(  # of a gerund: "smok", of "smoke"
     r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"
     r"|writ|cycl|lik|lov|hat|jok)$"
 )
-UPDATE = re.compile(r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b")
+UPDATE = pattern(r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b")

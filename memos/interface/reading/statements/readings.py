@@ -7,16 +7,16 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
-import yaml
-
-from memos.interface.reading.phrasebook import END, NAME, OBJECT, phrasebook
+from memos.interface.reading.phrasebook import END, NAME, OBJECT, phrasebook, read_book
+from memos.lazy import pattern
 
 Mode = Literal["is", "also", "now", "ended", "was", "will"]  # of a fact
 FormMode = Literal["is", "now", "also", "ended"]
 KEYS: dict[str, FormMode] = {"is": "is", "now": "now", "adds": "also", "ends": "ended", "not": "ended"}
+_GROUP = r"(?:[^()]|\([^()]*\))*\)"
+_MAY_MISS = pattern(rf"[a-z]\?|\({_GROUP}\?|\(\?!{_GROUP}")  # an optional letter or group; what must not follow
 _SLOTS = {
     "{s}": rf"(?-i:I|(?P<s>{NAME}))",
     "{s's}": rf"(?-i:[Mm]y|(?P<s>{NAME})'s)",
@@ -34,6 +34,7 @@ class EnglishForm:
     regex: re.Pattern[str]
     literal: int
     mode: FormMode
+    anchors: tuple[tuple[str, ...], ...]  # a clause without one of each is not worth the expression
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class EnglishReadings:
 
 @cache
 def english_readings() -> EnglishReadings:
-    book = yaml.safe_load(files("memos.interface.reading.statements").joinpath("readings.yaml").read_text("utf-8"))
+    book = read_book("memos.interface.reading.statements", "readings.yaml")
     relations: dict[str, dict[str, list[str]]] = book["relations"]
     lexicon = {
         "ANIMAL": _several(book["animals"]),
@@ -85,7 +86,7 @@ def english_readings() -> EnglishReadings:
         animals=tuple(_words(book["animals"])),
         people=tuple(word for name in ("kin", "people") for word in _words(book[name])),
         of_people=tuple(_words(book["of_people"])),
-        kin=re.compile(
+        kin=pattern(
             rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
         ),
     )
@@ -108,10 +109,12 @@ def _words(words: str) -> list[str]:
 
 
 def _compiled(relation: str, form: str, mode: FormMode, lexicon: dict[str, str]) -> EnglishForm:
-    pattern = re.sub(r"\[([^|\]\\]*)\|([^\]]*)\]", r"(?:\1|\2)", form)
-    pattern = re.sub(r"\{o=([^{}]*)\}", lambda m: rf"(?P<o>{lexicon.get(m[1], m[1])})", pattern)
+    source = re.sub(r"\[([^|\]\\]*)\|([^\]]*)\]", r"(?:\1|\2)", form)
+    either = re.findall(r"\(\?(?::|P<key>)([a-z |?]+)\)", _MAY_MISS.sub("?", source))
+    anchors = tuple(tuple(word.split("?")[0] for word in group.split("|")) for group in either)
+    source = re.sub(r"\{o=([^{}]*)\}", lambda m: rf"(?P<o>{lexicon.get(m[1], m[1])})", source)
     for slot, regex in _SLOTS.items():
-        pattern = pattern.replace(slot, regex)
+        source = source.replace(slot, regex)
     literal = len(re.sub(r"\{[^}]*\}|\(\?[^)]*\)\??|[\[\]|?\\]", "", form)) + 20 * ("{o=" in form)
     literal = 1 if relation == "does" else literal  # any other relation is more specific
-    return EnglishForm(relation, re.compile(rf"(?i:{pattern}){END}"), literal, mode)
+    return EnglishForm(relation, pattern(rf"(?i:{source}){END}"), literal, mode, anchors)

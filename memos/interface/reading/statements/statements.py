@@ -284,7 +284,9 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
 
 @lru_cache(maxsize=1 << 4)  # a clause is read as it stands, and again without its cues, of which most have none
 def _forms_of(clause: str) -> tuple[tuple[EnglishForm, re.Match[str]], ...]:
-    return tuple((form, match) for form in english_readings().forms if (match := form.regex.match(clause)))
+    words, forms = clause.lower(), english_readings().forms
+    near = [form for form in forms if all(any(anchor in words for anchor in either) for either in form.anchors)]
+    return tuple((form, match) for form in near if (match := form.regex.match(clause)))
 
 
 def _of_phrase(match: FormMatch, manner: Manner) -> list[Fact]:

@@ -20,20 +20,21 @@ from memos.interface.reading.requests.spans import TaggedSpan
 from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import Mode, english_readings
 from memos.interface.reading.times import times
+from memos.lazy import pattern
 
 MODES: dict[str, Mode] = {mode: mode for mode in ("is", "also", "now", "ended", "was", "will")}
 ABOUT, KEY, VALUE, OUT = "who", "key", "value", "out"  # labels of the tagger beside relations
 SURE, SURE_ENDED = 0.5, 0.7  # mean probability of its labels from which a run of words is taken; to hold no more
 ALIKE, CHANGES, MORE, STRANGE, UNLIKELY = 10.0, 2.0, 2.0, 1.5, 3.5  # what counts for an end: log odds
 MOST = 0.5  # share of the words of a message without which it says nothing any more
-_FIRST_PERSON = re.compile(r"(?:i|we|me|my|mine|our|us|i['’]?m|i['’]?ve|我们?|咱们?|俺|本人)\b", re.IGNORECASE)
-_MY = re.compile(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
-_ADJECTIVE = re.compile(
+_FIRST_PERSON = pattern(r"(?:i|we|me|my|mine|our|us|i['’]?m|i['’]?ve|我们?|咱们?|俺|本人)\b", re.IGNORECASE)
+_MY = pattern(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
+_ADJECTIVE = pattern(
     r"(?:(?:little|big|wee|older?|elder|younger|late|poor|dear|lovely|own|new|upstairs|downstairs|next[- ]door|best"
     r"|oldest|tiny|stupid|baby|first|second|only|crazy)\s+)+(?=\w)",
     re.IGNORECASE,
 )
-_KIN = re.compile(
+_KIN = pattern(
     r"(?:(?:uncle|auntie?|cousin|mate|bestie) (?=\w)"
     r"|(?:(?:step|grand|god|half-?)?(?:mum|mom|mam|ma|mother|mama|mummy|mommy|dad|da|father|papa|daddy|pa|pop|son"
     r"|daughter|sister|sis|brother|bro)|gran|granny|nan|nana|nanna|grandad|abuela|abuelo|nonna|nonno|oma|opa|bubbe"
@@ -41,23 +42,23 @@ _KIN = re.compile(
     r"|儿子|女儿|闺女|外婆|外公|姥姥|姥爷)(?:['’]s)?$)",
     re.IGNORECASE,
 )
-_DOUBT = re.compile(
+_DOUBT = pattern(
     r"\btraining to be\b|可能|也许|说不定|如果|要是|假如|差点|差一点|[去前]年的|以前的|不会", re.IGNORECASE
 )
-_PRONOUN = re.compile(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
-_IN_LAW = re.compile(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_ZH_KIN = re.compile(
+_PRONOUN = pattern(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
+_IN_LAW = pattern(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
+_HAN = pattern(r"[\u3400-\u9fff]")
+_ZH_KIN = pattern(
     r"(?:我|俺|咱)(?:们|家)?的?(?:前)?(?:[爸妈哥姐弟妹]{1,2}|爷爷|奶奶|老公|老婆|老伴|媳妇|孙子|孙女|儿子|女儿|闺女|外婆|外公|姥姥|姥爷|男友|女友"
     r"|男朋友|女朋友|对象|室友|同事|老板|同学|女婿|婆婆|公公|岳父|岳母)(?=的?\S)"
 )
-_EVERY = re.compile(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
-_MONTH = re.compile(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
-_SINCE = re.compile(r"since\b|自从", re.IGNORECASE)
-_AND_I = re.compile(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
-_I_FIRST = re.compile(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
-_CLAUSE_END = re.compile(r"[，。！？；、：,.!?;\s…～~（）()]")
-_PAST_VERB = re.compile(
+_EVERY = pattern(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
+_MONTH = pattern(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
+_SINCE = pattern(r"since\b|自从", re.IGNORECASE)
+_AND_I = pattern(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
+_I_FIRST = pattern(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
+_CLAUSE_END = pattern(r"[，。！？；、：,.!?;\s…～~（）()]")
+_PAST_VERB = pattern(
     r"\b(?:was|were|had|did|got|went|came|saw|met|left|lost|won|sold|bought|broke|fell|felt|found|gave|told|said|took"
     r"|made|became|began|ran|swam|drove|flew|wrote|read|ate|drank|slept|woke|moved|died|quit|hit|cut|put|split|spent"
     r"|sent|taught|thought|brought|caught|built|kept|led|paid|sang|spoke|stood|stole|threw|wore|tore|shot|hurt|beat|bit"
@@ -65,7 +66,7 @@ _PAST_VERB = re.compile(
     r"|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{2,}ed)\b|[了过刚昨]",
     re.IGNORECASE,
 )
-_AHEAD = re.compile(
+_AHEAD = pattern(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$",
     re.IGNORECASE,
 )
@@ -74,7 +75,7 @@ _AHEAD = re.compile(
 @cache
 def _thing() -> re.Pattern[str]:
     """Words for things and animals; made when it is first asked for, as the book of readings is read for it."""
-    return re.compile(
+    return pattern(
         rf"\b(?:{'|'.join(english_readings().animals)}|pup|hens?|ewes?|cows?|goats?|sheep|flat|house|car|bike|phone"
         r"|laptop)\b|[猫狗鸟鱼兔鸡](?! \w)",
         re.IGNORECASE,
@@ -87,7 +88,7 @@ def _person() -> re.Pattern[str]:
     appointment"."""
     people = "|".join(sorted(map(re.escape, english_readings().people), key=len, reverse=True))
     named, of_them = r"(?:is|are)(?: an? \w+)? (?:called|named)", "|".join(english_readings().of_people)
-    return re.compile(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:{named}|{of_them})\b)", re.IGNORECASE)
+    return pattern(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:{named}|{of_them})\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from datetime import date
 from memos.interface.reading.phrasebook import languages
 from memos.interface.reading.times import times_en
 from memos.interface.reading.times.days import iso, moved, shifted
+from memos.lazy import pattern
 
 # traditional characters of times
 _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
-_ONLY_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
-_TO = re.compile(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
+_ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
+_TO = pattern(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
     for n, (regex, resolve) in enumerate(forms):
         for match in regex.finditer(text):
             try:
-                days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, past)
+                behind = past or match[0][:6].lower() == "since "
+                days = resolve({k: v.lower() for k, v in match.groupdict().items() if v}, today, behind)
             except (ValueError, OverflowError):  # no calendar has that day
                 continue
             if days and (best is None or (match.start(), n) < best[:2]) and not _inside(match, best):
@@ -72,12 +74,12 @@ def _day_of_month(text: str) -> tuple[int, int] | None:
     return next((day for language in languages(text) if (day := language.day_of_month(text))), None)
 
 
-_UNTIL = re.compile(
+_UNTIL = pattern(
     r",?\s*\b(?:(?:but |and )?(?:only )?(?:until|till|til|through|up to|up until|valid until|no longer than|not longer than|expiring"
     r"(?: on)?|ending(?: on)?|by)|(?P<for>for(?: the next| only| just)?))\s+(?P<time>[^,;.]+?)(?: only)?(?=$|[,;.!?]| then\b| and\b)",
     re.IGNORECASE,
 )
-_FOR = re.compile(rf"(?:the next )?{times_en.N}?\s*(?P<unit>day|week|fortnight|month|year)s?", re.IGNORECASE)
+_FOR = pattern(rf"(?:the next )?{times_en.N}?\s*(?P<unit>day|week|fortnight|month|year)s?", re.IGNORECASE)
 
 
 def until(text: str, today: date) -> str:

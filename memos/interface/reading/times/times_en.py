@@ -22,6 +22,7 @@ from memos.interface.reading.times.days import (
     week,
     whole_month,
 )
+from memos.lazy import pattern
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -163,7 +164,7 @@ def _plus(days: int) -> Callable[[dict[str, str], date, bool], Days]:
 
 
 def _en(form: str) -> re.Pattern[str]:
-    return re.compile(rf"\b{form}\b", re.IGNORECASE)
+    return pattern(rf"\b{form}\b", re.IGNORECASE)
 
 
 FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
@@ -214,7 +215,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"^{_BY}(?:all |the whole )?(?:of )?{_MONTH}$"), _in_month),
     (_en(rf"^{_BY}the {_NTH}$"), _of_month),
     (_en(rf"(?:in|since|until|during|back in|of|from) {_Y}"), lambda g, t, p: (date(int(g["y"]), 1, 1), date(int(g["y"]), 12, 31))),
-    (re.compile(r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"), lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
-    (re.compile(r"(?<![\d/])(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])"),
+    (pattern(r"(?<!\d)(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"), lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
+    (pattern(r"(?<![\d/])(?P<m>1[0-2]|0?[1-9])/(?P<d>[12]\d|3[01]|0?[1-9])(?![\d/])"),
      lambda g, t, p: near(lambda year: date(year, int(g["m"]), int(g["d"])), t, p)),
 )  # fmt: skip

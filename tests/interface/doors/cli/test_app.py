@@ -88,6 +88,9 @@ def test_a_memory_is_added_found_and_listed_without_a_library_for_language_model
         (["run", "a.yaml", "--zorb"], "No such option: --zorb"),
         (["show"], "Missing argument"),
         (["grant", "ID", "bob"], "Missing argument 'relation'"),
+        (["search", "x", "--top-k", "abc"], "given: 'abc'"),
+        (["rollback", "ID", "first"], "given: 'first'"),
+        (["chat", "--rewind", "-3"], "given: '-3'"),
     ],
 )
 def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:

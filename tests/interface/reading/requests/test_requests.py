@@ -44,6 +44,12 @@ def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
         ("Revert the seating chart to version three", "rollback", {"what": "the seating chart", "to": 3}),
         ("roll back the menu to yesterday", "rollback", {"what": "the menu", "to": "2026-03-10"}),
         ("List every memory that mentions Oslo", "about", {"ask": "list", "what": "Oslo"}),
+        ("pls remove my salary", "forget", {"what": "my salary", "who": "user"}),
+        (
+            "what's new since february?",
+            "recall",
+            {"what": "what's new since february?", "when": "2026-02-01/2026-02-28"},
+        ),
         ("Where did I park?", "recall", {"what": "Where did I park?", "who": "user"}),
         ("Sorry, I meant 14 Elm Street, not 40", "correct", {"what": "14 Elm Street, not 40"}),
         ("Note to self: the boiler is old", "remember", {"what": "the boiler is old"}),

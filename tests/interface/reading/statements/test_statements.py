@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memos.interface.reading.statements.statements import read
+from memos.interface.reading.statements.readings import english_readings
+from memos.interface.reading.statements.statements import _forms_of, read
 
 
 def facts(sentence: str, speaker: str = "Tom") -> list[tuple[str, str, str, str]]:
@@ -51,6 +52,7 @@ def test_a_fact_is_read_with_how_it_holds(sentence: str, fact: tuple[str, str, s
         ("I moved from Oslo to Rome.", [("Tom", "", "Oslo", "ended"), ("Tom", "city", "Rome", "now")]),
         ("I switched from coffee to matcha.", [("Tom", "", "coffee", "ended"), ("Tom", "use", "matcha", "now")]),
         ("I lived in Rome; now I live in Oslo.", [("Tom", "city", "Rome", "was"), ("Tom", "city", "Oslo", "now")]),
+        ("I sold Gerald to Bo.", [("Tom", "own", "Gerald", "ended"), ("Tom", "car", "Gerald", "ended")]),
         ("I work as a nurse at Acme.", [("Tom", "job", "nurse", "is"), ("Tom", "employer", "Acme", "is")]),
     ],
 )
@@ -96,3 +98,21 @@ def test_a_correction_states_anew_what_has_one_value() -> None:
 
 def test_what_no_form_reads_is_told() -> None:
     assert read("I live in Oslo, my wife met Julia at the port.", "Tom").unread == ("my wife met Julia at the port",)
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "I AM A BIG FAN OF jazz",
+        "Mira has an friend called Bo",
+        "chess is one of my hobbies of mine",
+        "I joined Acme",
+        "I switches job to Acme",
+        "I watch films",
+        "I go to Ghent University",
+        "I moved back into Oslo",
+    ],
+)
+def test_a_form_that_fits_is_not_passed_over_for_its_words(clause: str) -> None:
+    fits = [form for form in english_readings().forms if form.regex.match(clause)]
+    assert fits and [form for form, _ in _forms_of(clause)] == fits
