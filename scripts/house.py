@@ -33,6 +33,7 @@ INFRASTRUCTURE, OPERATION = "memos.infrastructure", "memos.operation"
 READING, DOORS, KERNEL = "memos.interface.reading", "memos.interface.doors", "memos.kernel"
 PLUGINS, BENCH = "memos.plugins", "memos.bench"
 HOST, GUARD, VAULT, GOVERNANCE = (f"{INFRASTRUCTURE}.{room}" for room in ("host", "guard", "vault", "governance"))
+CURATOR = tuple(f"{PLUGINS}.curators.{name}" for name in ("curator", "rules", "signals"))
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -56,7 +57,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     KERNEL: (*VOCABULARY, KERNEL, READING, OPERATION, INFRASTRUCTURE),
     DOORS: (*VOCABULARY, DOORS, KERNEL, *PUBLIC),
     PLUGINS: (*VOCABULARY, PLUGINS, INFRASTRUCTURE, OPERATION, READING, KERNEL, DOORS, *PUBLIC),
-    f"{PLUGINS}.policies": (*VOCABULARY, f"{OPERATION}.policies", f"{PLUGINS}.policies"),  # as those of the core
+    # as those of the core; what writes knows what it may return, and not how that is done
+    f"{PLUGINS}.policies": (*VOCABULARY, f"{OPERATION}.policies", f"{PLUGINS}.policies", *CURATOR),
+    **dict.fromkeys(CURATOR, (*VOCABULARY, f"{OPERATION}.policies", *CURATOR)),
     BENCH: ("memos",),  # measures the parts and the whole, from above all of them
     "memos.interface.__init__": (),
     "memos.__init__": (*VOCABULARY, KERNEL, DOORS),

@@ -8,8 +8,10 @@ from typing import Any
 
 from rich.table import Table
 
+from memos.errors import InputError
 from memos.interface.doors.figures import size, table_of
 
+BEGIN, END = "<!-- arena -->", "<!-- end of arena -->"
 COLUMNS = (
     ("system", "system"),
     ("recall@10", "recall@10"),
@@ -35,10 +37,19 @@ def arena_table(report: dict[str, Any]) -> Table:
 
 
 def arena_page(reports: Sequence[dict[str, Any]], page: Path) -> None:
-    """A Markdown page with a table for each report, the best in the budget first, and a plot of the first beside it."""
+    """A table for each report, the best in the budget first, and a plot of the first beside the page. A page that has
+    the marks of such tables keeps what stands around them. Raises InputError for another page that is there."""
+    there = page.read_text("utf-8") if page.is_file() else f"# Memory systems compared\n\n{BEGIN}\n{END}\n"
+    before, begin, rest = there.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise InputError(
+            f"{page} is a page without {BEGIN} and {END}; put these where the tables belong, or name another"
+        )
+    plot = page.with_name(f"{page.stem}.png")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    plot_arena(reports[0], plot)
     lines = [
-        "# Memory systems compared",
-        "",
         "Every system is a policy, chosen by one line of YAML, and was given the same turns by the public `add`, the "
         "same questions by the public `search`, the same embedder and the same writer. *recall@10*: share of a "
         "question's evidence among the first ten memories; *in the budget*: among as many as fit into "
@@ -47,15 +58,12 @@ def arena_page(reports: Sequence[dict[str, Any]], page: Path) -> None:
         "`memos/plugins/policies/`.",
     ]
     for report in reports:
-        lines += ["", f"## {_title(report)}", ""]
+        lines += ["", f"### {_title(report)}", ""]
         lines += ["| " + " | ".join(heading for _, heading in COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
         ranked = sorted(report["rows"], key=lambda row: -row["recall@budget"])
         lines += ["| " + " | ".join(_cells(row)) + " |" for row in ranked]
-    plot = page.with_suffix(".png")
-    lines += ["", f"![Evidence in the budget against what is written]({plot.name})", ""]
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n".join(lines), "utf-8")
-    plot_arena(reports[0], plot)
+    lines += ["", f"![Evidence in the budget against what is written]({plot.name})"]
+    page.write_text(f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}", "utf-8")
 
 
 def plot_arena(report: dict[str, Any], path: Path) -> None:

@@ -190,7 +190,7 @@ def bench_arena(
     conversations: Annotated[int | None, typer.Option(min=1, help="only so many, the first of the file")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML with other settings, the same for all")] = None,
     writer: Annotated[str, typer.Option(help="rules, local, or a URL: curators.writer")] = "rules",
-    page: Annotated[Path | None, typer.Option(help="write a page with the table, and a plot beside it")] = None,
+    page: Annotated[Path | None, typer.Option(help="write the table into a page, and a plot beside it")] = None,
 ) -> None:
     """Every memory system on the same turns, questions and budget; goes on where it was cut off."""
     from memos.bench.arena import bench_arena as measure

@@ -16,7 +16,7 @@ from memos.interface.doors.api.memory import Memory
 from memos.lazy import Lazy
 from memos.plugins.curators.calls import CuratorCalls
 from memos.plugins.curators.carrying_out import maker
-from memos.plugins.curators.tables import StoredLink
+from memos.plugins.curators.signals import StoredLink
 
 FIRST = datetime(2025, 3, 3, 9, tzinfo=timezone.utc)
 

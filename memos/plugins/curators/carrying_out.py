@@ -28,7 +28,8 @@ from memos.plugins.curators.curator import (
     Score,
     Unlink,
 )
-from memos.plugins.curators.tables import CuratorTables, Step, StoredLink
+from memos.plugins.curators.signals import StoredLink
+from memos.plugins.curators.tables import CuratorTables, Step
 
 if TYPE_CHECKING:
     from memos.kernel.wiring import Parts

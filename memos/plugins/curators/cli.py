@@ -11,7 +11,7 @@ from memos.interface.doors.cli.shared import Output, User, vault_command
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
     from memos.plugins.curators.calls import CuratorCalls
-    from memos.plugins.curators.tables import StoredLink
+    from memos.plugins.curators.signals import StoredLink
 
 curators = typer.Typer(name="curators", help="Policies that write (mem0, a-mem, ...), and links.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="a memory, as `memos ls` lists it, or the beginning of its id")]

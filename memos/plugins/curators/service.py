@@ -30,7 +30,8 @@ from memos.ops import Get
 from memos.plugins.curators import ops
 from memos.plugins.curators.carrying_out import CarryingOut, maker
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
-from memos.plugins.curators.tables import Curation, CuratorTables, Step, StoredLink, WriterCost
+from memos.plugins.curators.signals import StoredLink
+from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
 from memos.plugins.curators.view import MemoriesInView
 from memos.plugins.curators.writers import CountedWriter, model_of
 from memos.rights import Caller

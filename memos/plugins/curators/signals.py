@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from memos.cube import MemCube
 from memos.operation.policies.policy import Floats, Signals
-from memos.plugins.curators.tables import StoredLink
 
 DAY_S = 86_400.0
+
+
+class StoredLink(NamedTuple):
+    """A typed, weighted link from memory a to memory b, with the time in which it is true."""
+
+    a: str
+    b: str
+    kind: str
+    weight: float
+    since: datetime | None
+    until: datetime | None
 
 
 class SignalSource(Protocol):

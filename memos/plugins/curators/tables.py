@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, ExtensionTables
 from memos.infrastructure.vault.store.transactions import IN, Store, moment
+from memos.plugins.curators.signals import StoredLink
 
 _CUBE = "TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE"
 TABLES = (
@@ -73,17 +74,6 @@ TABLES = (
         users=("user_id",),
     ),
 )
-
-
-class StoredLink(NamedTuple):
-    """A typed, weighted link from memory a to memory b, with the time in which it is true."""
-
-    a: str
-    b: str
-    kind: str
-    weight: float
-    since: datetime | None
-    until: datetime | None
 
 
 class Step(NamedTuple):

@@ -18,8 +18,8 @@ from memos.errors import InputError
 from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
 from memos.plugins.curators.carrying_out import MADE, maker
 from memos.plugins.curators.rules import EMOTIONS
-from memos.plugins.curators.signals import CuratorSignals
-from memos.plugins.curators.tables import CuratorTables, StoredLink
+from memos.plugins.curators.signals import CuratorSignals, StoredLink
+from memos.plugins.curators.tables import CuratorTables
 
 if TYPE_CHECKING:
     from datetime import datetime
