@@ -15,7 +15,7 @@ from memos.cube import Form, MemCube
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.cli.app import app
-from memos.operation.policies.policy import POLICIES
+from memos.operation.policies.policy import POLICIES, Ranked
 from memos.plugins.policies.baselines import Baseline
 from memos.plugins.policies.memoryos import MemoryOSTiers
 
@@ -49,9 +49,11 @@ def of(*names: str) -> list[str]:
 
 
 EVERYBODY = [*PEOPLE]
+# those that write nothing; the others are held to their papers in tests/plugins/policies
+PLAIN = ("memos", "plain-rag", "keywords", "recency", "lru", "full-context", "memoryos")
 
 
-@pytest.mark.parametrize("name", POLICIES.names())
+@pytest.mark.parametrize("name", PLAIN)
 def test_each_policy_answers_from_what_it_admits(tmp_path: Path, model: MemOS, name: str) -> None:
     with opened(tmp_path / "vault", model, policy=name, memoryos=MemoryOSConfig(top_pages=2)) as kernel:
         cubes = told(kernel)
@@ -81,7 +83,7 @@ def test_each_policy_answers_from_what_it_admits(tmp_path: Path, model: MemOS, n
         assert kernel.tick() == [] or name == "memos"
 
 
-@pytest.mark.parametrize("name", POLICIES.names())
+@pytest.mark.parametrize("name", PLAIN)
 def test_each_policy_searches_and_forgets(tmp_path: Path, model: MemOS, name: str) -> None:
     """What is to be forgotten is found by its meaning, whatever finds answers."""
     with opened(tmp_path / "vault", model, policy=name) as kernel:
@@ -251,6 +253,21 @@ def test_kv_made_by_hand_serves_a_policy_that_shows_just_these(tmp_path: Path, m
         kernel.promote([cube.id for cube in cubes], "activation")
         reply = kernel.ask(ASKED, via="activation")
         assert reply.past_tokens > 0 and "Lisbon" in reply.text
+
+
+def test_a_search_is_in_the_order_of_the_policys_own_rank(tmp_path: Path, model: MemOS) -> None:
+    class Backwards(Baseline):
+        def rank(self, hits: Ranked) -> list[tuple[MemCube, float]]:
+            return [hit for hit in reversed(hits) if "Lisbon" not in hit[0].text]
+
+    with opened(tmp_path / "vault", model) as kernel:
+        told(kernel)
+        forwards = texts(hit.cube for hit in kernel.search(ASKED, top_k=4, policy="plain-rag"))
+    given = {"model": model.host.model, "tokenizer": model.host.tokenizer}
+    with MemOS(vault=tmp_path / "vault", policy=Backwards(lambda signals: signals.near), **given) as kernel:
+        found = texts(hit.cube for hit in kernel.search(ASKED, top_k=4))
+    assert forwards[0] in of("Mira")
+    assert found == [*reversed(forwards[1:]), forwards[0]]  # what it leaves out of a prompt comes last
 
 
 def test_a_policy_of_ones_own_takes_the_place_of_the_named_one(tmp_path: Path, model: MemOS) -> None:

@@ -79,7 +79,14 @@ class Finding(Service):
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
         hits, narrowed = self.find(caller, op, op.top_k, policy, limits, where)
         self._governance.record([narrowed])
+        hits = self._ranked(hits, policy or self._schedulers.policy_of(caller))
         return hits if budget is None else self._within(budget, hits, self._access.as_read(caller))
+
+    def _ranked(self, hits: Sequence[Hit], policy: str) -> list[Hit]:
+        """As the policy ranks them; what it holds to be too weak for a prompt comes last."""
+        ranked = self._schedulers.named(policy).policy.rank([(hit.cube, hit.score) for hit in hits])
+        place = {cube.id: n for n, (cube, _) in enumerate(ranked)}
+        return sorted(hits, key=lambda hit: place.get(hit.cube.id, len(place)))
 
     def _within(self, budget: int, hits: Sequence[Hit], shown: Callable[[MemCube], MemCube]) -> list[Hit]:
         """The first that fit into a number of tokens; what does not fit is passed over."""
