@@ -24,6 +24,14 @@ _TELLS = re.compile(
     r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
 )
 
+_ASKS = re.compile(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
+    r"(?:in .+?, )?how many .*\b(?:did|have) (?:I|we)\b(?! got\b)(?!.*\byou\b)"
+    r"|(?:who|what|which|where|when|how) do you think\b"
+    r"|(?:(?:can|could|would) you )?(?:please )?(?:give|provide|list)(?: me)? (?:an?|the)(?: \w+)? (?:summary|overview"
+    r"|recap|order)\b(?!.*\byou\b)|would (?!you\b|it\b)",
+    re.IGNORECASE,
+)
+
 
 def none_meant(text: str, tagged: TaggedMessage) -> bool:
     """True where parts look like orders, and none of them is one (docs/decisions/0080-who-is-spoken-to.md)."""
@@ -55,8 +63,9 @@ def _is_meant(part: TaggedSpan, text: str, addressed: float) -> bool:
     is_whole = part.end - part.begin > WHOLE * len(text)
     if part.label == "correct" and is_whole:
         return True
-    tells = _TELLS.match(text, part.begin)  # "scrapped the idea of ...": an order opens with no such verb
-    return not tells and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
+    # "scrapped the idea of ...": an order opens with no such verb, nor as such a question
+    no_order = _TELLS.match(text, part.begin) or _ASKS.match(text, part.begin, part.end)
+    return not no_order and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
 
 
 def _odds(p: float) -> float:
