@@ -55,8 +55,7 @@ class View:
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is given before all of these ids
     altogether. since, until: by when it was said. kinds, among (ids): None for all. summaries: they are looked at
     without being asked for by kind. single: ids of memories that may be seen whatever their sort. owner: who looks;
-    words that are masked for all others are compared in this one's own. enough: the score of what is not cold from
-    which what is cold is left out; None: it never is.
+    words that are masked for all others are compared in this one's own. enough: score that leaves out what is cold.
     """
 
     key: Hashable

@@ -190,9 +190,7 @@ class Follower:
             cut = [cube.id for cube in changed if cube.is_cut]  # found by their passages from now on
             for id in (*gone, *lapsed, *deleted, *cut):
                 self.indexes.drop(id)
-            new = [
-                cube for cube in changed if cube.text and not cube.is_cut and catalog.version(cube.id) < cube.version
-            ]
+            new = [c for c in changed if c.text and not c.is_cut and catalog.version(c.id) < c.version]
             self.indexes.add(sorted(new, key=lambda cube: cube.order), shown)
             for cube in (one for one in changed if one.id in catalog):
                 self.indexes.cold.all[catalog.row(cube.id)] = cube.state is State.COLD

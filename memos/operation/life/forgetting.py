@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PROOF = "forgotten"  # what a proof is signed for
 _conversation = attrgetter("namespace", "header.thread")
-WARM = math.exp(-1)  # least retention of what is not cold
+FADED = math.exp(-1)  # retention below which a turn that is summed up is cold
 _WAIT_S = 5.0  # for those who read what is being removed
 
 
@@ -78,8 +78,7 @@ class Ageing:
         return out
 
     def _cool(self, strength: timedelta, now: datetime, user_id: str | None) -> list[Aged]:
-        """Turns that are little retained and lie between those that a summary in force is made of become cold; where
-        there is no such summary any more, they are warm."""
+        """A turn is cold while it is little retained and lies between those that a summary in force is made of."""
         idle, said, out = self._vault.ageing.idle, (EPISODE, PASSAGE), list[Aged]()
         spans = defaultdict[Any, list[tuple[MemCube, MemCube]]](list)
         for summary in self._vault.at(idle(ANSWERING, now, (SUMMARY,), True, user_id)):
@@ -88,17 +87,12 @@ class Ageing:
         ids = idle((State.GENERATED, State.ACTIVATED), now - strength, said, True, user_id)
         for cube in self._vault.at((*ids, *idle((State.COLD,), now, said, True, user_id))):
             used = cube.usage.last_recalled or cube.header.changed or cube.header.created
-            is_summed_up = any(a.order <= cube.order <= b.order for a, b in spans[_conversation(cube)])
-            if (
-                is_summed_up
-                and cube.state is not State.COLD
-                and retention(now - used, cube.usage.recalls, strength) < WARM
-            ):
-                out.append(Aged(cube.id, State.COLD, f"summed up, and last used on {used:%Y-%m-%d}"))
-            elif cube.state is State.COLD and not is_summed_up:
-                out.append(Aged(cube.id, State.ACTIVATED, "what summed it up is gone"))
-        for aged in out:
-            self._lifecycle.move(*aged)
+            faded = retention(now - used, cube.usage.recalls, strength) < FADED
+            covered = any(a.order <= cube.order <= b.order for a, b in spans[_conversation(cube)])
+            if (faded and covered) is not (cube.state is State.COLD):
+                to, what = (State.COLD, "summed up") if covered else (State.ACTIVATED, "not summed up any more")
+                out.append(Aged(cube.id, to, f"{what}, last used on {used:%Y-%m-%d}"))
+                self._lifecycle.move(*out[-1])
         return out
 
     def _retire_kinds(

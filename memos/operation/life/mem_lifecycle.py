@@ -48,9 +48,8 @@ class MemLifecycle:
     def move(self, id: str, to: State, why: str, *was: State) -> MemCube:
         """Change the state. Out of use, a source takes its derived cubes along; into use, a derived cube must be fresh.
 
-        A thaw makes merged what lives on in another memory. was: the states that it may be in, where the caller
-        means some. Raises BadTransition, InputError without a reason, or Conflict for a derived cube whose source has
-        changed.
+        A thaw makes merged what lives on in another memory. was: the states that it may be in; by default any.
+        Raises BadTransition, InputError without a reason, or Conflict for a derived cube whose source has changed.
         """
         if not why.strip():
             raise InputError(f"cube {id} cannot become {to} without a reason; say why, for its history")
@@ -322,11 +321,10 @@ class MemLifecycle:
 
     def recalled(self, cubes: Iterable[MemCube]) -> None:
         """A recall activates what was generated only, and what was cold."""
-        for cube in cubes:
-            if cube.state in UNUSED:
-                with self._vault.transaction():  # it may have been moved or deleted meanwhile
-                    if any(now.state in UNUSED for now in self._vault.at([cube.id])):
-                        self.move(cube.id, State.ACTIVATED, "recalled")
+        for id in [cube.id for cube in cubes if cube.state in UNUSED]:
+            with self._vault.transaction():  # it may have been moved or deleted meanwhile
+                if any(now.state in UNUSED for now in self._vault.at([id])):
+                    self.move(id, State.ACTIVATED, "recalled")
 
     def _require_fresh(self, cube: MemCube) -> None:
         """Compare and swap: a derived cube is used only over the versions that it was made from."""
