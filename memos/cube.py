@@ -57,6 +57,7 @@ class State(_Word):
 
     GENERATED = "generated"
     ACTIVATED = "activated"
+    COLD = "cold"
     MERGED = "merged"
     ARCHIVED = "archived"
     EXPIRED = "expired"

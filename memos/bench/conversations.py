@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from memos.bench.dialogues import Conversation, figures, means, read
+from memos.bench.search import most_mb
 from memos.bench.serve import Client, served
 from memos.cube import SUMMARY
 from memos.errors import InputError, MemosError
@@ -32,6 +33,7 @@ from memos.ops import Add
 BUDGET = 1_600  # tokens of memories in front of a question
 TOP_K = 10
 SEARCHES, SHOWN = 200, 500  # that are timed; turns between two signs of progress
+SHARES = (0.01, 0.1, 0.3, 1)  # of the turns of one user, at which it is measured what they take
 MAX_LISTED = 1_000_000
 _NO_ORDERS = ("recall", "remember", "talk")
 _OTHER_SIDE = ("Assistant",)  # of an exchange: it does not begin one
@@ -107,36 +109,47 @@ def bench_conversations(kind: str, data: Path, door: str, policy: str | None, sh
 
 
 def bench_growth(kind: str, data: Path, door: str, policy: str | None, turns: int, show: Show) -> dict[str, Any]:
-    """The dialogues of all as those of one user, again each year, until there are so many turns: what an exchange and a
-    search take at a hundredth, at a tenth and at all of them. Raises InputError."""
+    """The dialogues of all as those of one user, again each year, until there are so many turns: what an exchange, a
+    search, opening the vault up to the first answer, and this process at most take, at some SHARES of them. Raises
+    InputError."""
     if policy is not None:
         POLICIES.get(policy)
     conversations = read(data, kind)
     asked = [question.text for conversation in conversations for question in conversation.questions][:SEARCHES]
     said, rows, there = _year_after_year(conversations), list[dict[str, Any]](), 0
-    with tempfile.TemporaryDirectory() as folder, DOORS[door](Path(folder) / "vault", "one") as call:
-        for goal in sorted({max(1, turns // 100), max(1, turns // 10), turns}):
-            began, took = time.perf_counter(), list[float]()
-            while there < goal:
-                some = list(islice(said, min(SHOWN, goal - there)))
-                took += added(some, call)
-                there += len(some)
-                show(kind, there, turns)
-            call("search", query="ready", top_k=1)  # waits until everything can be found
-            seconds, searches = time.perf_counter() - began, list[float]()
-            for question in asked:
-                began = time.perf_counter()
-                call("search", query=question, policy=policy, top_k=TOP_K)
-                searches.append((time.perf_counter() - began) * 1e3)
+    with tempfile.TemporaryDirectory() as folder:
+        vault = Path(folder) / "vault"
+        for goal in sorted({max(1, round(turns * share)) for share in SHARES}):
+            with DOORS[door](vault, "one") as call:
+                began, took, more = time.perf_counter(), list[float](), goal - there
+                while there < goal:
+                    some = list(islice(said, min(SHOWN, goal - there)))
+                    took += added(some, call)
+                    there += len(some)
+                    show(f"{kind}: add {median(took[-SEARCHES:]):.1f} ms", there, turns)
+                call("search", query="ready", top_k=1)  # waits until everything can be found
+                seconds, searches = time.perf_counter() - began, list[float]()
+                for question in asked:
+                    began = time.perf_counter()
+                    call("search", query=question, policy=policy, top_k=TOP_K)
+                    searches.append((time.perf_counter() - began) * 1e3)
+                peak = most_mb()
+            began = time.perf_counter()
+            with DOORS[door](vault, "one") as call:
+                call("search", query="ready", policy=policy, top_k=TOP_K)
+                opened = time.perf_counter() - began
             rows.append(
                 {
                     "turns": there,
-                    "turns_per_s": (there - (rows[-1]["turns"] if rows else 0)) / seconds,
+                    "turns_per_s": more / seconds,
                     "add_ms_p50": median(took[-SEARCHES:]),
                     "search_ms_p50": median(searches),
-                    "bytes": sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()),
+                    "opened_s": opened,
+                    "rss_mb": peak,
+                    "vault_mb": sum(file.stat().st_size for file in vault.rglob("*") if file.is_file()) / 1e6,
                 }
             )
+            show(f"{kind}: {rows[-1]}", there, turns)
     return {"set": kind, "door": door, "data": data.name, "rows": rows}
 
 

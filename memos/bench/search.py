@@ -108,10 +108,10 @@ def _open(folder: Path, seed: int) -> tuple[float, float]:
         operator.refresh()
         took = time.perf_counter() - began
         operator.search(drawn.text(np.random.default_rng(seed), _QUERY), 10, View("all", lambda *_: True))
-    return took, _most_mb()
+    return took, most_mb()
 
 
-def _most_mb() -> float:
+def most_mb() -> float:
     """The most memory that this process had. The system's usage counts what it was forked from, too."""
     status = Path("/proc/self/status")
     if not status.exists():

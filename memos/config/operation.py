@@ -191,6 +191,10 @@ class LifecycleConfig(AgeingConfig):
         default_factory=dict,
         description="rules for memories of a kind (fact, event, turn, ...), in place of those above",
     )
+    cool_after_days: float | None = Field(
+        None, gt=0, le=36_500, description="one that is summed up is cold after so long, and so much more a recall"
+    )
+    cold_below: float = Field(1.7, description="score of the best warm memory below which cold ones are shown, too")
 
 
 class CuratorsConfig(Section):

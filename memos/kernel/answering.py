@@ -250,7 +250,9 @@ class Answering(Service):
                 texts = [cube for cube, _ in hits]
             case "all":
                 texts = self._access.texts(caller)
-        texts = [shown(c) for c in texts if c.state in ANSWERING]  # another may have archived one meanwhile
+        # another may have archived one meanwhile; of a group what is cold stays out, unless it was found itself
+        texts = [c for c in texts if c.state is not State.COLD or any(c.id == cube.id for cube, _ in hits)]
+        texts = [shown(c) for c in texts if c.state in ANSWERING]
         made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in texts), seen=texts)
         self._tokens.of([cube.text for cube in texts])  # at once
         admission = scheduler.admit(
@@ -317,8 +319,7 @@ class Answering(Service):
             return
         foresight, now = self._foresight(), self._vault.now()
         self._vault.usage.record([cube.id for cube in (*seen, *derived)], now, caller.user_id)
-        if first := [cube for cube in (*seen, *derived) if cube.state is State.GENERATED]:
-            self._lifecycle.recalled(first)
+        self._lifecycle.recalled((*seen, *derived))
         for group in {c.header.segment: c.id for c in reversed(seen)}.values():  # each by its first cube
             foresight.used(caller.user_id, group, now.timestamp())
 

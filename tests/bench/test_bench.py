@@ -216,9 +216,11 @@ def test_one_user_says_the_dialogues_again_each_year(tmp_path: Path) -> None:
     file = tmp_path / "talks.json"
     file.write_text(json.dumps(DIALOGUE))
     report = bench_growth("locomo", file, "memory", None, 30, Shown())
-    assert [row["turns"] for row in report["rows"]] == [1, 3, 30]
-    assert all(row["add_ms_p50"] > 0 < row["search_ms_p50"] for row in report["rows"])
-    sizes = [row["bytes"] for row in report["rows"]]
+    assert [row["turns"] for row in report["rows"]] == [1, 3, 9, 30]
+    assert all(
+        row[name] > 0 for row in report["rows"] for name in ("add_ms_p50", "search_ms_p50", "opened_s", "rss_mb")
+    )
+    sizes = [row["vault_mb"] for row in report["rows"]]
     assert 0 < sizes[0] < sizes[-1]
 
 

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from memos import MemOS
-from memos.cube import SUMMARY, MemCube
+from memos.config import Config, LifecycleConfig
+from memos.cube import EPISODE, SUMMARY, MemCube, State
 from memos.errors import InputError, NotFound
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel import unread
 from memos.operation.life import summaries
+from memos.operation.life.forgetting import Ageing
+from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.rights import Caller
 
 HOUR = timedelta(hours=1)
@@ -33,6 +36,10 @@ def turns(many: int, first: int = 0) -> list[dict[str, str]]:
         {"role": "user", "name": who[n % 2], "content": text, "time": f"2026-03-{1 + n // 6:02}T{n % 6:02}:00:00Z"}
         for n, text in enumerate(said)
     ][first:]
+
+
+def cold(memos: MemOS) -> list[MemCube]:
+    return [cube for cube in memos.memories() if cube.state is State.COLD]
 
 
 def kept(memos: MemOS) -> list[MemCube]:
@@ -143,6 +150,35 @@ def test_it_is_of_its_owner_alone(memos: MemOS) -> None:
     [summary] = kept(memos.within("ada"))
     assert summary.rights.owner == "ada"
     assert memos.within("bo").search(OVERVIEW) == []
+
+
+def test_what_is_summed_up_cools_down_and_is_shown_where_nothing_else_is_good_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[timedelta], None]
+) -> None:
+    monkeypatch.setattr(summaries, "TURNS", 12)
+    monkeypatch.setattr(summaries, "FEWEST", 6)
+    rules = LifecycleConfig(cool_after_days=30, cold_below=0.8)
+    with MemOS(Config(lifecycle=rules), vault=tmp_path) as memos:
+        memos.within(session="chat").add(turns(14))
+        memos.tick()
+        said = {cube.id for cube in memos.memories()}
+        later(29 * 24 * HOUR)
+        memos.tick()
+        assert cold(memos) == []
+        later(2 * 24 * HOUR)
+        told = {move["cube"] for move in memos.tick() if move["move"] == "cold"}
+        assert told == {cube.id for cube in cold(memos)} and {cube.id for cube in memos.memories()} == said
+
+        def found(query: str) -> set[State]:
+            return {hit.cube.state for hit in memos.search(query, kinds=[EPISODE], top_k=20)}
+
+        assert found("What has Harriet brought from Norwich?") == {State.GENERATED}  # in the two turns that are left
+        assert State.COLD in found("tulips")
+        warmed = memos.thaw(min(told), why="asked for again")
+        assert warmed.state is State.ACTIVATED and memos.history(warmed.id)[-1]["why"] == "asked for again"
+        memos.archive(kept(memos)[0].id)
+        Ageing(memos.vault, MemLifecycle(memos.vault), rules, {}).age(memos.vault.now())
+        assert cold(memos) == []  # nothing sums them up any more
 
 
 def test_what_is_quoted_tells_most_and_is_not_said_twice() -> None:

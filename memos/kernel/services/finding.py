@@ -137,6 +137,8 @@ class Finding(Service):
         """What a policy, by default the caller's, finds in the caller's view; and how far that view reached, which is
         still to be written into the audit log. k: None for as much as a request needs."""
         view = self._access.view(caller, limits, summaries=op.wants.summary)
+        if (rules := self._config.lifecycle).cool_after_days is not None:
+            view = replace(view, enough=rules.cold_below)
         if where:
             shown, seen = self._access.as_read(caller), self._vault.at(self._operator().versions(view))
             view = replace(view, among=frozenset(cube.id for cube in seen if where(shown(cube))))

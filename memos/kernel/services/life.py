@@ -62,23 +62,23 @@ class Life(Service):
 
     def freeze(self, caller: Caller, id: str, *, why: str = "frozen") -> MemCube:
         """Lock a memory: it answers, and is neither edited, deleted nor archived for idleness. Raises BadTransition."""
-        return self._move(caller, id, None, State.FROZEN, why)
+        return self._move(caller, id, State.FROZEN, why)
 
     def thaw(self, caller: Caller, id: str, *, why: str = "thawed") -> MemCube:
-        """Unlock a frozen memory. Raises BadTransition."""
-        return self._move(caller, id, State.FROZEN, State.ACTIVATED, why)
+        """Unlock a frozen memory, or warm a cold one. Raises BadTransition."""
+        return self._move(caller, id, State.ACTIVATED, why, State.FROZEN, State.COLD)
 
     def archive(self, caller: Caller, id: str, *, why: str = "archived") -> MemCube:
         """Put a memory out of use, with all that is derived from it. Raises BadTransition."""
-        return self._move(caller, id, None, State.ARCHIVED, why)
+        return self._move(caller, id, State.ARCHIVED, why)
 
     def unarchive(self, caller: Caller, id: str, *, why: str = "brought back") -> MemCube:
         """Bring an archived memory back into use. Raises BadTransition, and Conflict for a stale derived one."""
-        return self._move(caller, id, State.ARCHIVED, State.ACTIVATED, why)
+        return self._move(caller, id, State.ACTIVATED, why, State.ARCHIVED)
 
-    def _move(self, caller: Caller, id: str, before: State | None, to: State, why: str) -> MemCube:
+    def _move(self, caller: Caller, id: str, to: State, why: str, *before: State) -> MemCube:
         cube = self._access.cube(caller, ChangeState(id=id, to=to), id)
-        return self._freshness.changed(self._lifecycle.move(cube.id, to, why, before))
+        return self._freshness.changed(self._lifecycle.move(cube.id, to, why, *before))
 
     def snapshot(self, caller: Caller, name: str) -> Snapshot:
         """Write down the version and state of each memory of the user, to go back to. Raises InputError."""

@@ -55,7 +55,7 @@ class View:
     memory: its namespace, its rights, and the ids of what it was made of; `expect` is given before all of these ids
     altogether. since, until: by when it was said. kinds, among (ids): None for all. summaries: they are looked at
     without being asked for by kind. single: ids of memories that may be seen whatever their sort. owner: who looks;
-    words that are masked for all others are compared in this one's own.
+    words that are masked for all others are compared in this one's own. enough: score that leaves out what is cold.
     """
 
     key: Hashable
@@ -67,6 +67,7 @@ class View:
     until: datetime | None = None
     among: frozenset[str] | None = field(default=None, kw_only=True)
     summaries: bool = field(default=False, kw_only=True)
+    enough: float | None = field(default=None, kw_only=True)
     owner: str = field(default="", kw_only=True)
 
 
@@ -373,7 +374,7 @@ class Catalog:
         mask &= self._alive.all
         if view.kinds is not None:
             mask &= np.isin(self._kind.all, [self.kinds.find(kind) for kind in view.kinds])
-        elif not view.summaries:  # what they quote is there itself
+        elif not view.summaries and view.enough is None:  # what they quote is there itself
             mask &= ~self.summaries
         if view.among is not None:
             among = np.zeros(len(mask), bool)

@@ -29,7 +29,7 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 BATCH_PAUSE_S = 0.002  # between batches in the background, in which who waits for the lock gets it
 BACKGROUND_PAUSE_S = 0.2  # before indexing in the background: turns that come together change each other's context
 EMBED_BATCH = 32  # texts that are embedded before their vectors are stored, and before others have their turn
-INDEX_LAYOUT = "index/3"  # of what is stored; counts up with whatever changes a row of an index, its terms included
+INDEX_LAYOUT = "index/4"  # of what is stored; counts up with whatever changes a row of an index, its terms included
 # changes, and their share of all rows, from which indexes are stored: on closing, and in the background
 WORTH_STORING, WORTH_STORING_SOON = (1024, 0.05), (MIN_BULK_ROWS, 0.25)
 MAX_GONE_ROWS = 1024  # beside half of all, before rows are numbered anew
@@ -190,10 +190,10 @@ class Follower:
             cut = [cube.id for cube in changed if cube.is_cut]  # found by their passages from now on
             for id in (*gone, *lapsed, *deleted, *cut):
                 self.indexes.drop(id)
-            new = [
-                cube for cube in changed if cube.text and not cube.is_cut and catalog.version(cube.id) < cube.version
-            ]
+            new = [c for c in changed if c.text and not c.is_cut and catalog.version(c.id) < c.version]
             self.indexes.add(sorted(new, key=lambda cube: cube.order), shown)
+            for cube in (one for one in changed if one.id in catalog):
+                self.indexes.cold.all[catalog.row(cube.id)] = cube.state is State.COLD
         except BaseException:  # even Ctrl-C: a row that stands in some indexes only would shift all that follow
             self._clear()
             raise

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memos.cube import Fact, MemCube, Text
+from memos.cube import Fact, MemCube, State, Text
 from memos.operation.finding.catalog import Catalog
 from memos.operation.finding.columns import Column, Floats, Parts, at, beneath, pack, unpack
 from memos.operation.finding.entity_graph import EntityGraph
@@ -43,6 +43,7 @@ class Indexes:
         self.tokens = TokenIndex(dim, self._tokens_of)
         self.texts: list[str] = []  # of each row, for its neighbours' contexts
         self.used = Column(np.float64)  # of each row: its last use, or its keeping, in seconds since 1970
+        self.cold = Column(bool)  # of each row
         self.uses = 0  # the vault's last use that is in here
         self.unread = set[int]()  # rows without a vector that is known to hold
 
@@ -64,6 +65,7 @@ class Indexes:
         self.vectors.append(np.zeros(self._dim, np.float32))
         self.texts.append(shown.words)
         self.used.append((cube.usage.last_recalled or cube.header.created).timestamp())
+        self.cold.append(cube.state is State.COLD)
         self.graph.add(row, _facts(cube, shown))
         if shown is not cube:
             self.hidden.add(row, _words(cube), _words(shown))
@@ -116,6 +118,7 @@ class Indexes:
         return {
             "unread": place[sorted(self.unread)],
             "used": self.used.all[rows],
+            "cold": self.cold.all[rows],
             "uses": np.array([self.uses]),
             **beneath("catalog", self.catalog.packed(rows, place)),
             **beneath("words", self.words.packed(rows, place)),
@@ -133,7 +136,7 @@ class Indexes:
         made.hidden = HiddenWords.unpacked(at("hidden", parts))
         made.vectors = VectorIndex.unpacked(at("vectors", parts), exact_ms)
         made.unread = set(parts["unread"].tolist()) - {-1}
-        made.used, made.uses = Column.of(parts["used"]), int(parts["uses"][0])
+        made.used, made.cold, made.uses = Column.of(parts["used"]), Column.of(parts["cold"]), int(parts["uses"][0])
         return made
 
 

@@ -220,6 +220,8 @@ class MemOperator:
         best = _best(scores, rows, len(rows))
         with self._lock:  # its rows stay where they are, whatever has been dropped meanwhile
             catalog = indexes.catalog
+            if view.enough is not None:
+                best = best[_enough(indexes, rows[best], scores[best], view)]
             best = best[_first_of_turns(catalog, rows[best])]
             if wants.overview:
                 best = best[_spread(catalog, rows[best], with_replies=not wants.side)]
@@ -412,6 +414,14 @@ def _highest(scores: Floats, k: int) -> Rows:
     bound = -np.partition(-pieces, k)[k] if len(pieces) > k else 0
     rows = np.flatnonzero(scores >= bound if bound > 0 else scores > 0)
     return rows[np.argpartition(-scores[rows], k)[:k]] if len(rows) > k else rows
+
+
+def _enough(indexes: Indexes, rows: Rows, scores: Scores, view: View) -> Mask:
+    """[rows]: those that are not cold, if the best of them is good enough; else all but the summaries."""
+    cold = indexes.cold.all[rows]
+    if cold.any() and scores[~cold].max(initial=-np.inf) >= (view.enough or 0):
+        return ~cold
+    return ~indexes.catalog.summaries[rows] | (view.summaries or view.kinds is not None)
 
 
 def _first_of_turns(catalog: Catalog, rows: Rows) -> Rows:

@@ -6,15 +6,18 @@ Knows the rules of ageing, who is held back from it, and in which places memorie
 from __future__ import annotations
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memos.cube import Form, MemCube, State, Text
+from memos.cube import ANSWERING, EPISODE, PASSAGE, SUMMARY, Form, MemCube, State, Text
 from memos.errors import InputError
 from memos.infrastructure.vault.audit.signing import is_signed, statement
 from memos.infrastructure.vault.care.residue import phrases_of, pieces_of
@@ -25,7 +28,14 @@ if TYPE_CHECKING:
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 _PROOF = "forgotten"  # what a proof is signed for
+_conversation = attrgetter("namespace", "header.thread")
+FADED = math.exp(-1)  # retention below which a turn that is summed up is cold
 _WAIT_S = 5.0  # for those who read what is being removed
+
+
+def retention(idle: timedelta, recalls: int, strength: timedelta) -> float:
+    """MemoryBank's R = exp(-t/S) (2305.10250), with an S that each recall makes longer by as much as it is at first."""
+    return math.exp(-(idle / strength) / (1 + recalls))
 
 
 class Aged(NamedTuple):
@@ -63,13 +73,33 @@ class Ageing:
             out += self._retire_kinds(tuple(named), False, self._rules, now, user_id)
             for kind, rule in named.items():
                 out += self._retire_kinds((kind,), True, rule, now, user_id)
+            if (strength := self._rules.cool_after_days) is not None:
+                out += self._cool(timedelta(days=strength), now, user_id)
+        return out
+
+    def _cool(self, strength: timedelta, now: datetime, user_id: str | None) -> list[Aged]:
+        """A turn is cold while it is little retained and lies between those that a summary in force is made of."""
+        idle, said, out = self._vault.ageing.idle, (EPISODE, PASSAGE), list[Aged]()
+        spans = defaultdict[Any, list[tuple[MemCube, MemCube]]](list)
+        for summary in self._vault.at(idle(ANSWERING, now, (SUMMARY,), True, user_id)):
+            first, *_, last = self._vault.at(source.id for source in summary.sources)
+            spans[_conversation(first)].append((first, last))
+        ids = idle((State.GENERATED, State.ACTIVATED), now - strength, said, True, user_id)
+        for cube in self._vault.at((*ids, *idle((State.COLD,), now, said, True, user_id))):
+            used = cube.usage.last_recalled or cube.header.changed or cube.header.created
+            faded = retention(now - used, cube.usage.recalls, strength) < FADED
+            covered = any(a.order <= cube.order <= b.order for a, b in spans[_conversation(cube)])
+            if (faded and covered) is not (cube.state is State.COLD):
+                to, what = (State.COLD, "summed up") if covered else (State.ACTIVATED, "not summed up any more")
+                out.append(Aged(cube.id, to, f"{what}, last used on {used:%Y-%m-%d}"))
+                self._lifecycle.move(*out[-1])
         return out
 
     def _retire_kinds(
         self, kinds: Collection[str], within: bool, rule: AgeingConfig, now: datetime, user_id: str | None
     ) -> list[Aged]:
         """What a rule says of memories of these kinds, or of all others."""
-        in_force = (State.GENERATED, State.ACTIVATED)  # a merged one lives as long as what it lives on in
+        in_force = (State.GENERATED, State.ACTIVATED, State.COLD)  # a merged one lives as long as what it lives on in
         steps: tuple[tuple[tuple[State, ...], State, float | None, str], ...] = (
             ((State.ARCHIVED,), State.EXPIRED, rule.expire_after_archived_days, "archived"),
             ((State.GENERATED,), State.ARCHIVED, rule.generated_ttl_days, "never recalled"),

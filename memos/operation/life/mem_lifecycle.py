@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 # from -> to; `MemLifecycle.move` has the guards, docs/concepts/life-cycle.md says what each state is for
 ALLOWED: dict[State, tuple[State, ...]] = {
-    State.GENERATED: (State.ACTIVATED, State.MERGED, State.ARCHIVED, State.FROZEN),
-    State.ACTIVATED: (State.MERGED, State.ARCHIVED, State.FROZEN),
+    State.GENERATED: (State.ACTIVATED, State.COLD, State.MERGED, State.ARCHIVED, State.FROZEN),
+    State.ACTIVATED: (State.COLD, State.MERGED, State.ARCHIVED, State.FROZEN),
+    State.COLD: (State.ACTIVATED, State.MERGED, State.ARCHIVED, State.FROZEN),
     State.MERGED: (State.ACTIVATED, State.ARCHIVED, State.FROZEN),
     # the only way to EXPIRED is through the archive, from where a memory can still be brought back
     State.ARCHIVED: (State.ACTIVATED, State.EXPIRED, State.FROZEN),
     State.EXPIRED: (),  # the end; only deletion is left
     State.FROZEN: (State.ACTIVATED, State.ARCHIVED),
 }
+UNUSED = frozenset({State.GENERATED, State.COLD})  # until it is recalled
 LOCKED = frozenset({State.FROZEN, State.EXPIRED})  # no new version
 
 
@@ -43,19 +45,19 @@ class MemLifecycle:
         self._vault.put(cube)
         return cube
 
-    def move(self, id: str, to: State, why: str, was: State | None = None) -> MemCube:
+    def move(self, id: str, to: State, why: str, *was: State) -> MemCube:
         """Change the state. Out of use, a source takes its derived cubes along; into use, a derived cube must be fresh.
 
-        A thaw makes merged what lives on in another memory. was: the state that it must be in, where the caller means
-        one. Raises BadTransition, InputError without a reason, or Conflict for a derived cube whose source has changed.
+        A thaw makes merged what lives on in another memory. was: the states that it may be in; by default any.
+        Raises BadTransition, InputError without a reason, or Conflict for a derived cube whose source has changed.
         """
         if not why.strip():
             raise InputError(f"cube {id} cannot become {to} without a reason; say why, for its history")
         with self._vault.transaction():
             cube = self._vault.get(id)
-            if was not in (None, cube.state) or to not in ALLOWED[cube.state]:
+            if cube.state not in (was or State) or to not in ALLOWED[cube.state]:
                 allowed = ", ".join(sorted(ALLOWED[cube.state])) or "nothing; only deletion is left"
-                only = f" from {was}" if was not in (None, cube.state) else ""
+                only = "" if cube.state in (was or State) else f" from {' or '.join(was)}"
                 raise BadTransition(f"cube {cube.id} is {cube.state} and cannot become {to}{only}; allowed: {allowed}")
             self._vault.holds.require_none([cube.id], f"become {to}")
             if to not in GONE:
@@ -326,12 +328,11 @@ class MemLifecycle:
             return self.lead(cube.id, to, why)
 
     def recalled(self, cubes: Iterable[MemCube]) -> None:
-        """A first recall activates what was generated only."""
-        for cube in cubes:
-            if cube.state is State.GENERATED:
-                with self._vault.transaction():  # it may have been moved or deleted meanwhile
-                    if any(now.state is State.GENERATED for now in self._vault.at([cube.id])):
-                        self.move(cube.id, State.ACTIVATED, "recalled")
+        """A recall activates what was generated only, and what was cold."""
+        for id in [cube.id for cube in cubes if cube.state in UNUSED]:
+            with self._vault.transaction():  # it may have been moved or deleted meanwhile
+                if any(now.state in UNUSED for now in self._vault.at([id])):
+                    self.move(id, State.ACTIVATED, "recalled")
 
     def _require_fresh(self, cube: MemCube) -> None:
         """Compare and swap: a derived cube is used only over the versions that it was made from."""

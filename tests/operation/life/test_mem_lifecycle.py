@@ -13,7 +13,7 @@ from memos.config import AgeingConfig, LifecycleConfig
 from memos.cube import Blob, Fact, Form, Header, MemCube, Rights, Source, State, Text, new_id
 from memos.errors import BadTransition, Conflict, InputError, NotFound
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.life.forgetting import Ageing
+from memos.operation.life.forgetting import Ageing, retention
 from memos.operation.life.mem_lifecycle import ALLOWED, MemLifecycle
 from memos.operation.life.time_machine import diff, history
 from memos.plugins.care.check import problems_of
@@ -22,6 +22,7 @@ from memos.plugins.care.check import problems_of
 WAY = {
     State.GENERATED: [],
     State.ACTIVATED: [State.ACTIVATED],
+    State.COLD: [State.COLD],
     State.MERGED: [State.MERGED],
     State.ARCHIVED: [State.ARCHIVED],
     State.EXPIRED: [State.ARCHIVED, State.EXPIRED],
@@ -540,6 +541,17 @@ def test_idle_texts_age_by_the_rules_of_their_kind(
     assert [(a.id, a.to) for a in aged] == ([] if to is None else [(cube.id, to)])
     assert vault.get(cube.id).state is (to or state)
     assert all("days" in a.why for a in aged)
+
+
+@pytest.mark.parametrize(("days", "recalls", "kept"), [(0, 0, 1.0), (30, 0, 0.368), (60, 1, 0.368), (60, 0, 0.135)])
+def test_retention_falls_with_time_and_slower_with_each_recall(days: int, recalls: int, kept: float) -> None:
+    assert retention(days * DAY, recalls, 30 * DAY) == pytest.approx(kept, abs=1e-3)
+
+
+def test_a_recall_warms_what_is_cold(vault: MemVault, life: MemLifecycle) -> None:
+    cube = brought_to(vault, State.COLD)
+    life.recalled([cube])
+    assert vault.get(cube.id).state is State.ACTIVATED
 
 
 def test_without_rules_nothing_ages(vault: MemVault, later: Callable[[timedelta], None]) -> None:

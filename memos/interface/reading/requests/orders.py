@@ -23,6 +23,12 @@ WHOLE = 0.8  # share of a message
 _TELLS = re.compile(
     r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
 )
+_ASKS = re.compile(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
+    r"(?:in .+?, )?how many .*\b(?:did|have) (?:I|we)\b(?! got\b)(?!.*\byou\b)|wh(?!y)\w+ do you think\b"
+    r"|(?:(?:can|could|would) you )?(?:please )?(?:give|provide|list)(?: me)? (?:an?|the)(?: \w+)? (?:summary|overview"
+    r"|recap|order)\b(?!.*\byou\b)|would (?!you\b|it\b)",
+    re.IGNORECASE,
+)
 
 
 def none_meant(text: str, tagged: TaggedMessage) -> bool:
@@ -55,7 +61,8 @@ def _is_meant(part: TaggedSpan, text: str, addressed: float) -> bool:
     is_whole = part.end - part.begin > WHOLE * len(text)
     if part.label == "correct" and is_whole:
         return True
-    tells = _TELLS.match(text, part.begin)  # "scrapped the idea of ...": an order opens with no such verb
+    # "scrapped the idea of ...": an order opens with no such verb, nor as such a question
+    tells = _TELLS.match(text, part.begin) or _ASKS.match(text, part.begin, part.end)
     return not tells and _odds(addressed) + SURENESS * _odds(part.sure) > MEANT
 
 

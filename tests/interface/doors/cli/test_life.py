@@ -80,7 +80,7 @@ def test_a_snapshot_is_gone_back_to_and_that_is_undone(vault: Path, id: str) -> 
     [
         (("history", "nobody"), "no cube nobody; give the whole id"),
         (("rollback", "ID", 7), "has no version 7; see `memos show"),
-        (("thaw", "ID"), "is generated and cannot become activated from frozen; allowed: activated, archived, frozen"),
+        (("thaw", "ID"), "is generated and cannot become activated from frozen or cold; allowed: activated, archived,"),
         (("restore", "tuesday"), "no snapshot 'tuesday' of default: there is none yet; take one with `memos snapshot"),
         (("delete-snapshot", "tuesday"), "no snapshot 'tuesday'"),
         (("snapshot", " "), "' ' cannot name a snapshot; give it a name of 1 to 200 characters"),

@@ -448,6 +448,11 @@ ASKED = [
     "I have a draft of my thesis and my supervisor wants to lock the title this week. What should I check before then?",
     "What did Caroline share with the support group?",
     "How many times has Joanna dropped a course, and which was the last one?",
+    "How many different jobs have I mentioned across my messages?",
+    "In my questions about cards and dice, how many probabilities did I want to check?",
+    "Can you give me a comprehensive summary of how we've approached the thesis, including the decisions so far?",
+    "Where do you think I should work on my essay?",
+    "Would Caroline likely have Dr. Seuss books on her bookshelf?",
 ]
 
 

@@ -34,6 +34,7 @@ export default {
   "form.parametric": "adapter",
   "state.generated": "new",
   "state.activated": "in use",
+  "state.cold": "cold",
   "state.merged": "merged",
   "state.archived": "archived",
   "state.expired": "expired",

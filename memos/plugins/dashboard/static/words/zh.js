@@ -34,6 +34,7 @@ export default {
   "form.parametric": "适配器",
   "state.generated": "新建",
   "state.activated": "使用中",
+  "state.cold": "冷却",
   "state.merged": "已合并",
   "state.archived": "已归档",
   "state.expired": "已过期",
