@@ -49,7 +49,7 @@ class CausalLM(Forwards, Protocol):
 
 
 # Classes of models that forget their state where they read several tokens after it at once (Mamba, Jamba).
-forgetful: WeakSet[type[Forwards]] = WeakSet()
+forgetful: WeakSet[type[torch.nn.Module]] = WeakSet()
 
 
 def forward(model: Forwards, inputs: Inputs, keep: int = 0) -> Forward:
@@ -57,9 +57,10 @@ def forward(model: Forwards, inputs: Inputs, keep: int = 0) -> Forward:
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     tokens = ids.shape[1]
     named: dict[str, object] = {**inputs}
+    kind: type[Any] = type(next(iter(model.named_modules()))[1])  # under adapters too
     if isinstance(mask, torch.Tensor):
         past = mask.shape[-1] - tokens
-        if past and tokens > 1 and type(model) in forgetful:
+        if past and tokens > 1 and kind in forgetful:
             each = [
                 forward(model, {**inputs, "input_ids": one, "position_ids": position, "attention_mask": mask[:, :end]})
                 for end, (one, position) in enumerate(
@@ -68,10 +69,10 @@ def forward(model: Forwards, inputs: Inputs, keep: int = 0) -> Forward:
             ]
             each[-1].logits = torch.cat([out.logits for out in each[-keep:]], 1)
             return each[-1]
-        if _is_pure(type(model)):  # its mask is of the new tokens
+        if _is_pure(kind):  # its mask is of the new tokens
             named |= {"cache_params": named.pop("past_key_values", None), "attention_mask": mask[:, -tokens:]}
     out = model(**named, use_cache=True, logits_to_keep=keep)
-    if _is_pure(type(model)):
+    if _is_pure(kind):
         out.past_key_values = getattr(out, "cache_params", None)
     return out
 
