@@ -196,7 +196,7 @@ _DIFFERING: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_key_value_heads": 4, "topk_method": "greedy", "num_experts_per_tok": 2},
     "zaya": {"num_experts_per_tok": 1},
     **{kind: {"head_dim": 16} for kind in ("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral")},
-    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
+    **{kind: {"layer_types": ["conv", "conv", "full_attention", "conv"]} for kind in ("lfm2", "lfm2_moe")},
     "gemma3n_text": {
         "num_hidden_layers": 6,
         "layer_types": ["sliding_attention", "full_attention"] * 3,
@@ -209,6 +209,7 @@ _DIFFERING: dict[str, dict[str, Any]] = {
     "gemma4_text": {"per_layer_config": {"05": {"head_dim": 32}}},
     "nemotron": {"num_key_value_heads": 2},
     "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"], "mamba_n_heads": 8},
+    "zamba2": {"attention_hidden_size": 128, "attention_head_dim": 32},
     "bamba": {"attn_layer_indices": [1, 3], "mamba_n_heads": 8, "mamba_d_head": 16},
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from memos.infrastructure.host.forward import forward
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.kv.files import storing_codecs
@@ -91,6 +92,6 @@ def raw_read(path: Path, cold: bool) -> float:
 def _divergence(host: Host, true: DecodeRow, near: DecodeRow) -> float:
     """Nats from the next token's distribution after `true` to that after `near`."""
     inputs = (prefill_inputs(host.model, [row], host.decoder.pad)[0] for row in (true, near))
-    last = (host.model(**row, use_cache=True, logits_to_keep=1).logits[0, -1].double() for row in inputs)
+    last = (forward(host.model, row, 1).logits[0, -1].double() for row in inputs)
     p, q = (torch.log_softmax(logits, -1) for logits in last)
     return float((p.exp() * (p - q)).sum().clamp_min(0))

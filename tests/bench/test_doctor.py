@@ -27,7 +27,8 @@ FOUND = {
     "camembert": "exact",  # its positions begin behind the padding's
     "moshi": "exact",  # its own cache forgets what it still looks at
     "rwkv": "refused",  # has no cache to go on from
-    "jamba, hybrid": "refused",
+    "jamba, hybrid": "exact",  # forgets its state where it reads several tokens after it
+    "minimax": "refused",  # has a cache of its own
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypedDict
-from weakref import WeakKeyDictionary
+from functools import cache
+from inspect import signature
+from typing import Any, Protocol, TypedDict
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from transformers import PreTrainedConfig
@@ -44,6 +46,41 @@ class CausalLM(Forwards, Protocol):
     def device(self) -> torch.device: ...
     @property
     def dtype(self) -> torch.dtype: ...
+
+
+# Classes of models that forget their state where they read several tokens after it at once (Mamba, Jamba).
+forgetful: WeakSet[type[torch.nn.Module]] = WeakSet()
+
+
+def forward(model: Forwards, inputs: Inputs, keep: int = 0) -> Forward:
+    """One forward that caches what it reads; keep: of so many last tokens there are logits, 0: of all."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    tokens = ids.shape[1]
+    named: dict[str, object] = {**inputs}
+    kind: type[Any] = type(next(iter(model.named_modules()))[1])  # under adapters too
+    if isinstance(mask, torch.Tensor):
+        past = mask.shape[-1] - tokens
+        if past and tokens > 1 and kind in forgetful:
+            each = [
+                forward(model, {**inputs, "input_ids": one, "position_ids": position, "attention_mask": mask[:, :end]})
+                for end, (one, position) in enumerate(
+                    zip(ids.split(1, 1), inputs["position_ids"].split(1, 1), strict=True), start=past + 1
+                )
+            ]
+            each[-1].logits = torch.cat([out.logits for out in each[-keep:]], 1)
+            return each[-1]
+        if _is_pure(kind):  # its mask is of the new tokens
+            named |= {"cache_params": named.pop("past_key_values", None), "attention_mask": mask[:, -tokens:]}
+    out = model(**named, use_cache=True, logits_to_keep=keep)
+    if _is_pure(kind):
+        out.past_key_values = getattr(out, "cache_params", None)
+    return out
+
+
+@cache
+def _is_pure(kind: type[Any]) -> bool:
+    """True of a model of state spaces alone, which calls its cache by another name."""
+    return "cache_params" in signature(kind.forward).parameters
 
 
 _first_positions: WeakKeyDictionary[object, int] = WeakKeyDictionary()

@@ -27,7 +27,7 @@ from memos.errors import ContextOverflow, HostError, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
-from memos.infrastructure.host.forward import CausalLM
+from memos.infrastructure.host.forward import CausalLM, forward
 from memos.infrastructure.host.kv.cache import Activation, encode, room_for
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
@@ -263,7 +263,7 @@ class Host:
         with self._exclusive:
             inputs, _ = prefill_inputs(self.model, [self.row(request, _ONE_TOKEN)], 0)
             model = self.model_under([request.adapters])
-            return model(**inputs, use_cache=True, logits_to_keep=tail).logits[0, -tail:].float().cpu()
+            return forward(model, inputs, tail).logits[0, -tail:].float().cpu()
 
     @torch.inference_mode()
     def likelihood(self, request: Request, answer: str) -> float:
@@ -280,7 +280,7 @@ class Host:
         with self._machine():
             inputs, _ = prefill_inputs(self.model, [replace(row, ids=row.ids + answer[:-1])], 0)
             model = self.model_under([request.adapters])
-            logits = model(**inputs, use_cache=True, logits_to_keep=len(answer)).logits[0, -len(answer) :].double()
+            logits = forward(model, inputs, len(answer)).logits[0, -len(answer) :].double()
         each = torch.log_softmax(logits, -1)[torch.arange(len(answer)), torch.tensor(answer, device=logits.device)]
         return float(each.sum())
 

@@ -68,9 +68,11 @@ class KVRows:
         if not pasts or fidelity.level == "L4":
             return DecodeRow(ids, keep=keep)
         self._require_usable(prompt, pasts, fidelity)
-        if kv.under:  # what follows the first is read under the adapters: exact at any level
+        exact = fidelity.level == "L0"
+        # what follows the first is read: under adapters, exact at any level; after a state, which cannot be cut
+        if kv.under or (exact and pasts[0].states):
             return DecodeRow(ids[len(pasts[0].ids) :], pasts[0], keep=keep)
-        if fidelity.level == "L0" and len(pasts) > 1:
+        if exact and len(pasts) > 1:
             past = self._exact(pasts, fidelity, alone)
             return DecodeRow(ids[len(past.ids) :], past, keep=keep or alone)
         past = self._composed(pasts, fidelity)
@@ -81,7 +83,8 @@ class KVRows:
         """True if KV of so many tokens, grown from these, stays exact for a longer text."""
         can = self._capability()
         # more can be grown of exact KV alone
-        return can.exact and not (can.limit and tokens > can.limit) and not any(past.trained for past in pasts)
+        grows = can.exact and not can.states
+        return grows and not (can.limit and tokens > can.limit) and not any(past.trained for past in pasts)
 
     def _require_usable(self, prompt: Prompt, pasts: Sequence[Activation], fidelity: FidelityConfig) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""

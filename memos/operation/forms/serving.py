@@ -216,7 +216,7 @@ class Serving:
     def _residents(self) -> list[ResidentKV]:
         cubes = dict(self._cubes)
         return [
-            ResidentKV(name, cubes[name], int(kv.rows * self.costs.bytes), kv.rows)
+            ResidentKV(name, cubes[name], kv.bytes if kv.states else int(kv.rows * self.costs.bytes), kv.rows)
             for name, kv in self._tiers.all().items()
             if name in cubes  # else it was let go of meanwhile
         ]

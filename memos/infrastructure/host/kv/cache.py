@@ -1,7 +1,8 @@
 """KV caches as frozen values: encoded once, used often, never changed; knows tensors, no cubes.
 
 Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
-(keys rotated to the positions they were encoded at, 0 … tokens-1). `KVTiers` says where in memory they lie.
+(keys rotated to the positions they were encoded at, 0 … tokens-1). A layer of a state space model or a hybrid has
+states too, of any shape, which stand for all tokens at once. `KVTiers` says where in memory they lie.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 import xxhash
-from transformers import DynamicCache
-from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers import DynamicCache, cache_utils
+from transformers.cache_utils import Cache, DynamicLayer
 
 from memos.errors import NoRoom, Unsupported
-from memos.infrastructure.host.forward import CausalLM, positions_of
+from memos.infrastructure.host.forward import CausalLM, Inputs, forward, positions_of
 
 
 @contextmanager
@@ -42,7 +43,8 @@ def room_for(what: str) -> Iterator[None]:
 
 
 T = TypeVar("T")
-Layer = tuple[torch.Tensor, torch.Tensor]  # keys, values
+Layer = tuple[torch.Tensor, ...]  # keys, values; then a convolution's state and a recurrence's, as often as there are
+_NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
 _bringers = ThreadPoolExecutor(2, "memos-kv")
@@ -116,13 +118,14 @@ class Activation:
     """The KV cache of one prefix. Frozen: requests fork it and append to their fork.
 
     under: names of the adapters that were active when it was made; under others it is wrong. trained: so many rows of
-    keys and values stand for all of the ids; 0: each token has its own.
+    keys and values stand for all of the ids; 0: each token has its own. states: there are some, so it is used whole.
     """
 
     ids: tuple[int, ...]
     layers: Sequence[Layer]
     under: tuple[str, ...] = ()
     trained: int = 0
+    states: bool = False
 
     @property
     def rows(self) -> int:
@@ -149,17 +152,17 @@ class Activation:
 
     def is_near(self, other: Activation) -> bool:
         """True if it holds the same of the same ids, up to rounding on another machine and in what is stored."""
-        mine, theirs = [(a.ids, a.under, a.trained, len(a.layers)) for a in (self, other)]
+        mine, theirs = [(a.ids, a.under, a.trained, a.states, list(map(len, a.layers))) for a in (self, other)]
         return mine == theirs and all(
             one.shape == two.shape
-            and (one.float() - two.float()).abs().mean()
-            <= (1e-3 if two.dtype == torch.float32 else 2e-2) * two.float().abs().mean()
+            and (one.float() - two.float()).abs().sum()
+            <= (1e-3 if two.dtype == torch.float32 else 2e-2) * two.float().abs().sum()
             for layers in zip(self.layers, other.layers, strict=True)
             for one, two in zip(*layers, strict=True)
         )
 
     def upto(self, tokens: int) -> Activation:
-        """The prefix of so many tokens, as a view. What was trained is whole or not at all."""
+        """The prefix of so many tokens, as a view. What was trained, and a state, is whole or not at all."""
 
         def cut(n: int) -> Layer:
             keys, values = self.layers[n]
@@ -167,12 +170,12 @@ class Activation:
 
         if tokens == len(self.ids):
             return self
-        assert not self.trained
+        assert not (self.trained or self.states)
         return replace(self, ids=self.ids[:tokens], layers=self._each(cut))
 
     def since(self, tokens: int) -> Activation:
         """What comes after so many tokens, as a view."""
-        assert not self.trained
+        assert not (self.trained or self.states)
         layers = tuple((k[..., tokens:, :], v[..., tokens:, :]) for k, v in self.layers)
         return replace(self, ids=self.ids[tokens:], layers=layers)
 
@@ -198,14 +201,13 @@ class Activation:
             return self
 
         def bring(n: int) -> Layer:
-            keys, values = self.layers[n]
-            return moved(keys), moved(values)
+            return tuple(map(moved, self.layers[n]))
 
         return replace(self, layers=Arriving(len(self.layers), bring, target))
 
     def fork(self) -> DynamicCache:
-        """A cache for one request that shares the tensors; appending concatenates into new ones."""
-        if not isinstance(self.layers, Arriving):
+        """A cache for one request that shares keys and values; appending concatenates into new ones."""
+        if self.states or not isinstance(self.layers, Arriving):
             return cache_of(self.layers)
         cache = DynamicCache()
         cache.layers.extend(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
@@ -254,38 +256,66 @@ class _Awaited(DynamicLayer):
 
 
 def cache_of(layers: Sequence[Layer]) -> DynamicCache:
-    """A transformers cache over the given keys and values, without a copy."""
+    """A transformers cache over the given keys and values, without a copy; and over copies of states, which a forward
+    changes in place."""
     cache = DynamicCache()
-    for keys, values in layers:
-        layer = DynamicLayer()
-        layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
+    for keys, values, *states in layers:
+        has_keys = keys.shape[-2] > 0
+        layer = _layer_of(_KINDS[bool(states), has_keys], len(states) // 2)
+        if has_keys:
+            layer.lazy_initialization(keys, values)
+            layer.keys, layer.values = keys, values
+        for n, state in enumerate(states):
+            if state.numel():
+                (layer.update_recurrent_state if n % 2 else layer.update_conv_state)(state, n // 2)
         cache.layers.append(layer)
     return cache
 
 
-def cached_layers(cache: Cache) -> tuple[Layer, ...]:
-    """Keys and values of each layer of a cache, without a copy."""
-    return tuple((layer.keys, layer.values) for layer in cache.layers)  # type: ignore[misc, union-attr]
+def cached_layers(cache: Cache | None) -> tuple[Layer, ...]:
+    """Keys, values and states of each layer of a cache, without a copy."""
+    out = list[Layer]()
+    for layer in getattr(cache, "layers", ()):
+        conv, recurrent = (getattr(layer, f"{kind}_states", {}) for kind in ("conv", "recurrent"))
+        kv = (getattr(layer, name, None) for name in ("keys", "values"))
+        tensors = (*kv, *(states[n] for n in conv for states in (conv, recurrent)))
+        out.append(tuple(_NONE if tensor is None else tensor for tensor in tensors))
+    return tuple(out)
+
+
+# Of transformers' cache, by whether a layer has states, and keys. Not every version of it has all of them.
+_KINDS = {
+    (False, True): "DynamicLayer",
+    (False, False): "DummyLayer",
+    (True, False): "LinearAttentionLayer",
+    (True, True): "LinearAttentionAndFullAttentionLayer",
+}
+
+
+def _layer_of(kind: str, states: int) -> Any:
+    return getattr(cache_utils, kind)(**({"number_of_states": states} if states else {}))
 
 
 def fresh_cache(model: CausalLM) -> DynamicCache:
-    """An empty cache that keeps keys and values of every token.
+    """An empty cache that keeps keys and values of every token, and states.
 
     Layers with a sliding window would throw away what has left it; kept whole, the model's own mask hides it, and
     a prefix of the cache stays exact. The last layers may keep nothing, and read what earlier ones keep.
     Raises Unsupported, naming the layer, where a layer keeps anything else.
     """
-    kinds = [type(layer) for layer in DynamicCache(config=model.config).layers]
-    while kinds and kinds[-1].__name__ == "DummyLayer":  # as transformers 5.23 marks them; before, there is no layer
-        kinds.pop()
-    for n, kind in enumerate(kinds):
-        if kind not in (DynamicLayer, DynamicSlidingWindowLayer):
+    cache = DynamicCache(config=model.config)
+    while cache.layers and type(cache.layers[-1]).__name__ == "DummyLayer":  # since 5.23; before, there is no layer
+        cache.layers.pop()
+    for n, layer in enumerate(cache.layers):
+        kind = type(layer).__name__
+        whole = kind.replace("SlidingWindowAttention", "FullAttention").replace("SlidingWindow", "")
+        if whole not in _KINDS.values():
             raise Unsupported(
-                f"{model.config.model_type} keeps layer {n} as {kind.__name__}, not as keys and values of every "
-                f"token; its memories can be plaintext or parametric"
+                f"{model.config.model_type} keeps layer {n} as {kind}, not as keys and values of every token, or a "
+                f"state; its memories can be plaintext or parametric"
             )
-    return DynamicCache()
+        cache.layers[n] = _layer_of(whole, getattr(layer, "number_of_states", 0))
+    return cache if any(hasattr(layer, "conv_states") for layer in cache.layers) else DynamicCache()
 
 
 @torch.inference_mode()
@@ -293,30 +323,26 @@ def encode(model: CausalLM, ids: Sequence[int], start: int = 0) -> Activation:
     """Run the ids once, the first at position `start`, and keep their keys and values. Raises Unsupported."""
     row = torch.tensor([list(ids)], device=model.device)
     positions = positions_of(model, torch.arange(start, start + len(ids)))[None]
-    out = model(
-        input_ids=row,
-        position_ids=positions,
-        attention_mask=torch.ones_like(row),  # without one, positions may be read as several packed texts
-        past_key_values=fresh_cache(model),
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    layers = list[Layer]()
-    cache = getattr(out, "past_key_values", None)  # a pure state space model has none
-    for n, layer in enumerate(getattr(cache, "layers", ())):
-        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-        if keys is None or values is None or keys.shape[-2] != len(ids):
-            raise Unsupported(
-                f"{model.config.model_type} keeps no keys and values of every token in layer {n}; its memories can be "
-                f"plaintext or parametric"
-            )
-        layers.append((keys, values))
+    inputs: Inputs = {
+        "input_ids": row,
+        "position_ids": positions,
+        "attention_mask": torch.ones_like(row),  # without one, positions may be read as several packed texts
+        "past_key_values": fresh_cache(model),
+    }
+    layers = cached_layers(getattr(forward(model, inputs, 1), "past_key_values", None))
     if not layers:
         raise Unsupported(
             f"{model.config.model_type} returned no KV cache; its memories can be plaintext or parametric"
         )
+    states = any(len(layer) > 2 for layer in layers)
+    for n, (keys, *_) in enumerate(layers):
+        if keys.shape[-2] != len(ids) and not (states and keys is _NONE):
+            raise Unsupported(
+                f"{model.config.model_type} keeps no keys and values of every token in layer {n}; its memories can be "
+                f"plaintext or parametric"
+            )
     require_finite(model, layers)
-    return Activation(tuple(ids), tuple(layers))
+    return Activation(tuple(ids), layers, states=states)
 
 
 def require_finite(model: CausalLM, layers: Sequence[Layer]) -> None:

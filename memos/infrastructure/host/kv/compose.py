@@ -24,8 +24,8 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from memos.errors import Unsupported
-from memos.infrastructure.host.forward import CausalLM, Inputs, positions_of
-from memos.infrastructure.host.kv.cache import Activation, cached_layers, require_finite, shared_length
+from memos.infrastructure.host.forward import CausalLM, Inputs, forward, positions_of
+from memos.infrastructure.host.kv.cache import Activation, Layer, cached_layers, require_finite, shared_length
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,7 @@ class Motion:
 
     layers: tuple[tuple[Rotation | None, Rotation | None], ...]
 
-    def by(
-        self, tokens: int, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def by(self, tokens: int, layers: Sequence[Layer]) -> list[Layer]:
         """The layers' tensors as if their text stood `tokens` later; always made from what was first encoded."""
         if not tokens:
             return list(layers)
@@ -76,7 +74,7 @@ class Motion:
 
 
 # The layers of one text where it begins at that position.
-Encoded = Callable[[int], Sequence[tuple[torch.Tensor, torch.Tensor]]]
+Encoded = Callable[[int], Sequence[Layer]]
 
 
 def find_motion(model: PreTrainedModel, encoded: Encoded, tokens: int, farthest: int) -> Motion:
@@ -177,7 +175,7 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
         return first
     parts = [list(first.layers)]
     for piece, start in zip(later, starts(pieces, head)[1:], strict=True):
-        own = [(k[..., head:, :], v[..., head:, :]) for k, v in piece.layers]
+        own: list[Layer] = [(k[..., head:, :], v[..., head:, :]) for k, v in piece.layers]
         parts.append(motion.by(start - head, own))
     layers = tuple(
         (torch.cat([k for k, _ in layer], -2), torch.cat([v for _, v in layer], -2))
@@ -196,19 +194,15 @@ def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int
 def extend(model: PreTrainedModel, before: Activation, ids: Sequence[int]) -> Activation:
     """Level 0: the exact prefix of what `before` holds and then `ids`."""
     n = len(before.ids)
-    positions = positions_of(model, torch.arange(n, n + len(ids)))[None]
-    row = torch.tensor([list(ids)], device=model.device)
-    out = model(
-        input_ids=row,
-        position_ids=positions,
-        attention_mask=torch.ones(1, before.rows + len(ids), dtype=torch.long, device=model.device),
-        past_key_values=before.fork(),
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    layers = cached_layers(out.past_key_values)
+    inputs: Inputs = {
+        "input_ids": torch.tensor([list(ids)], device=model.device),
+        "position_ids": positions_of(model, torch.arange(n, n + len(ids)))[None],
+        "attention_mask": torch.ones(1, before.rows + len(ids), dtype=torch.long, device=model.device),
+        "past_key_values": before.fork(),
+    }
+    layers = cached_layers(forward(model, inputs, 1).past_key_values)
     require_finite(model, layers)
-    return Activation((*before.ids, *ids), layers)
+    return Activation((*before.ids, *ids), layers, states=before.states)
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+import transformers
 import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -128,8 +129,9 @@ _DTYPES = {
     "U8": torch.uint8,
 }
 LAYOUT = "kv/5 layer-major rotated base-0"
-# in the fingerprint of KV that was made under adapters, or trained
-_ADAPTERS, _TRAINED = "adapters", "trained rows"
+# in the fingerprint of KV that was made under adapters, or trained, or has states
+_ADAPTERS, _TRAINED, _STATES = "adapters", "trained rows", "states of transformers"
+_STATES_NOW = {_STATES: transformers.__version__}
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
 _LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside them
 
@@ -137,7 +139,8 @@ _LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside t
 def save_activation(
     activation: Activation, path: Path, fingerprint: dict[str, str], codec: str = "raw", after: Sequence[int] = ()
 ) -> None:
-    """Tensors `layers.NNN.k` and `.v`, and the codec's scales beside them; a layer can be read alone.
+    """Tensors `layers.NNN.k` and `.v`, the codec's scales beside them, and `.sNNN`, which are states, as they are; a
+    layer can be read alone.
 
     after: ids that stand before those of `activation`, whose KV lies elsewhere. Raises VaultError where it cannot be
     written, as on a full disk, InputError and PluginError for a codec that is not there.
@@ -165,8 +168,10 @@ def save_activation(
 
 
 def _packed(codec: Codec, layer: Layer) -> Parts:
-    keys, values = layer
-    parts = {f"k{part}": stored for part, stored in codec.pack("k", keys).items()}
+    keys, values, *states = layer
+    parts = {f"s{n:03d}": state for n, state in enumerate(states)}
+    codec = codec if keys.numel() else RAW
+    parts |= {f"k{part}": stored for part, stored in codec.pack("k", keys).items()}
     parts |= {f"v{part}": stored for part, stored in codec.pack("v", values).items()}
     return {name: stored.cpu().contiguous() for name, stored in parts.items()}
 
@@ -200,7 +205,7 @@ def load_activation(
         path, file, list(places.values()), header, content, device, getattr(torch, fingerprint["dtype"])
     )
     arriving = Arriving(len(header.checksums), layers.bring, device)
-    return Activation(header.ids, arriving, header.adapters, header.trained)
+    return Activation(header.ids, arriving, header.adapters, header.trained, header.states)
 
 
 @dataclass(frozen=True)
@@ -213,6 +218,7 @@ class _Header:
     checksums: list[str]
     adapters: tuple[str, ...]  # which ones are wanted is for the request to say
     trained: int
+    states: bool
 
 
 def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
@@ -225,7 +231,8 @@ def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
         )
     made_by = dict(json.loads(header["fingerprint"]))
     adapters, trained = tuple(json.loads(made_by.pop(_ADAPTERS, "[]"))), int(made_by.pop(_TRAINED, "0"))
-    require_same_host(made_by, fingerprint, path.name)
+    states = _STATES in made_by
+    require_same_host(made_by, fingerprint | (_STATES_NOW if states else {}), path.name)
     if _digest(header) != header["digest"]:
         raise _damaged(path)
     try:
@@ -233,7 +240,7 @@ def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
     except (InputError, PluginError) as error:
         raise CorruptBlob(f"{path.name} cannot be read: {error}; or promote its sources again") from error
     ids, checksums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
-    return _Header(codec, ids, header["after"], checksums, adapters, trained)
+    return _Header(codec, ids, header["after"], checksums, adapters, trained, states)
 
 
 @dataclass(frozen=True)
@@ -261,8 +268,10 @@ class _StoredLayers:
             raise _damaged(self.path)
         parts = {name: tensor.to(self.device, non_blocking=True) for name, tensor in stored.items()}
         keys, values = ({name[1:]: t for name, t in parts.items() if name[0] == kind} for kind in "kv")
-        unpack = self.header.codec.unpack
-        return unpack("k", keys, self.dtype), unpack("v", values, self.dtype)
+        states, unpack = (parts[name] for name in sorted(parts) if name[0] == "s"), self.header.codec.unpack
+        if not keys[""].numel():  # the layer has states alone
+            return keys[""], values[""], *states
+        return unpack("k", keys, self.dtype), unpack("v", values, self.dtype), *states
 
 
 def _digest(header: dict[str, str]) -> str:
@@ -272,13 +281,14 @@ def _digest(header: dict[str, str]) -> str:
 
 
 def _made_by(activation: Activation) -> dict[str, str]:
-    """What made KV beside the model: adapters that were active, by their digests, and training."""
+    """What made KV beside the model: adapters that were active, by their digests, training, and for states, whose
+    layout is no promise of transformers', its version."""
     made_by = dict[str, str]()
     if activation.under:
         made_by[_ADAPTERS] = json.dumps(activation.under)
     if activation.trained:
         made_by[_TRAINED] = str(activation.trained)
-    return made_by
+    return made_by | (_STATES_NOW if activation.states else {})
 
 
 def _position(ids: Sequence[int]) -> str:

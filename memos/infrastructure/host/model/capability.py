@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from memos.errors import Unsupported
-from memos.infrastructure.host.forward import positions_of
+from memos.infrastructure.host.forward import forgetful, forward, positions_of
 from memos.infrastructure.host.kv.cache import Activation, Layer, encode
 from memos.infrastructure.host.kv.compose import Motion, compose, find_motion, mask_of, renewal_inputs, starts
 from memos.infrastructure.host.model.decode import (
@@ -42,8 +42,8 @@ class Capability:
     batches: rows of different lengths can share a forward.
 
     limit: tokens of prompt up to which KV holds, None for the whole context; motion_limit: the same of KV that is
-    moved. windowed: some layers look back through a window. differences: the largest |logit difference| of each
-    trial. why: the reasons for what is refused.
+    moved. windowed: some layers look back through a window; states: some keep a state. differences: the largest |logit
+    difference| of each trial. why: the reasons for what is refused.
     """
 
     exact: bool = False
@@ -53,6 +53,7 @@ class Capability:
     limit: int | None = None
     motion_limit: int | None = None
     windowed: bool = False
+    states: bool = False
     differences: tuple[tuple[str, float], ...] = ()
     why: str = ""
 
@@ -94,7 +95,7 @@ def _examined(model: PreTrainedModel) -> Capability:
     refused = tuple(trial.why)
     trial.narrow("attention_chunk_size")
     batches = trial.holds("a batch of different texts", trial.batch)  # else such requests go one by one
-    if exact and batches:
+    if exact and batches and not trial.states:  # over a state, each goes alone
         batches = trial.holds("a batch of different questions", trial.batch_over_kv)
     why = list(refused)
     for what, tokens in (("", limit and limit.tokens), ("moved ", motion_limit if composable else None)):
@@ -108,6 +109,7 @@ def _examined(model: PreTrainedModel) -> Capability:
         limit=limit.tokens if limit else None,
         motion_limit=motion_limit,
         windowed=any(getattr(model.config.get_text_config(), name, None) for name in _WINDOWS),
+        states=trial.states,
         differences=tuple(trial.differences),
         why="; ".join(why),
     )
@@ -168,6 +170,7 @@ class _Trial:
     def __init__(self, model: PreTrainedModel) -> None:
         self.model, self.largest = model, 0.0  # the largest |logit| so far
         self.motion: Motion | None = None
+        self.states = False  # whether it keeps any
         self.differences, self.why = list[tuple[str, float]](), list[str]()  # see `Capability`
         draw = torch.Generator().manual_seed(0)
         vocabulary = model.config.get_text_config().vocab_size
@@ -195,15 +198,23 @@ class _Trial:
             self.why.append(f"{use} fails in {kind}: {type(error).__name__}: {str(error)[:160]}")
             return False
         self.differences.append((use, measured))
-        if math.isfinite(measured) and measured <= rounding(self.model.dtype, self.largest):
+        if self._is_rounding(measured):
             return True
         self.why.append(f"{use} is not right in {kind}: logits differ by {measured:.2g}")
         return False
 
     def prefix(self) -> float:
-        return self._difference(self._over(encode(self.model, self.memory)), self._full())
+        kv, full = encode(self.model, self.memory), self._full()
+        self.states = kv.states
+        difference = self._difference(self._over(kv), full)
+        if kv.states and not self._is_rounding(difference):  # it may be right where tokens are read one by one
+            forgetful.add(type(self.model))
+            difference = self._difference(self._over(kv), full)
+        return difference
 
     def composition(self) -> float:
+        if self.states:
+            raise Unsupported(f"{self.model.config.model_type} keeps a state, which holds behind its own text only")
         moved = self.head + self.pieces[0]
 
         @cache
@@ -221,7 +232,7 @@ class _Trial:
         assert self.motion
         composed = compose(self._encoded(), len(self.head), self.motion)
         rows = range(len(self.head), len(composed.ids))
-        out = self.model(**renewal_inputs(self.model, composed, rows, self.query), use_cache=True)
+        out = forward(self.model, renewal_inputs(self.model, composed, rows, self.query))
         return self._difference(out.logits[:, -len(self.query) :], self._full())
 
     def batch(self) -> float:
@@ -247,9 +258,9 @@ class _Trial:
     def _two_steps(self, rows: Sequence[DecodeRow]) -> torch.Tensor:
         """[2, rows, vocabulary]"""
         step, mask = prefill_inputs(self.model, rows, 0)
-        first = self.model(**step, use_cache=True)
+        first = forward(self.model, step)
         step, _ = step_inputs(self.model, first, step, mask, self.query[-1:] * len(rows))
-        second = self.model(**step, use_cache=True)
+        second = forward(self.model, step)
         return torch.stack([first.logits[:, -1], second.logits[:, -1]])
 
     def _encoded(self) -> list[Activation]:
@@ -258,8 +269,7 @@ class _Trial:
     def _over(self, kv: Activation) -> torch.Tensor:
         """Logits of the query over KV, as a request reads it."""
         inputs, _ = prefill_inputs(self.model, [DecodeRow(tuple(self.query), kv)], 0)
-        logits: torch.Tensor = self.model(**inputs, use_cache=True).logits
-        return logits
+        return forward(self.model, inputs).logits
 
     def _full(self) -> torch.Tensor:
         """Logits of the query in one plain forward of the whole text."""
@@ -307,6 +317,9 @@ class _Trial:
         end = positions[-1] + 1
         positions += range(end, end + len(self.query))
         return ids + self.query, positions, owners + [_QUERIES] * len(self.query)
+
+    def _is_rounding(self, difference: float) -> bool:
+        return math.isfinite(difference) and difference <= rounding(self.model.dtype, self.largest)
 
     def _difference(self, one: torch.Tensor, other: torch.Tensor) -> float:
         """The largest |logit difference|, infinite where not the same logits are finite (some models mask a few)."""

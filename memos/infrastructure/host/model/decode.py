@@ -19,7 +19,7 @@ from memos.config import DecodeConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, Unsupported
 from memos.infrastructure.host.adapters.lora import twin
-from memos.infrastructure.host.forward import CausalLM, Forward, Inputs, first_position, positions_of
+from memos.infrastructure.host.forward import CausalLM, Forward, Inputs, first_position, forward, positions_of
 from memos.infrastructure.host.kv.cache import Activation, cache_of, cached_layers, fresh_cache
 from memos.infrastructure.host.kv.compose import renewal_inputs
 from memos.infrastructure.host.model.beam import BeamSearch
@@ -178,7 +178,7 @@ class Decoder:
         step, mask = prefill_inputs(model, rows, self.pad)
         keep = not self.crosses(rows[0], config.max_new_tokens)
         for n in range(config.max_new_tokens):
-            out = model(**step, use_cache=True, logits_to_keep=1)
+            out = forward(model, step, 1)
             chosen = [
                 self._pick(r.constraint.allowed(logits) if r.constraint and not s.done else logits, s.generator, config)
                 for logits, r, s in zip(out.logits[:, -1].float().cpu(), rows, streams, strict=True)
@@ -214,7 +214,7 @@ class Decoder:
         searches = [BeamSearch(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
         step, mask = prefill_inputs(model, rows, self.pad)
         while True:
-            out = model(**step, use_cache=True, logits_to_keep=1)
+            out = forward(model, step, 1)
             streams[0].kv = streams[0].kv or _read_kv(out, rows[0])  # of the prompt: the beams part from here
             log_p = torch.log_softmax(out.logits[:, -1].float(), -1)
             first, parents = 0, list[int]()
@@ -294,8 +294,8 @@ def _goes_on(model: PreTrainedModel) -> bool:
     model = narrowed(in_full_precision(model), "sliding_window", len(ids) // 2)
     try:
         step, mask = prefill_inputs(model, [DecodeRow(ids[:-1])], 0)
-        step, _ = step_inputs(model, model(**step, use_cache=True), step, mask, ids[-1:])
-        over, whole = model(**step, use_cache=True), model(input_ids=torch.tensor([ids], device=model.device))
+        step, _ = step_inputs(model, forward(model, step), step, mask, ids[-1:])
+        over, whole = forward(model, step), model(input_ids=torch.tensor([ids], device=model.device))
     except Exception as error:  # whatever a foreign model's code raises
         reason = f"{type(error).__name__}: {str(error)[:160]}"
     else:
@@ -407,7 +407,8 @@ def batches_of(
     for n, row in enumerate(rows):
         shape = () if padded else (len(row.ids), row.past and row.past.rows)
         key: object = (shape, kinds[n] if kinds else None)
-        if row.renewed or row.keep or decoder.crosses(row, answer):  # a mask of its own; positions by the longest row
+        # a mask of its own; a state, which padding changes; positions by the longest row
+        if row.renewed or row.keep or (row.past and row.past.states) or decoder.crosses(row, answer):
             key = n
         out.setdefault(key, []).append(n)
     return list(out.values())

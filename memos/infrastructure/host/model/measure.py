@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from memos.infrastructure.host.forward import forward
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import attended_rows, compose, renewal_inputs
 from memos.infrastructure.host.model.capability import Capability
@@ -44,27 +45,27 @@ def measure(
     ids = [rng.randrange(min(10, vocabulary // 2), vocabulary) for _ in range(_LENGTHS[-1])]
     most = min(n for n in (context, can.limit, can.motion_limit, _LENGTHS[-1]) if n)
 
-    def forward(tokens: int, past: Activation | None = None) -> None:
+    def read(tokens: int, past: Activation | None = None) -> None:
         inputs, _ = prefill_inputs(model, [DecodeRow(tuple(ids[:tokens]), past)], 0)
-        model(**inputs, use_cache=True, logits_to_keep=1)
+        forward(model, inputs, 1)
 
     lengths, took = list[int](), 0.0
     for length in _LENGTHS:  # warms up too
         if len(lengths) > 1 and (length + _MANY + _FEW > most or took > _LONG_S):
             break
-        took = _seconds(model, partial(forward, length))
+        took = _seconds(model, partial(read, length))
         lengths.append(length)
-    works: dict[str, Work] = {f"read {n}": partial(forward, n) for n in lengths}
+    works: dict[str, Work] = {f"read {n}": partial(read, n) for n in lengths}
     longest = lengths[-1]
     has_room = longest + _MANY + _FEW <= most  # for a question after the KV
     kv = encode(model, ids[:longest]) if can.exact else None
     if kv and has_room:
-        works |= {f"after {n}": partial(forward, n, kv) for n in (_FEW, _MANY, _MANY + _FEW)}
+        works |= {f"after {n}": partial(read, n, kv) for n in (_FEW, _MANY, _MANY + _FEW)}
         works |= _composition_works(model, can, reader, kv, ids[:_MANY])
     s = _in_turn(model, works)
     # what disturbs a measurement only adds to it: no text takes longer than a longer one
-    read = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
-    return read, _kv_figures(kv, read, s, has_room) if kv else {}
+    table = [(n, min(s[f"read {m}"] for m in lengths[i:])) for i, n in enumerate(lengths)]
+    return table, _kv_figures(kv, table, s, has_room) if kv else {}
 
 
 def _composition_works(

@@ -240,10 +240,10 @@ def teach_kv(host: Host, task: Task, path: Path, progress: Progress, checkpoint:
     if task.config.learning_rate is None:
         assert config.learning_rate  # the recipe sets it
         config = config.model_copy(update={"learning_rate": _KV_RATE_FACTOR * config.learning_rate})
-    if host.capability.limit or host.capability.windowed:
+    if host.capability.limit or host.capability.windowed or host.capability.states:
         raise Unsupported(
-            f"{host.model.config.model_type} looks back through a window, which tells by counting rows what it may "
-            f"see; rows cannot be left out: set activation.codec to raw, or promote to parametric"
+            f"{host.model.config.model_type} keeps a state, or looks back through a window, which tells by counting "
+            f"rows what it may see; rows cannot be left out: set activation.codec to raw, or promote to parametric"
         )
     whole, head = host.encode(task.memories), len(host.head)
     some = thinned(whole, kept_rows(len(whole.ids), head, task.share))

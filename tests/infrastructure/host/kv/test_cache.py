@@ -9,27 +9,32 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
     LlamaConfig,
-    Mamba2Config,
     MistralConfig,
     PreTrainedConfig,
     Qwen3Config,
+    RwkvConfig,
 )
 
+from memos.bench import architectures
 from memos.bench.batches import answer_all
-from memos.config import DecodeConfig, ModelConfig
+from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.files import load_activation, save_activation
+from memos.infrastructure.host.training.teach import Task, teach_kv
 
 ROOT = Path(__file__).parents[4]
 MEMORIES = (
@@ -51,10 +56,14 @@ TINY: dict[str, Callable[[int], PreTrainedConfig]] = {
     "mistral": lambda v: MistralConfig(vocab_size=v, **GQA, sliding_window=8),
 }
 UNFIT: dict[str, Callable[[int], PreTrainedConfig]] = {
-    "mamba2": lambda v: Mamba2Config(
-        vocab_size=v, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=8, n_groups=1
-    ),
+    "rwkv": lambda v: RwkvConfig(vocab_size=v, hidden_size=32, attention_hidden_size=32, num_hidden_layers=2),
 }
+# Of memos.bench.architectures. The first is of states alone and has a name of its own for its cache; the second has
+# layers with attention between, and goes on from a state token by token.
+STATES = ["mamba2", "jamba, hybrid"]
+MORE_STATES = [
+    "mamba", "falcon_mamba", "qwen3-next, hybrid", "granitemoehybrid", "falcon_h1", "lfm2", "bamba", "zamba2",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +74,15 @@ def tiny(host: Host) -> Callable[[str], Host]:
         torch.manual_seed(0)
         config = (TINY | UNFIT)[name](len(host.tokenizer))
         return Host(AutoModelForCausalLM.from_config(config).eval(), host.tokenizer)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def stateful(host: Host) -> Callable[[str], Host]:
+    @cache
+    def build(name: str) -> Host:
+        return Host(architectures.tiny(name, vocabulary=len(host.tokenizer)), host.tokenizer)
 
     return build
 
@@ -123,6 +141,68 @@ def test_a_disturbed_cache_is_not_exact(host: Host, tiny: Callable[[str], Host],
 def test_an_architecture_whose_cache_is_more_than_kv_is_refused_by_name(tiny: Callable[[str], Host], name: str) -> None:
     with pytest.raises(Unsupported, match=rf"{name}.*its memories can be plaintext or parametric"):
         tiny(name).encode(MEMORIES)
+
+
+@pytest.mark.parametrize("name", [*STATES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_STATES)])
+def test_a_state_that_was_saved_answers_as_the_full_prompt(
+    stateful: Callable[[str], Host], tmp_path: Path, name: str
+) -> None:
+    host, path, brief = stateful(name), tmp_path / "kv.safetensors", DecodeConfig(max_new_tokens=4)
+    made = host.encode(MEMORIES[:1])
+    host.save_kv(made, path)
+    request = Request(ASKED, MEMORIES[:2], (host.load_kv(path),))
+    assert request.pasts[0].states and request.pasts[0].digest() == made.digest()
+    full = full_logits(host, request)
+    assert_close(host.logits(request), full, atol=1e-4 * max(1.0, float(full.abs().max())), rtol=0)
+    other, text = replace(request, messages=({"role": "user", "content": "Who?"},)), replace(request, pasts=())
+    over_state, _, over_text = answer_all(host, [request, other, text], brief)
+    assert over_state.ids == over_text.ids == host.answer(request, brief).ids
+    assert made.is_near(request.pasts[0]) and request.pasts[0].digest() == made.digest()
+
+
+def test_a_state_of_another_text_host_or_version_is_refused(stateful: Callable[[str], Host], tmp_path: Path) -> None:
+    host, path = stateful("jamba, hybrid"), tmp_path / "kv.safetensors"
+    made = host.encode(MEMORIES[:1])
+    host.save_kv(made, path)
+    for other in ((), MEMORIES[1:], (MEMORIES[0] + "!",)):
+        with pytest.raises(FingerprintMismatch, match="other memories than this prompt begins with"):
+            host.logits(Request(ASKED, other, (made,)))
+    with pytest.raises(FingerprintMismatch, match="continues other tokens"):
+        host.load_kv(path, made.ids)
+    with pytest.raises(FingerprintMismatch, match="another host: .*weights"):
+        stateful("mamba").load_kv(path)
+    with pytest.raises(FingerprintMismatch, match="another host: dtype float32 is now bfloat16"):
+        load_activation(path, host.fingerprint | {"dtype": "bfloat16"}, host.model.device)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(transformers.__version__.encode(), b"5.17.0", 1))
+    with pytest.raises(FingerprintMismatch, match="another host: states of transformers 5.17.0 is now"):
+        host.load_kv(path)
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(CorruptBlob):
+        host.load_kv(path).digest()
+    fewer = [layer[:2] for layer in made.layers]  # as a stranger's file may have it
+    assert not made.is_near(replace(made, layers=fewer)) and not made.is_near(replace(made, states=False))
+
+
+def test_states_keep_their_dtype(stateful: Callable[[str], Host], tmp_path: Path) -> None:
+    """In a model in bf16 a recurrence is in fp32, and a layer without keys has none of another dtype."""
+    made, path = stateful("mamba2").encode(MEMORIES[:1]), tmp_path / "kv.safetensors"
+    layers = [(*kv, conv.bfloat16(), recurrence) for *kv, conv, recurrence in made.layers]
+    save_activation(replace(made, layers=layers), path, {"dtype": "bfloat16"}, "int4")
+    loaded = load_activation(path, {"dtype": "bfloat16"}, torch.device("cpu"))
+    assert loaded.digest() == replace(made, layers=layers).digest()
+
+
+def test_only_the_first_state_is_used_and_none_is_moved(stateful: Callable[[str], Host], tmp_path: Path) -> None:
+    host = stateful("jamba, hybrid")
+    apart = Request(ASKED, MEMORIES[:2], tuple(host.encode((m,)) for m in MEMORIES[:2]), keep=True)
+    assert_close(host.logits(apart), full_logits(host, apart), atol=5e-4, rtol=0)
+    answer = host.answer(apart, DecodeConfig(max_new_tokens=3))
+    assert answer.past_tokens == len(apart.pasts[0].ids) and answer.kv is None
+    with pytest.raises(Unsupported, match="L1 is not possible on jamba: jamba keeps a state"):
+        host.logits(replace(apart, fidelity=FidelityConfig(level="L1")))
+    with pytest.raises(Unsupported, match="jamba keeps a state.*rows cannot be left out"):
+        teach_kv(host, Task(lessons=(), keep=(), config=DistilConfig(), memories=MEMORIES), tmp_path, lambda *_: None)
 
 
 def test_a_sliding_window_still_reads_text(tiny: Callable[[str], Host]) -> None:

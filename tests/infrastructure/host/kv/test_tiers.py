@@ -271,9 +271,9 @@ def test_a_model_with_few_positions_is_measured_within_them(host: Host, tmp_path
 
 
 def test_a_model_without_kv_is_measured_reading(host: Host, tmp_path: Path) -> None:
-    hybrid = Host(tiny("jamba, hybrid"), host.tokenizer)
-    assert not hybrid.capability.exact
-    figures = hybrid.measure(tmp_path, ("raw",))
+    stateless = Host(tiny("rwkv"), host.tokenizer)
+    assert not stateless.capability.exact
+    figures = stateless.measure(tmp_path, ("raw",))
     assert figures["load"] == {} and len(figures["read"]) >= 2
 
 
