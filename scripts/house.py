@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     KERNEL: (*VOCABULARY, KERNEL, READING, OPERATION, INFRASTRUCTURE),
     DOORS: (*VOCABULARY, DOORS, KERNEL, *PUBLIC),
     PLUGINS: (*VOCABULARY, PLUGINS, INFRASTRUCTURE, OPERATION, READING, KERNEL, DOORS, *PUBLIC),
-    f"{PLUGINS}.policies": (*VOCABULARY, f"{OPERATION}.policies", f"{PLUGINS}.policies"),  # as those of the core
+    f"{PLUGINS}.policies": (*VOCABULARY, f"{OPERATION}.policies", f"{PLUGINS}.policies", f"{PLUGINS}.curators"),
     BENCH: ("memos",),  # measures the parts and the whole, from above all of them
     "memos.interface.__init__": (),
     "memos.__init__": (*VOCABULARY, KERNEL, DOORS),
