@@ -12,7 +12,7 @@ With rules as writer, a fact is a sentence that states something, its entities a
 one that speaks of a change ends the nearest older one of the same speaker; others are not compared. What differs from
 the paper: an entity is its name, and what is known of it are its facts; those called the same are the same; communities
 are made anew where their members change; in place of maximal marginal relevance, facts of other turns go first; an
-entity that very many facts name brings none of them nearer.
+entity that very many facts name brings none of them nearer, nor does one bring a fact nearer that has ended.
 
 `zep-communities`: zep less its communities.
 """
