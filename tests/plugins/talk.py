@@ -23,8 +23,11 @@ FIRST = datetime(2025, 3, 3, 9, tzinfo=timezone.utc)
 
 @cache
 def embedder() -> Embedder:
-    """One for all: loading it takes longer than a test."""
-    return Embedder(Config().embedder)
+    """One for all: loading it takes longer than a test, and than a run may take."""
+    made = Embedder(Config().embedder)
+    made.embed(["loaded"])
+    made.tokens(["loaded"])  # which every call of a writer counts
+    return made
 
 
 class Conversation:
@@ -73,4 +76,5 @@ class Conversation:
 def conversation(vault: Path, system: str, **config: Any) -> Iterator[Conversation]:
     with Memory(parse_config({"policy": system, **config}), vault=vault) as memory:
         memory.kernel.parts.embedder = Lazy(embedder)
+        embedder()
         yield Conversation(memory, system)
