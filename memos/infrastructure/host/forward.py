@@ -57,7 +57,7 @@ def forward(model: Forwards, inputs: Inputs, keep: int = 0) -> Forward:
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     tokens = ids.shape[1]
     named: dict[str, object] = {**inputs}
-    kind: type[Any] = type(next(iter(model.named_modules()))[1])  # under adapters too
+    kind: Any = type(next(iter(model.named_modules()))[1])  # under adapters too
     if isinstance(mask, torch.Tensor):
         past = mask.shape[-1] - tokens
         if past and tokens > 1 and kind in forgetful:
