@@ -44,8 +44,9 @@ def bench_arena(
     lines stands for the first n of the turns that it was made of. tokens_shown_mean: of the memories that fit into
     BUDGET tokens. memories: in force at the end, growth: after each quarter of the turns. turns_lost: that cannot be
     read back word for word. writer_calls_per_turn, writer_tokens_per_turn: schemas filled, and tokens of what a model
-    is asked for it, also where rules answer. adds_per_s: turns a second until they are found. bytes: that the vault
-    has grown by. failed: runs that a curator could not end, and answers that its model could not give.
+    is asked and answers; where rules write, of what it would have been asked, at four characters each. adds_per_s:
+    turns a second until they are found. bytes: that the vault has grown by. failed: runs that a curator could not end,
+    and answers that its model could not give.
 
     systems: names of policies. partial: where rows are kept until all are there. Raises InputError.
     """

@@ -44,6 +44,11 @@ def maker(cube: MemCube) -> str:
     return cube.header.origin.removeprefix(MADE) if cube.header.origin.startswith(MADE) else ""
 
 
+def segment_of(kind: str, system: str) -> str:
+    """The topic group of what a system has made of one kind."""
+    return f"{kind} of {system}"
+
+
 class CarryingOut:
     """The operations of one vault."""
 
@@ -112,12 +117,12 @@ class _Run:
 
     def do(self, operation: CuratorOp) -> None:
         match operation:
-            case Keep():
-                self._keep(operation)
             case Revise(id=id, text=text, sources=sources):
                 self._revise(id, text, sources)
             case Merge():
                 self._merge(operation)
+            case Keep():
+                self._keep(operation)
             case Link():
                 self._link(operation)
             case Unlink(a=a, b=b, kind=kind):
@@ -192,7 +197,7 @@ class _Run:
             trust=Trust.MODEL,
             speaker=keep.speaker,
             thread=keep.thread,
-            segment=f"{keep.kind} of {self._system}",
+            segment=segment_of(keep.kind, self._system),
             kind=keep.kind,
             tags=keep.tags,
         )
@@ -225,8 +230,8 @@ class _Run:
         merged = [self._own(id) for id in dict.fromkeys(merge.ids)]
         if len(merged) < 2:
             raise InputError(f"{self._system} merges {len(merged)} memory; name two or more")
-        roots = tuple(dict.fromkeys(source.id for cube in merged for source in cube.sources))
-        made = self._keep(Keep(text=merge.text, kind=merge.kind, sources=roots, name=merge.name))
+        roots = tuple(dict.fromkeys([*merge.sources, *(source.id for cube in merged for source in cube.sources)]))
+        made = self._keep(merge.model_copy(update={"sources": roots}))
         for cube in merged:
             self._lifecycle.move(cube.id, State.ARCHIVED, f"merged into {made} by {self._system}")
             self._step(cube.id, do="restore")

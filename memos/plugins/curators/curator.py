@@ -66,13 +66,10 @@ class Revise(Frozen):
     sources: tuple[str, ...] = ()
 
 
-class Merge(Frozen):
-    """Make one memory of several that curators have made, which live on in it."""
+class Merge(Keep):
+    """Make one memory of several that curators have made, which live on in it; their sources are its own."""
 
     ids: tuple[str, ...]
-    text: str
-    kind: str
-    name: str = Field("", pattern=r"^(#\w+)?$")
 
 
 class Link(Frozen):
@@ -167,8 +164,8 @@ class CuratorView(SignalSource, Protocol):
     def now(self) -> datetime: ...
 
     def memories(self, *kinds: str) -> list[MemCube]:
-        """Those in force of these kinds that the system itself has made, or that were said; all kinds without one. In
-        the order of their saying."""
+        """Those in force of these kinds that the system itself has made, or that were said (kinds episode, passage);
+        with no kind all of them, and every statement. In the order of their saying."""
         ...
 
     def at(self, *ids: str) -> list[MemCube]:

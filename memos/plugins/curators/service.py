@@ -200,12 +200,13 @@ class Curators:
         return MemoriesInView(self._parts, self._tables, caller, name, within, until)
 
     def _writer(self, name: str) -> CountedWriter:
-        return CountedWriter(self._model, lambda texts: self._parts.embedder().tokens(texts), name, self._config.calls)
+        return CountedWriter(self._model, name, self._config.calls)
 
     def _read_on(self, user: str, name: str, before_each: Callable[[], None] = lambda: None) -> int:
         """Have a system read what it has not, an exchange at a time; the number of runs that have changed something."""
         runs, curator = 0, self._curator(name)
         with self._lock:
+            self._parts.embedder().read(["ready"])  # loading it is nothing that a run should be cut off for
             while exchanges := list(_exchanges(self._unread(user, name))):
                 for turns in exchanges:
                     before_each()

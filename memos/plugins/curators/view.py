@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube
 from memos.errors import InputError
 from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
-from memos.plugins.curators.carrying_out import MADE, maker
+from memos.plugins.curators.carrying_out import MADE, maker, segment_of
 from memos.plugins.curators.rules import EMOTIONS
 from memos.plugins.curators.signals import CuratorSignals, StoredLink
 from memos.plugins.curators.tables import CuratorTables
@@ -49,8 +50,12 @@ class MemoriesInView:
 
     def memories(self, *kinds: str) -> list[MemCube]:
         self._check()
-        found = self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING)
-        return self._mine(cube for cube in found if not kinds or cube.header.kind in kinds)
+        if not kinds or not set(kinds).isdisjoint(SAID):
+            found = self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING)
+            return self._mine(cube for cube in found if not kinds or cube.header.kind in kinds)
+        groups = (segment_of(kind, self._system) for kind in kinds)  # which the vault has an index of
+        made = (self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, segment=group) for group in groups)
+        return sorted(self._mine(chain.from_iterable(made)), key=lambda cube: cube.order)
 
     def at(self, *ids: str) -> list[MemCube]:
         self._check()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
 log = logging.getLogger("memos")
+TOKEN_CHARS = 4  # of English, by most models' tokenizers
 IN_A_ROW = 3  # failures, after which a run goes on without the model
 Schema = Mapping[str, object]
 
@@ -39,10 +40,11 @@ class Answers(Protocol):
 
 
 class CountedWriter:
-    """One run's `Writer`. calls: at most so many."""
+    """One run's `Writer`. calls: at most so many. Where rules write, tokens are what a model would have been asked, at
+    TOKEN_CHARS characters each."""
 
-    def __init__(self, model: Answers | None, count: Callable[[Sequence[str]], int], system: str, calls: int) -> None:
-        self._model, self._count, self._system, self._left = model, count, system, calls
+    def __init__(self, model: Answers | None, system: str, calls: int) -> None:
+        self._model, self._system, self._left = model, system, calls
         self._failures = 0
         self.cost = WriterCost()
 
@@ -61,7 +63,7 @@ class CountedWriter:
         began, by_model = time.monotonic(), self.is_model
         filled = self._answered(writings) if by_model else [None] * len(writings)
         rules = [writing.rule() if one is None else one for writing, one in zip(writings, filled, strict=True)]
-        tokens = 0 if by_model else self._count([writing.ask for writing in writings])
+        tokens = 0 if by_model else sum(len(writing.ask) for writing in writings) // TOKEN_CHARS
         self._spend(len(writings), tokens, time.monotonic() - began)
         return rules
 

@@ -35,7 +35,7 @@ from memos.plugins.curators.curator import (
 )
 from memos.plugins.curators.rules import said, shared_terms
 
-FACT = "fact"  # Header.kind
+FACT = "extracted fact"  # Header.kind
 NEAREST = 10  # s of the paper: memories that a fact is held against
 EARLIER = 10  # m: messages before the exchange that the extraction is shown
 SAME = 0.9  # share of terms from which two facts say the same

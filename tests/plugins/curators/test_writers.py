@@ -64,17 +64,17 @@ def test_nonsense_is_written_by_the_rule_and_after_three_the_run_goes_on_without
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     right = RULE.model_copy(update={"kind": "ADD"}).model_dump_json()
-    writer = CountedWriter(Replies("no", right, "{}", '{"kind": "ADD"}', "[]", right), lambda texts: 3, "mine", 10)
+    writer = CountedWriter(Replies("no", right, "{}", '{"kind": "ADD"}', "[]", right), "mine", 10)
     with caplog.at_level(logging.WARNING, "memos"):
         kinds = [writer.fill(WRITING).kind for _ in range(6)]
     assert kinds == ["NOOP", "ADD", "NOOP", "NOOP", "NOOP", "NOOP"]
     assert not writer.is_model and (writer.cost.calls, writer.cost.failed) == (6, 4)
-    assert writer.cost.tokens == 5 * 7 + 3  # the last was not asked
+    assert writer.cost.tokens == 5 * 7 + len(WRITING.ask) // 4  # the last was not asked
     assert "the rule writes instead" in caplog.text
 
 
 def test_a_run_has_so_many_calls() -> None:
-    writer = CountedWriter(None, lambda texts: 0, "mine", 2)
+    writer = CountedWriter(None, "mine", 2)
     writer.fill_all([WRITING, WRITING])
     with pytest.raises(InputError, match=r"calls its writer too often in one run \(curators.calls\)"):
         writer.fill(WRITING)
@@ -106,7 +106,7 @@ def server() -> Iterator[tuple[str, list[dict[str, object]]]]:
 
 def test_an_endpoint_is_asked_with_the_schema(server: tuple[str, list[dict[str, object]]]) -> None:
     url, asked = server
-    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), lambda texts: 0, "mine", 10)
+    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), "mine", 10)
     assert writer.fill(WRITING).kind == "ADD" and writer.cost.tokens == 11
     assert asked[0]["model"] == "m" and "json_schema" in str(asked[0]["response_format"])
 
@@ -116,7 +116,7 @@ def test_an_endpoint_that_does_not_answer_is_named(
     server: tuple[str, list[dict[str, object]]], path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = server[0] + path if path != ":1" else "http://127.0.0.1:1/v1"
-    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), lambda texts: 0, "mine", 10)
+    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), "mine", 10)
     with caplog.at_level(logging.WARNING, "memos"):
         assert writer.fill(WRITING) == RULE
     assert "(curators.writer) gave no answer" in caplog.text and writer.cost.failed == 1
