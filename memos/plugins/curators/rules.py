@@ -85,3 +85,42 @@ def shared_terms(a: str, b: str) -> float:
     """Jaccard index of their terms."""
     one, other = set(terms(a)), set(terms(b))
     return len(one & other) / len(one | other) if one | other else 0.0
+
+
+LINE_CHARS = 400  # of a turn that is quoted whole
+_CHANGE = re.compile(
+    r"\b(?:no longer|not any ?more|any ?more|quit|stopped|moved|now|instead|changed|left|used to)\b|不再|改为|现在",
+    re.IGNORECASE,
+)
+
+
+def says_change(text: str) -> bool:
+    """True where it says that something is otherwise than before."""
+    return bool(_CHANGE.search(text))
+
+
+def line(turn: MemCube, most: int = LINE_CHARS) -> str:
+    """A turn in one line of a bounded length; of a longer one the sentences that say most, in their order."""
+    whole = said(turn)
+    if len(whole) <= most:
+        return whole
+    words = " ".join(turn.words.split())
+    who, parts = whole.removesuffix(words), sentences(words)
+    left, taken = most - len(who), set[int]()
+    for n in sorted(range(len(parts)), key=lambda n: (asks(parts[n]), -len(set(terms(parts[n]))))):
+        if len(parts[n]) < left:
+            taken.add(n)
+            left -= len(parts[n]) + 1
+    return who + " ".join(parts[n] for n in sorted(taken)) if taken else whole[:most]
+
+
+def as_written(text: str, most: int) -> list[str]:
+    """Its most frequent terms, of equals the longest, each as it is first written there; of scripts without spaces, as
+    pairs of characters."""
+    found = Counter(terms(text, query=True))
+    written = dict[str, str]()
+    for word in re.findall(r"[^\W_]+", text):
+        if len(of := terms(word, query=True)) == 1:
+            written.setdefault(of[0], word)
+    best = sorted(found, key=lambda term: (-found[term], -len(term)))[:most]
+    return [written.get(term, term) for term in best]
