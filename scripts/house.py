@@ -59,7 +59,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     PLUGINS: (*VOCABULARY, PLUGINS, INFRASTRUCTURE, OPERATION, READING, KERNEL, DOORS, *PUBLIC),
     # as those of the core; what writes knows what it may return, and not how that is done
     f"{PLUGINS}.policies": (*VOCABULARY, f"{OPERATION}.policies", f"{PLUGINS}.policies", *CURATOR),
-    **dict.fromkeys(CURATOR, (*VOCABULARY, f"{OPERATION}.policies", *CURATOR)),
+    **dict.fromkeys(CURATOR, (*VOCABULARY, f"{OPERATION}.policies", f"{READING}.times", *CURATOR)),
     BENCH: ("memos",),  # measures the parts and the whole, from above all of them
     "memos.interface.__init__": (),
     "memos.__init__": (*VOCABULARY, KERNEL, DOORS),

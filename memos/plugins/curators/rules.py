@@ -224,3 +224,15 @@ def worded(text: str, kind: str, view: CuratorView) -> list[MemCube]:
 
 def folded(name: str) -> str:
     return " ".join(name.split()).strip('.,!?;:"()').casefold()
+
+
+def as_written(text: str, most: int) -> list[str]:
+    """Its most frequent terms, of equals the longest, each as it is first written there; of scripts without spaces, as
+    pairs of characters."""
+    found = Counter(terms(text, query=True))
+    written = dict[str, str]()
+    for word in re.findall(r"[^\W_]+", text):
+        if len(of := terms(word, query=True)) == 1:
+            written.setdefault(of[0], word)
+    best = sorted(found, key=lambda term: (-found[term], -len(term)))[:most]
+    return [written.get(term, term) for term in best]

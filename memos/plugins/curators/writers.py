@@ -57,6 +57,8 @@ class CountedWriter:
 
     def fill_all(self, writings: Sequence[Writing[M]]) -> list[M]:
         """Raises InputError for more than a run may have."""
+        if not writings:
+            return []
         self._left -= len(writings)
         if self._left < 0:
             raise InputError(f"{self._system} calls its writer too often in one run (curators.calls); nothing was kept")
