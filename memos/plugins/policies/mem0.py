@@ -2,10 +2,11 @@
 
     exchange -> extract -> facts -> for each the s nearest -> ADD, UPDATE, DELETE or NOOP        (section 2.1)
 
-With rules as writer, the reader's statements are the facts, and what is done with one follows from what it says of the
-nearest: the same words are a NOOP, one that contains another updates it, one of the same subject that is said to have
-changed deletes it, anything else is added. What differs from the paper: no summary of the whole conversation goes into
-the extraction, and a deleted fact is archived, so that it can be asked for and brought back.
+With rules as writer, the reader's statements and what else a turn claims are the facts, and what is done with one
+follows from what it says of the nearest: the same words are a NOOP, one that contains another updates it, one of the
+same subject that is said to have changed deletes it, anything else is added. What differs from the paper: no summary of
+the whole conversation goes into the extraction, and a deleted fact is archived, so that it can be asked for and brought
+back.
 
 `mem0-graph` (section 2.2) also links facts that name the same entity, and finds along these links.
 """
@@ -33,19 +34,17 @@ from memos.plugins.curators.curator import (
     Writer,
     Writing,
 )
-from memos.plugins.curators.rules import said, shared_terms
+from memos.plugins.curators.rules import claims, line, says_change, shared_terms
 
 FACT = "extracted fact"  # Header.kind
+FACT_CHARS = 240  # of a fact
 NEAREST = 10  # s of the paper: memories that a fact is held against
 EARLIER = 10  # m: messages before the exchange that the extraction is shown
 SAME = 0.9  # share of terms from which two facts say the same
 NEAR = 0.6  # cosine from which a fact may change another
-_CHANGE = re.compile(
-    r"\b(?:no longer|not anymore|any ?more|quit|stopped|moved|now|instead|changed|left|used to)\b", re.I
-)
 _ENTITY = re.compile(r"\b[A-Z][a-z]{2,}\b")
 
-Sentence = Annotated[str, Field(max_length=160)]
+Sentence = Annotated[str, Field(max_length=FACT_CHARS)]
 
 
 class ExtractedFacts(BaseModel):
@@ -116,7 +115,18 @@ def along_links(found: Sequence[Recalled], k: int, view: CuratorView) -> list[Re
 
 
 def _stated(turns: Sequence[MemCube], view: CuratorView) -> ExtractedFacts:
-    return ExtractedFacts(facts=[one[:160] for turn in turns for one in view.statements(turn)][:6])
+    found = [one[:FACT_CHARS] for turn in turns for one in (*view.statements(turn), *claims(turn))]
+    return ExtractedFacts(facts=_apart(found)[:6])
+
+
+def _apart(facts: Sequence[str]) -> list[str]:
+    """Without those that an earlier one says already."""
+    kept = list[str]()
+    for fact in facts:
+        words = set(terms(fact.split(": ", 1)[-1]))  # but for who says it
+        if not any(len(words & set(terms(one))) >= SAME * len(words) for one in kept):
+            kept.append(fact)
+    return kept
 
 
 def _by_rule(fact: str, known: Sequence[MemCube], near: Sequence[Recalled]) -> FactChange:
@@ -125,10 +135,10 @@ def _by_rule(fact: str, known: Sequence[MemCube], near: Sequence[Recalled]) -> F
             return FactChange(operation="NOOP", about=n, text="")
         words, others = set(terms(fact)), set(terms(cube.text))
         if one.score >= NEAR and words > others:
-            return FactChange(operation="UPDATE", about=n, text=fact[:160])
-        if one.score >= NEAR and _CHANGE.search(fact) and fact.split()[:1] == cube.text.split()[:1]:
+            return FactChange(operation="UPDATE", about=n, text=fact[:FACT_CHARS])
+        if one.score >= NEAR and says_change(fact) and fact.split()[:1] == cube.text.split()[:1]:
             return FactChange(operation="DELETE", about=n, text="")
-    return FactChange(operation="ADD", about=0, text=fact[:160])
+    return FactChange(operation="ADD", about=0, text=fact[:FACT_CHARS])
 
 
 def _telling(fact: str, turns: Sequence[MemCube]) -> tuple[str, ...]:
@@ -151,8 +161,8 @@ def _entities(fact: str) -> set[str]:
 
 def _extract(turns: Sequence[MemCube], view: CuratorView) -> str:
     before = [one for one in view.memories("episode") if one.header.thread == turns[0].header.thread]
-    earlier = [said(one) for one in before if one.order < turns[0].order][-EARLIER:]
-    lines = "\n".join(said(turn) for turn in turns)
+    earlier = [line(one) for one in before if one.order < turns[0].order][-EARLIER:]
+    lines = "\n".join(line(turn) for turn in turns)
     return (
         "Which facts worth remembering does the new exchange state? Give each as a sentence that can be understood by "
         f"itself; none where there is none.\n\nEarlier:\n{chr(10).join(earlier)}\n\nNew:\n{lines}"
