@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -58,7 +59,7 @@ class Curators:
         self._tables = CuratorTables(parts.vault.extensions)
         self._carrying_out = CarryingOut(parts, self._tables)
         self._model = model_of(self._config, parts.host)
-        self._lock = threading.RLock()  # one run at a time
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)  # by user: one run at a time
         self._thread = Lazy(lambda: ThreadPoolExecutor(1, "memos-curators"))
         self._waiting: set[tuple[str, str]] = set()  # users and systems that the thread has to look at
         self._closing = threading.Event()
@@ -95,7 +96,10 @@ class Curators:
         def run(view: CuratorView, writer: Writer) -> CuratorOps:
             return self._curator(name).on_answer(question, answer, used, view, writer)
 
-        self._tried(caller, name, "on_answer", run)
+        if self._model is None:
+            self._tried(caller, name, "on_answer", run)
+        elif not self._closing.is_set():  # nobody waits for a language model after the answer
+            self._thread().submit(self._tried, caller, name, "on_answer", run)
 
     def on_idle(self, caller: Caller) -> None:
         self.curate(caller)
@@ -128,7 +132,7 @@ class Curators:
         """Take back what one run has done: every memory reads as it did before; the number of operations taken back.
         Raises NotFound, and BadTransition where a later run rests on it."""
         self._governance.permit(caller, ops.UndoCuration(run=run))
-        with self._lock, self._vault.transaction():
+        with self._locks[caller.user_id], self._vault.transaction():
             steps = self._tables.steps(caller.user_id, run)
             if not steps:
                 raise NotFound(f"there is no run {run!r} of a curator to undo; `memos curators runs` lists them")
@@ -205,7 +209,7 @@ class Curators:
     def _read_on(self, user: str, name: str, before_each: Callable[[], None] = lambda: None) -> int:
         """Have a system read what it has not, an exchange at a time; the number of runs that have changed something."""
         runs, curator = 0, self._curator(name)
-        with self._lock:
+        with self._locks[user]:
             self._parts.embedder().read(["ready"])  # loading it is nothing that a run should be cut off for
             while exchanges := list(_exchanges(self._unread(user, name))):
                 for turns in exchanges:
@@ -225,7 +229,7 @@ class Curators:
 
     def _tried(self, caller: Caller, name: str, hook: str, run: Hook, read_to: str = "") -> int:
         """One run; 1 where it has changed something. What fails changes nothing, and is told."""
-        with self._lock:
+        with self._locks[caller.user_id]:
             writer, view, steps = self._writer(name), self._view(caller, name), list[Step]()
             try:
                 operations = list(islice(run(view, writer), self._config.operations + 1))
@@ -295,7 +299,7 @@ class Curators:
 
     def _await_quiet(self) -> None:
         """Until nobody has called for a while. Raises KeyboardInterrupt as the kernel is closed."""
-        while not self._closing.wait(0.05):
+        while not self._closing.wait(0.2):
             if self._parts.embedder.if_made and self._parts.quiet_for() >= QUIET_S:
                 return
         raise KeyboardInterrupt
