@@ -1,9 +1,8 @@
-"""Generative Agents (arXiv 2304.03442): a memory stream that is retrieved by recency, importance and relevance, and
-reflections on it.
+"""Generative Agents (2304.03442): a memory stream, found by recency, importance and relevance, and reflections on it.
 
     turn -> its importance, 1 to 10                                                  (section 4.1)
-    importances since the last reflection add up to 150 -> 3 questions about the latest 100 memories -> for each what is
-    retrieved -> 5 insights, each with the memories that it rests on                 (section 4.2)
+    importances add up to 150 since the last reflection -> 3 questions on the latest 100 memories -> what is retrieved
+    for each -> 5 insights, each with the memories that it rests on                  (section 4.2)
     query -> what scores most by the three, each normalised to 0..1 over all memories
 
 The turns are the stream. With rules as writer, importance is counted from words, the questions are the most
@@ -58,10 +57,8 @@ class SalientQuestions(BaseModel):
 
 
 class Insight(BaseModel):
-    """because_of: the numbers of the statements that it follows from."""
-
     text: Annotated[str, Field(max_length=900)]
-    because_of: Annotated[list[Number], Field(max_length=RETRIEVED)]
+    because_of: Annotated[list[Number], Field(max_length=RETRIEVED)]  # statements that it follows from
 
 
 class Insights(BaseModel):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -25,7 +26,6 @@ from memos.config import Config
 from memos.cube import EPISODE, MemCube
 from memos.operation.policies.policy import Recalled, asks, standing, terms
 from memos.plugins.curators import blocks
-from memos.plugins.curators.blocks import MAX_LINE, MAX_LINES, Sentence
 from memos.plugins.curators.curator import (
     Curator,
     CuratorOp,
@@ -44,7 +44,7 @@ NEAREST = 10  # memories that the manager is shown
 MAX_TURNS = 16
 MAX_FACT = 240  # characters
 SAME, ALIKE = 0.8, 0.25  # share of terms from which two say the same, and are about the same
-WORTH = 3.0  # importance of a turn that is kept as it is where nothing is read in it
+WORTH = 2.5  # importance of a turn that is read
 EARLIER = 6  # messages before praise that are looked at
 LATEST = 100  # memories that are held against each other when idle
 _PRAISE = re.compile(
@@ -67,13 +67,11 @@ class Changes(BaseModel):
     changes: Annotated[list[Change], Field(max_length=8)]
 
 
-class Experience(BaseModel):
-    """What an agent may learn from, as LangMem's `Episode` has it."""
-
-    observation: Sentence
-    thoughts: Sentence
-    action: Sentence
-    result: Sentence
+class Experience(BaseModel):  # LangMem's `Episode`
+    observation: blocks.Sentence
+    thoughts: blocks.Sentence
+    action: blocks.Sentence
+    result: blocks.Sentence
 
 
 class LangMem(Curator):
@@ -94,20 +92,17 @@ class LangMem(Curator):
 
     def on_idle(self, view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
         merged = set[str]()
-        latest = view.memories(FACT)[-LATEST:]
-        for n, one in enumerate(latest):
-            for other in latest[:n]:
-                if merged.isdisjoint((one.id, other.id)) and shared_terms(one.text, other.text) >= SAME:
-                    merged |= {one.id, other.id}
-                    yield Merge(ids=(other.id, one.id), text=max(one.text, other.text, key=len), kind=FACT)
+        for one, other in combinations(view.memories(FACT)[-LATEST:], 2):
+            if merged.isdisjoint((one.id, other.id)) and shared_terms(one.text, other.text) >= SAME:
+                merged |= {one.id, other.id}
+                yield Merge(ids=(one.id, other.id), text=max(one.text, other.text, key=len), kind=FACT)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
         return blocks.with_shown(view.near(query, k, FACT, EXPERIENCE), blocks.shown(view, INSTRUCTIONS), k)
 
 
 def _managed(turns: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
-    near = view.near(" ".join(turn.words[:300] for turn in turns), NEAREST, FACT)
-    known = view.at(*(one.id for one in near))
+    known = view.at(*(one.id for one in view.near(" ".join(t.words[:300] for t in turns), NEAREST, FACT)))
     told = "\n".join(f"{n}. {cube.text}" for n, cube in enumerate(known, start=1))
     ask = (
         "Keep the memories up to date with the conversation: insert what is new and worth remembering as a sentence "
@@ -133,16 +128,14 @@ def _managed(turns: Sequence[MemCube], view: CuratorView, writer: Writer) -> Ite
 
 def _by_rule(turns: Sequence[MemCube], known: Sequence[MemCube], view: CuratorView) -> Iterator[Change]:
     for n, turn in enumerate(turns, start=1):
-        stated = view.statements(turn)
-        text = " ".join(stated)[:MAX_FACT]
-        if not stated and importance(said(turn)) >= WORTH and not asks(turn.words) and turn.header.role != "assistant":
-            text = said(turn)[:MAX_FACT]
-        if not text:
+        if importance(said(turn)) < WORTH or turn.header.role == "assistant":
             continue
+        stated = view.statements(turn)
+        text = (" ".join(stated) if stated or asks(turn.words) else said(turn))[:MAX_FACT]
         share, about = max(((shared_terms(text, cube.text), m) for m, cube in enumerate(known, 1)), default=(0.0, 0))
-        if share >= ALIKE and set(terms(text)) > set(terms(known[about - 1].text)):
+        if text and share >= ALIKE and set(terms(text)) > set(terms(known[about - 1].text)):
             yield Change(operation="update", turn=n, about=about, text=text)
-        elif share < SAME:
+        elif text and share < SAME:
             if share >= ALIKE and changes(text):
                 yield Change(operation="delete", turn=n, about=about, text=text)
             yield Change(operation="insert", turn=n, about=0, text=text)
@@ -150,15 +143,17 @@ def _by_rule(turns: Sequence[MemCube], known: Sequence[MemCube], view: CuratorVi
 
 def _learned(praise: MemCube, view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
     """What came before praise: what was asked, and the last that was done."""
-    before = [one for one in view.memories(EPISODE) if one.header.thread == praise.header.thread]
-    before = [one for one in before if one.order < praise.order][-EARLIER:]
+    thread = (one for one in view.memories(EPISODE) if one.header.thread == praise.header.thread)
+    before = [one for one in thread if one.order < praise.order][-EARLIER:]
     done = next((one for one in reversed(before) if one.header.role == "assistant"), None)
     asked = next((one for one in reversed(before) if one.header.role != "assistant"), None)
     if not done or not asked:
         return
 
     def quoted() -> Experience:
-        [observation, action, result] = (" ".join(one.words.split())[:MAX_LINE] for one in (asked, done, praise))
+        [observation, action, result] = (
+            " ".join(one.words.split())[: blocks.MAX_LINE] for one in (asked, done, praise)
+        )
         return Experience(observation=observation, thoughts="", action=action, result=result)
 
     ask = (
@@ -174,24 +169,24 @@ def _learned(praise: MemCube, view: CuratorView, writer: Writer) -> Iterator[Cur
 
 
 def _instructed(turns: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
-    [before] = blocks.shown(view, INSTRUCTIONS)[-1:] or [None]
-    known = blocks.lines_of(before)
+    [block] = blocks.shown(view, INSTRUCTIONS)[-1:] or [None]
+    known = blocks.lines_of(block)
     messages = [*view.at(*(line.source for line in known)), *turns]
 
     def given() -> blocks.Digest:
         lines = [(line.source, line.text) for line in known]
         for turn in turns:
-            for text in (one[:MAX_LINE] for one in sentences(turn.words[:2_000]) if standing(one) == 1):
+            for text in (one[: blocks.MAX_LINE] for one in sentences(turn.words[:2_000]) if standing(one) == 1):
                 lines = [one for one in lines if shared_terms(one[1], text) < ALIKE] + [(turn.id, text)]
         place = {cube.id: n for n, cube in enumerate(messages, start=1)}
-        numbered = [(place[id], text) for id, text in lines[-MAX_LINES:] if id in place]
-        return blocks.Digest(lines=[blocks.NumberedLine(message=n, text=text) for n, text in numbered])
+        lines = [one for one in lines if one[0] in place][-blocks.MAX_LINES :]
+        return blocks.Digest(lines=[blocks.NumberedLine(message=place[id], text=text) for id, text in lines])
 
     ask = (
         "Write the instructions that you work by anew, from what users have said on how you should work: a line for "
         "each message that one follows from. They were:\n" + "\n".join(line.text for line in known)
     )
-    yield from blocks.rewritten(before, blocks.digest(ask, messages, view, writer, given), INSTRUCTIONS)
+    yield from blocks.rewritten(block, blocks.digest(ask, messages, view, writer, given), INSTRUCTIONS)
 
 
 def make(config: Config) -> LangMem:

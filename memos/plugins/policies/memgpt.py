@@ -10,10 +10,10 @@
 
 In the paper a model calls functions to edit its memory (section 2.3); here the writer gives its calls as a list. With
 rules, a lasting fact that somebody states goes into `human` and an instruction into `persona`, in place of the line
-that it changes; what no longer fits there is paged out to the archive, the least important first, and so is what an
-evicted message states; the summary quotes the most telling messages. What differs from the paper: nobody searches in
-several steps, and the messages of the queue are not shown by themselves, as who asks has them at hand; they are found
-like all others. `memgpt-core` is without core memory, `memgpt-summary` without the summary.
+that it changes; what no longer fits there is paged out to the archive, the least important first, and so are evicted
+messages of weight; the summary quotes the most telling. What differs from the paper: nobody searches in several steps,
+and the messages of the queue are not shown by themselves, as who asks has them; they are found like others.
+`memgpt-core` is without core memory, `memgpt-summary` without the summary.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ from memos.operation.policies.policy import Recalled, Scores, standing
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Line, Sentence
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Score, Writer, Writing
-from memos.plugins.curators.rules import changes, importance, sentences, shared_terms
+from memos.plugins.curators.rules import changes, importance, said, sentences, shared_terms
 from memos.plugins.curators.signals import CuratorSignals
 
 CORE, ARCHIVAL, SUMMARY = "core", "archival", "digest"  # Header.kind
 BLOCKS = ("human", "persona")
 BLOCK_CHARS = 600  # of each
 QUEUE_CHARS = 6_000  # from which on the older half is evicted
-SHOWN = 16  # messages that functions are called about at once
+SHOWN = 16  # messages that functions are called about at once; as many calls at most
 SAME, ALIKE = 0.8, 0.2  # share of terms from which two lines say the same, and are about the same
 LASTING, WORTH = 5.5, 3.5  # importance of what goes into core memory, and into the archive
 QUEUED = "queued"  # a number that is kept with the messages of the queue: their characters
 
 
 class Call(BaseModel):
-    """One function call. message: the number of the message that says it, from 1. old: what is replaced; "" for
-    nothing."""
+    """message: the number of the one that says it, from 1. old: what is replaced; "" for nothing."""
 
     function: Literal["core_memory_append", "core_memory_replace", "archival_memory_insert"]
     block: Literal["human", "persona"]
@@ -56,7 +55,7 @@ class Call(BaseModel):
 
 
 class Calls(BaseModel):
-    calls: Annotated[list[Call], Field(max_length=8)]
+    calls: Annotated[list[Call], Field(max_length=SHOWN)]
 
 
 class MemGPT(Curator):
@@ -119,13 +118,11 @@ def _older_half(queue: Mapping[str, float]) -> list[str]:
 
 def _paged_out(lines: Sequence[Line]) -> list[Line]:
     """What has no room in a block: the least important, of equals the oldest."""
-    over = sum(len(line.text) + 1 for line in lines) - BLOCK_CHARS
-    out = list[Line]()
+    over, out = sum(len(line.text) + 1 for line in lines) - BLOCK_CHARS, list[Line]()
     for line in sorted(lines, key=lambda one: importance(one.text)):
-        if over <= 0:
-            break
-        out.append(line)
-        over -= len(line.text) + 1
+        if over > 0:
+            out.append(line)
+            over -= len(line.text) + 1
     return out
 
 
@@ -143,14 +140,15 @@ def _call(
         f"how you should be. An archive takes what has no room there. {why} Call functions to save what you will need; "
         f"none where there is nothing.\n\n{known}\n\n{blocks.numbered(messages)}"
     )
-    rule = _put_away if leaves else partial(_remembered, core=core)
-    return Writing("call functions", ask, Calls, lambda: Calls(calls=rule(messages, view)[:8]))
+    rule = partial(_put_away, messages) if leaves else partial(_remembered, messages, core, view)
+    return Writing("call functions", ask, Calls, lambda: Calls(calls=rule()[:SHOWN]))
 
 
-def _remembered(messages: Sequence[MemCube], view: CuratorView, core: Mapping[str, Sequence[Line]]) -> list[Call]:
+def _remembered(messages: Sequence[MemCube], core: Mapping[str, Sequence[Line]], view: CuratorView) -> list[Call]:
     calls = list[Call]()
     for n, turn in enumerate(messages, start=1):
-        stated = [one[:MAX_LINE] for one in view.statements(turn)]
+        lasts = importance(said(turn)) >= LASTING  # less is not worth the reading
+        stated = [one[:MAX_LINE] for one in view.statements(turn)] if lasts else []
         instructs = [
             one[:MAX_LINE] for one in sentences(turn.words) if standing(one) == 1 and turn.header.role != "assistant"
         ]
@@ -173,12 +171,11 @@ def _changed_by(text: str, lines: Sequence[Line]) -> str:
     return line if share >= ALIKE else ""
 
 
-def _put_away(messages: Sequence[MemCube], view: CuratorView) -> list[Call]:
-    stated = [" ".join(one for one in view.statements(turn) if importance(one) >= WORTH) for turn in messages]
+def _put_away(messages: Sequence[MemCube]) -> list[Call]:
     return [
         Call(function="archival_memory_insert", block="human", message=n, old="", new=text[:MAX_LINE])
-        for n, text in enumerate(stated, start=1)
-        if text
+        for n, text in enumerate(map(said, messages), start=1)
+        if importance(text) >= WORTH
     ]
 
 

@@ -145,7 +145,7 @@ def _by_rule(users: Sequence[MemCube], saved: Sequence[MemCube], view: CuratorVi
                 yield _saved(f"{who}: {sentence[order.end() :].strip()}", n, saved)
         if any(_FORGET.match(one) or _REMEMBER.search(one) for one in asked):
             continue
-        for text in view.statements(turn):
+        for text in view.statements(turn) if importance(turn.words) >= LASTING else ():
             if importance(text) >= LASTING and all(shared_terms(text, cube.text) < SAME for cube in saved):
                 yield _saved(text, n, saved)
 

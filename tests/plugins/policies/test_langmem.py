@@ -24,6 +24,14 @@ def test_facts_are_inserted_updated_deleted_and_left(tmp_path: Path) -> None:
         assert "no longer" in talk.find("Where does Ann work?", 1)[0]
 
 
+def test_what_says_nearly_the_same_is_made_one_when_idle(tmp_path: Path) -> None:
+    with conversation(tmp_path, "langmem") as talk:
+        # within one exchange neither is known as the other is read
+        talk.say("Ann: My sister Mira plays the violin in Leeds.", "Bo: Ann, my sister Mira plays the violin in Leeds!")
+        [one] = talk.made("semantic")
+        assert "violin" in one.text and len(one.sources) == 2
+
+
 def test_what_was_praised_is_an_experience(tmp_path: Path) -> None:
     with conversation(tmp_path, "langmem") as talk:
         talk.say("user: How do I undo the last commit?", "assistant: Run git reset with soft.")
