@@ -105,6 +105,16 @@ def rewritten(
         yield Keep(text=text, kind=kind, sources=sources, tags=tags, scores={kind: 1.0})
 
 
+def first_of_turns(found: Sequence[Recalled], view: CuratorView) -> list[Recalled]:
+    """Of a turn, and of what tells that turn alone, the best."""
+    firsts = dict[str, Recalled]()
+    by_id = {cube.id: cube for cube in view.at(*(one.id for one in found))}
+    for one in found:
+        sources = by_id[one.id].sources if one.id in by_id else ()
+        firsts.setdefault(sources[0].id if len(sources) == 1 else one.id, one)
+    return list(firsts.values())
+
+
 def with_shown(found: Sequence[Recalled], always: Sequence[MemCube], k: int) -> list[Recalled]:
     """The first page of what is found, what is always shown, then the other pages; at most k."""
     ids = {cube.id for cube in always}

@@ -129,7 +129,7 @@ def _by_all_three(now: float, weights: Weights) -> Callable[[CuratorSignals], Sc
     def score(signals: CuratorSignals) -> Scores:
         since = np.minimum(signals.plain.age, now - signals.score(RETRIEVED_AT, -np.inf).astype(np.float64))
         hours = np.minimum(since / 3600, 1e5)
-        rows = [DECAY**hours, signals.score(IMPORTANCE, 1.0), signals.plain.near]
+        rows: list[Scores] = [DECAY**hours, signals.score(IMPORTANCE, 1.0), signals.plain.near]
         if not ranges:
             ranges.extend((float(row.min()), float(row.max())) for row in rows)
         parts = [(row - low) / max(high - low, 1e-300) for row, (low, high) in zip(rows, ranges, strict=True)]

@@ -86,8 +86,7 @@ class LangMem(Curator):
         users = [turn for turn in turns if turn.header.role != "assistant"]
         if self._episodic and any(_PRAISE.search(turn.words) for turn in users):
             yield from _learned(turns[0], view, writer)
-        instructing = [turn for turn in users if standing(turn.words) == 1]
-        if self._procedural and instructing:
+        if self._procedural and (instructing := [turn for turn in users if standing(turn.words) == 1]):
             yield from _instructed(instructing, view, writer)
 
     def on_idle(self, view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
@@ -169,7 +168,7 @@ def _learned(praise: MemCube, view: CuratorView, writer: Writer) -> Iterator[Cur
 
 
 def _instructed(turns: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
-    [block] = blocks.shown(view, INSTRUCTIONS)[-1:] or [None]
+    block = next(iter(blocks.shown(view, INSTRUCTIONS)), None)
     known = blocks.lines_of(block)
     messages = [*view.at(*(line.source for line in known)), *turns]
 

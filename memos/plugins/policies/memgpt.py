@@ -40,7 +40,7 @@ BLOCK_CHARS = 600  # of each
 QUEUE_CHARS = 6_000  # from which on the older half is evicted
 SHOWN = 16  # messages that functions are called about at once; as many calls at most
 SAME, ALIKE = 0.8, 0.2  # share of terms from which two lines say the same, and are about the same
-LASTING, WORTH = 5.5, 3.5  # importance of what goes into core memory, and into the archive
+LASTING, WORTH = 5.5, 4.5  # importance of what goes into core memory, and into the archive
 QUEUED = "queued"  # a number that is kept with the messages of the queue: their characters
 
 
@@ -78,8 +78,10 @@ class MemGPT(Curator):
             yield from _summarise(evicted, view, writer)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
-        found = view.near(query, k, EPISODE, PASSAGE, ARCHIVAL, score=_by_words_and_meaning)
-        return blocks.with_shown(found, [*blocks.shown(view, CORE), *blocks.shown(view, SUMMARY)], k)
+        near = view.near(query, 2 * k, EPISODE, PASSAGE, ARCHIVAL, score=_by_words_and_meaning)
+        return blocks.with_shown(
+            blocks.first_of_turns(near, view), [*blocks.shown(view, CORE), *blocks.shown(view, SUMMARY)], k
+        )
 
     def _edit(
         self, turns: Sequence[MemCube], evicted: Sequence[MemCube], view: CuratorView, writer: Writer
@@ -181,7 +183,7 @@ def _put_away(messages: Sequence[MemCube]) -> list[Call]:
 
 def _summarise(evicted: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
     """The summary as it was, and what leaves, in one of the same length."""
-    [before] = blocks.shown(view, SUMMARY)[-1:] or [None]
+    before = next(iter(blocks.shown(view, SUMMARY)), None)
     known = "\n".join(line.text for line in blocks.lines_of(before))
     ask = f"Write the summary of this conversation anew, a line for each message that matters. It was:\n{known}"
     messages = [*view.at(*(line.source for line in blocks.lines_of(before))), *evicted]

@@ -96,7 +96,7 @@ class OpenAIMemory(Curator):
             yield from _profiled(users, view, writer)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
-        found = view.near(query, k, *self._kinds, score=_by_words_and_meaning)
+        found = blocks.first_of_turns(view.near(query, 2 * k, *self._kinds, score=_by_words_and_meaning), view)
         return blocks.with_shown(found, blocks.shown(view, PROFILE), k)
 
 
@@ -112,7 +112,7 @@ def _profiled(users: Sequence[MemCube], view: CuratorView, writer: Writer) -> It
         return
     for id in unread:
         yield Score(id=id, name=UNREAD, value=None)
-    [before] = blocks.shown(view, PROFILE)[-1:] or [None]
+    before = next(iter(blocks.shown(view, PROFILE)), None)
     known = blocks.lines_of(before)
     turns = [*view.at(*(line.source for line in known), *unread), *users]
     lines = "\n".join(line.text for line in known)
