@@ -30,7 +30,7 @@ from memos.plugins.curators.rules import EMOTIONS, said
 from memos.plugins.curators.signals import CuratorSignals
 
 NAMES = tuple(words.split(",")[0] for words in EMOTIONS)  # of the numbers that are kept
-WEIGHT = 0.2  # of emotions, where meaning has 1
+WEIGHT = 0.1  # of emotions, where meaning has 1
 FELT = 0.3  # share of a mood from which an emotion is kept
 MAX_READ = 1_000  # characters
 Combined = Literal["add", "multiply", "sequential", "meaning"]

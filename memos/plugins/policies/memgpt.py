@@ -79,9 +79,8 @@ class MemGPT(Curator):
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
         near = view.near(query, 2 * k, EPISODE, PASSAGE, ARCHIVAL, score=_by_words_and_meaning)
-        return blocks.with_shown(
-            blocks.first_of_turns(near, view), [*blocks.shown(view, CORE), *blocks.shown(view, SUMMARY)], k
-        )
+        always = [*blocks.shown(view, CORE), *blocks.shown(view, SUMMARY)]
+        return blocks.with_shown(blocks.first_of_turns(near, view), always, k)
 
     def _edit(
         self, turns: Sequence[MemCube], evicted: Sequence[MemCube], view: CuratorView, writer: Writer
@@ -104,10 +103,8 @@ class MemGPT(Curator):
                     lines[call.block].append(line)
         for name in BLOCKS if self._core else ():
             paged_out = _paged_out(kept := blocks.one_per_source(lines[name]))
-            yield from blocks.rewritten(
-                there.get(name), [line for line in kept if line not in paged_out], CORE, (name,)
-            )
             put_away += paged_out
+            yield from blocks.rewritten(there.get(name), [one for one in kept if one not in paged_out], CORE, (name,))
         for line in blocks.one_per_source(put_away):
             yield Keep(text=line.text, kind=ARCHIVAL, sources=(line.source,))
 
