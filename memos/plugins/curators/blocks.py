@@ -12,9 +12,10 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, Field
 
 from memos.cube import MemCube
-from memos.operation.policies.policy import Recalled
+from memos.operation.policies.policy import Recalled, Scores
 from memos.plugins.curators.curator import CuratorOp, CuratorView, ForgetMemory, Keep, Revise, Score, Writer, Writing
 from memos.plugins.curators.rules import said, telling
+from memos.plugins.curators.signals import CuratorSignals
 
 PAGE = 5  # memories found that come before what is always shown
 MAX_LINE = 160  # characters
@@ -103,6 +104,10 @@ def rewritten(
         yield ForgetMemory(id=block.id, why="rewritten")
     if lines:
         yield Keep(text=text, kind=kind, sources=sources, tags=tags, scores={kind: 1.0})
+
+
+def by_words_and_meaning(signals: CuratorSignals) -> Scores:
+    return signals.plain.near + signals.plain.words
 
 
 def first_of_turns(found: Sequence[Recalled], view: CuratorView) -> list[Recalled]:

@@ -6,11 +6,11 @@
     idle     -> what says nearly the same is made one
     query    -> a page of facts and experiences, the instructions, further pages
 
-After its documents ("Long-term memory in LLM applications"; there is no paper). With rules as writer, what a turn
-states is one memory; it updates the one that it completes, deletes the one that it says is no longer so, and is left
-out where it is known; an experience quotes three turns; the later instruction stands in place of the earlier on the
-same. What differs: the prompt optimiser runs where a user instructs, not over many conversations; and a deleted memory
-is archived. `langmem-procedural` is without instructions, `langmem-episodic` without experiences.
+After its documents ("Long-term memory in LLM applications"; no paper). With rules as writer, what a turn states is one
+memory; it updates the one that it completes, deletes the one that it says is no longer so, and is left out where it is
+known; an experience quotes three turns; the later instruction stands in place of the earlier on the same. What differs:
+the prompt optimiser runs where a user instructs, not over many conversations; memories are found by words, too; a
+deleted one is archived. `langmem-procedural` is without instructions, `langmem-episodic` without experiences.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ NEAREST = 10  # memories that the manager is shown
 MAX_TURNS = 16
 MAX_FACT = 240  # characters
 SAME, ALIKE = 0.8, 0.25  # share of terms from which two say the same, and are about the same
-WORTH = 2.5  # importance of a turn that is read
-EARLIER = 6  # messages before praise that are looked at
-LATEST = 100  # memories that are held against each other when idle
+WORTH = 2.0  # importance of a turn that is read
+EARLIER, LATEST = 6, 100  # messages before praise that are looked at; memories that are compared when idle
 _PRAISE = re.compile(
     r"\b(?:that (?:worked|helped|did it)|works now|perfect|exactly what i|great (?:answer|explanation)|very helpful"
     r"|that makes sense)\b|太好了|有用",
@@ -97,7 +96,8 @@ class LangMem(Curator):
                 yield Merge(ids=(one.id, other.id), text=max(one.text, other.text, key=len), kind=FACT)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
-        return blocks.with_shown(view.near(query, k, FACT, EXPERIENCE), blocks.shown(view, INSTRUCTIONS), k)
+        near = view.near(query, k, FACT, EXPERIENCE, score=blocks.by_words_and_meaning)
+        return blocks.with_shown(near, blocks.shown(view, INSTRUCTIONS), k)
 
 
 def _managed(turns: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:

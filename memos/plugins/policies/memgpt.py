@@ -27,12 +27,11 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled, Scores, standing
+from memos.operation.policies.policy import Recalled, standing
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Line, Sentence
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Score, Writer, Writing
 from memos.plugins.curators.rules import changes, importance, said, sentences, shared_terms
-from memos.plugins.curators.signals import CuratorSignals
 
 CORE, ARCHIVAL, SUMMARY = "core", "archival", "digest"  # Header.kind
 BLOCKS = ("human", "persona")
@@ -78,7 +77,7 @@ class MemGPT(Curator):
             yield from _summarise(evicted, view, writer)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
-        near = view.near(query, 2 * k, EPISODE, PASSAGE, ARCHIVAL, score=_by_words_and_meaning)
+        near = view.near(query, 2 * k, EPISODE, PASSAGE, ARCHIVAL, score=blocks.by_words_and_meaning)
         always = [*blocks.shown(view, CORE), *blocks.shown(view, SUMMARY)]
         return blocks.with_shown(blocks.first_of_turns(near, view), always, k)
 
@@ -123,10 +122,6 @@ def _paged_out(lines: Sequence[Line]) -> list[Line]:
             out.append(line)
             over -= len(line.text) + 1
     return out
-
-
-def _by_words_and_meaning(signals: CuratorSignals) -> Scores:
-    return signals.plain.near + signals.plain.words
 
 
 def _call(

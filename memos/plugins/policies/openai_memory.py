@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from memos.config import Config
 from memos.cube import EPISODE, PASSAGE, MemCube
-from memos.operation.policies.policy import Recalled, Scores
+from memos.operation.policies.policy import Recalled
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Sentence
 from memos.plugins.curators.curator import (
@@ -38,7 +38,6 @@ from memos.plugins.curators.curator import (
     Writing,
 )
 from memos.plugins.curators.rules import changes, importance, sentences, shared_terms
-from memos.plugins.curators.signals import CuratorSignals
 
 SAVED, PROFILE = "saved", "profile"  # Header.kind
 NEAREST = 8  # saved memories that the tool is shown
@@ -96,12 +95,8 @@ class OpenAIMemory(Curator):
             yield from _profiled(users, view, writer)
 
     def find(self, query: str, k: int, view: CuratorView, writer: Writer) -> list[Recalled]:
-        found = blocks.first_of_turns(view.near(query, 2 * k, *self._kinds, score=_by_words_and_meaning), view)
+        found = blocks.first_of_turns(view.near(query, 2 * k, *self._kinds, score=blocks.by_words_and_meaning), view)
         return blocks.with_shown(found, blocks.shown(view, PROFILE), k)
-
-
-def _by_words_and_meaning(signals: CuratorSignals) -> Scores:
-    return signals.plain.near + signals.plain.words
 
 
 def _profiled(users: Sequence[MemCube], view: CuratorView, writer: Writer) -> Iterator[CuratorOp]:
