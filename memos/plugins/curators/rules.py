@@ -38,6 +38,11 @@ _WEIGHTY = re.compile(
     r"|never|favou?rite|dream|goal|decided|quit|started|first)\b|出生|去世|结婚|离婚|怀孕|搬|工作|医院|手术|毕业|过敏",
     re.IGNORECASE,
 )
+_CHANGES = re.compile(
+    r"\b(?:no longer|not any ?more|any ?more|quit|stopped|moved|now|instead|changed|left|used to|switched)\b"
+    r"|不再|改成|现在|换成",
+    re.IGNORECASE,
+)
 _FILLER = 4  # words: what says less is small talk
 
 
@@ -63,6 +68,11 @@ def importance(text: str) -> float:
     if len(words) <= _FILLER:
         score -= 1.5
     return float(min(10.0, max(1.0, score)))
+
+
+def changes(text: str) -> bool:
+    """True if it says that something is no longer as it was."""
+    return bool(_CHANGES.search(text))
 
 
 def said(turn: MemCube) -> str:
