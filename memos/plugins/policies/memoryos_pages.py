@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from memos.operation.policies.policy import Floats, Note, asks, terms
-from memos.plugins.curators.rules import sentences
 
 WORDS = 0.6  # of words beside meaning, where a query is compared
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 MAX_LINE = 160  # characters of what sums up a chain or a segment
 
 
@@ -99,13 +100,13 @@ class Asked:
 
 def telling(pages: Collection[Page], counts: Mapping[str, int]) -> str:
     """The sentence whose words are most frequent among the pages, of equals the first; questions say nothing."""
-    said = [one for page in pages for note in page.turns for one in sentences(note.text) if not asks(one)]
+    said = [one for page in pages for note in page.turns for one in _SENTENCE.findall(note.text) if not asks(one)]
 
     def worth(sentence: str) -> float:
         words = set(terms(sentence))
         return sum(counts[word] for word in words) / (len(words) + 2)
 
-    return max(said, key=worth)[:MAX_LINE] if said else ""
+    return max(said, key=worth)[:MAX_LINE].strip() if said else ""
 
 
 def direction(vector: Floats) -> Floats:
