@@ -99,12 +99,15 @@ class Asked:
 
 
 def telling(pages: Collection[Page], counts: Mapping[str, int]) -> str:
-    """The sentence whose words are most frequent among the pages, of equals the first; questions say nothing."""
+    """The sentence with most of what is frequent among the pages, of equals the first, without who is named; the square
+    root keeps long ones from saying most. Questions say nothing."""
     said = [one for page in pages for note in page.turns for one in _SENTENCE.findall(note.text) if not asks(one)]
 
+    names = {word for page in pages for note in page.turns for word in terms(note.speaker)}
+
     def worth(sentence: str) -> float:
-        words = set(terms(sentence))
-        return sum(counts[word] for word in words) / (len(words) + 2)
+        words = set(terms(sentence)) - names
+        return sum(counts[word] for word in words) / math.sqrt(len(words) + 2)
 
     return max(said, key=worth)[:MAX_LINE].strip() if said else ""
 

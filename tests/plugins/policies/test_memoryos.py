@@ -385,13 +385,13 @@ def test_a_part_of_a_page_that_was_promoted_is_learnt_as_it_comes() -> None:
 
 
 def test_the_line_of_a_chain_is_renewed_as_it_grows() -> None:
-    """boat is in three pages and engine in two: (3 + 1) / 4, (3 + 2 + 1) / 5 and (3 + 2) / 4."""
+    """boat is in three pages and engine in two: 4 / 2 of red, 6 / √5 of broke and 5 / 2 of the third."""
     made = tiers(note("a", axis(0), "The boat is red.", thread="t"), stm_pages=7)
     assert made.meta(made.short[-1]).line == "The boat is red."
     made.keep(note("b", axis(1), "The boat engine broke.", thread="t"))
     made.keep(note("c", axis(2), "Boat engine. Why?", thread="t"))
     assert len({page.chain for page in made.short}) == 1
-    assert made.meta(made.short[0]).line == "Boat engine."
+    assert made.meta(made.short[0]).line == "The boat engine broke."
     made.keep(note("d", axis(3), "I baked bread.", thread="t"))
     assert made.meta(made.short[-1]).line == "I baked bread."
 
