@@ -53,11 +53,10 @@ class Replay:
     def search(self, query: str, k: int | None, view: View, within: View) -> list[FoundMemory]:
         """What the tiers of `view` give for a query, as far as it is in `within`: the k nearest, best first, or all in
         the order in which it is worth room. Raises InputError."""
-        vector, words = self._operator.read_query(query)
+        vector, words = self._operator.read_query(query, within)
         with self._lock:
-            recalled = self._brought_up(view).recall(vector, words, self._operator.versions(within))
-        found = [FoundMemory(one.id, one.score, one.why) for one in recalled]
-        return found if k is None else sorted(found, key=lambda one: -one.score)[:k]
+            recalled = self._brought_up(view).recall(vector, words, self._operator.versions(within), k)
+        return [FoundMemory(one.id, one.score, one.why) for one in recalled]
 
     def tiers(self, view: View) -> Tiers:
         """As they are now."""
@@ -119,5 +118,6 @@ class Replay:
 
 def _note(cube: MemCube, vector: Floats) -> Note:
     assert isinstance(cube.payload, Text)
-    header = cube.header
-    return Note(cube.id, cube.text, header.speaker, header.thread, header.created, vector, cube.payload.facts)
+    header, turn = cube.header, next((source.id for source in cube.sources), "")
+    who = header.speaker or header.role
+    return Note(cube.id, cube.words, who, header.thread, header.created, vector, cube.payload.facts, turn, header.said)

@@ -280,10 +280,12 @@ class MemOperator:
             rows = {id: indexes.catalog.row(id) for id in ids if id in indexes.catalog}
             return dict(zip(rows, indexes.vectors.at(list(rows.values())), strict=True))
 
-    def read_query(self, query: str) -> tuple[Floats, frozenset[str]]:
-        """A query as vector and terms. Raises InputError."""
+    def read_query(self, query: str, view: View) -> tuple[Floats, frozenset[str]]:
+        """A query as vector, without who in view it names, and terms. Raises InputError."""
         query = _readable(query)
-        [(vector, _)] = self._embedder.read([self._guard.shown(query)])
+        with self._lock:
+            _, rest = self._speakers(self._guard.shown(query), self._scope(view))
+        [(vector, _)] = self._embedder.read([rest])
         return vector, frozenset(terms(query, query=True))
 
     def group_of(self, ids: Iterable[str], view: View) -> list[str]:

@@ -138,6 +138,8 @@ class Note:
     kept: datetime
     vector: Floats = field(compare=False)
     facts: tuple[Fact, ...] = ()
+    turn: str = ""  # the memory that it is a part of or was read in
+    said: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,11 @@ class Tiers(Protocol):
         """Vectors of notes that are not settled."""
         ...
 
-    def recall(self, vector: Floats, words: frozenset[str], allowed: Collection[str]) -> list[Recalled]:
-        """What of the allowed notes belongs to a query, in the order in which it is worth room."""
+    def recall(
+        self, vector: Floats, words: frozenset[str], allowed: Collection[str], k: int | None = None
+    ) -> list[Recalled]:
+        """What of the allowed notes belongs to a query: the k best, best first, or all in the order in which it is
+        worth room."""
         ...
 
 

@@ -17,6 +17,7 @@ from memos.config import MemoryOSConfig
 from memos.cube import Fact, Form, Header, MemCube, Rights, Text, Usage
 from memos.operation.policies.policy import Floats, Note
 from memos.plugins.policies.memoryos import MemoryOSPolicy, MemoryOSTiers, f_score, heat
+from memos.plugins.policies.memoryos_profile import DIMENSIONS
 
 NOON = datetime(2025, 5, 22, 12, tzinfo=timezone.utc)
 PAPER = MemoryOSConfig()
@@ -360,3 +361,122 @@ def test_vectors_are_revised_as_long_as_nothing_was_decided_by_them() -> None:
     assert [page.query.vector[0] for page in made.short] == [1.0]
     made.keep(LAST)
     assert middle(made) == [["a", "b"]]
+
+
+# what is read in a turn, chains and the profile
+
+
+def test_what_is_read_in_a_turn_belongs_to_its_page_wherever_that_lies() -> None:
+    said = [note("q", axis(0), "Where do you live?", "Ann", "t"), note("a", axis(1), "In Oslo.", "Bob", "t")]
+    made = tiers(said[0], note("fact", axis(2), "Ann asks.", "Ann", turn="q"), said[1])
+    assert [ids(page.notes) for page in made.short] == [["q", "a", "fact"]]
+    made.keep(LAST)
+    made.keep(note("late", axis(3), "Bob lives in Oslo.", "Bob", turn="a"))
+    assert middle(made) == [["q", "a", "fact", "late"]] and [page.query.id for page in made.short] == ["last"]
+    assert not made.settled("last") and made.settled("late")
+
+
+def test_a_part_of_a_page_that_was_promoted_is_learnt_as_it_comes() -> None:
+    home = Fact(subject="Ann", relation="home", object="Oslo")
+    made = tiers(*(note(f"n{i}", axis(0), speaker="Ann") for i in range(4)), LAST)
+    assert len(made.knowledge) == 4
+    made.keep(note("home", axis(1), "I live in Oslo.", "Ann", turn="n2", facts=(home,)))
+    assert ids([*made.profile.values()]) == ["home"] and len(made.knowledge) == 4
+
+
+def test_the_line_of_a_chain_is_renewed_as_it_grows() -> None:
+    """boat is in three pages and engine in two: 4 / 2 of red, 6 / √5 of broke and 5 / 2 of the third."""
+    made = tiers(note("a", axis(0), "The boat is red.", thread="t"), stm_pages=7)
+    assert made.meta(made.short[-1]).line == "The boat is red."
+    made.keep(note("b", axis(1), "The boat engine broke.", thread="t"))
+    made.keep(note("c", axis(2), "Boat engine. Why?", thread="t"))
+    assert len({page.chain for page in made.short}) == 1
+    assert made.meta(made.short[0]).line == "The boat engine broke."
+    made.keep(note("d", axis(3), "I baked bread.", thread="t"))
+    assert made.meta(made.short[-1]).line == "I baked bread."
+
+
+def chained(without: Any = None) -> MemoryOSTiers:
+    """Of two pages that are as near to a question about boats, the first is in a chain about them."""
+    made = MemoryOSTiers(MemoryOSConfig(), without)
+    for one in [
+        note("boat", axis(0), "The boat has a cabin.", thread="t"),
+        note("in", axis(1), "The cabin is cold.", thread="t"),
+        note("out", axis(2), "The kitchen is cold.", thread="u"),
+    ]:
+        made.keep(one)
+    return made
+
+
+def test_a_page_is_found_by_its_chain() -> None:
+    def found(made: MemoryOSTiers) -> dict[str, float]:
+        every = {"boat", "in", "out"}
+        return {one.id: one.score for one in made.recall(axis(0), frozenset({"boat"}), every, k=3)}
+
+    whole, apart = found(chained()), found(chained("chain"))
+    assert whole["in"] > whole["out"] and apart["in"] == apart["out"]
+
+
+def test_a_search_goes_on_beyond_the_pages_of_a_request_and_gives_one_of_each_turn() -> None:
+    notes = [note(f"n{n}", toward(0, 0.95 - n / 50, other=n + 1), f"w{n}") for n in range(40)]
+    made = tiers(*notes, note("part", axis(0), "w1", turn="n1"), LAST, theta=1.5, segments=40)
+    every = {*ids(notes), "part", "last"}
+    assert len(made.recall(axis(0), frozenset(), every)) == 1 + 5  # of the queue, and of five segments
+    found = [one.id for one in made.recall(axis(0), frozenset(), every, k=40)]
+    assert found[:2] == ["part", "n0"] and "n1" not in found and len(found) == 40
+
+
+@pytest.mark.parametrize(
+    "without, short, segments, known",
+    [
+        (None, 2, 1, 4),
+        ("stm", 1, 1, 4),
+        ("mtm", 2, 0, 4),
+        ("lpm", 2, 1, 0),
+        ("chain", 2, 1, 4),
+    ],
+)
+def test_each_part_can_be_switched_off(without: Any, short: int, segments: int, known: int) -> None:
+    made = MemoryOSTiers(MemoryOSConfig(stm_pages=2), without)
+    for n in range(6):
+        made.keep(note(f"n{n}", axis(0), f"n{n}"))
+    assert (len(made.short), len(made.topics), len(made.knowledge)) == (short, segments, known)
+
+
+@pytest.mark.parametrize(
+    "texts, found",
+    [
+        (["I love hiking."], {"Sports Interest": "Low"}),
+        (["I love hiking.", "I enjoy running every day."], {"Sports Interest": "Medium"}),
+        (["I love hiking.", "I like to swim.", "My favourite sport is tennis."], {"Sports Interest": "High"}),
+        (["I love hiking.", "I like to swim.", "I hate sports."], {"Sports Interest": "Low"}),
+        (["Do you like hiking?"], {}),
+        (["The match was on Monday."], {}),
+        (["I prefer short answers."], {"Conciseness": "Low"}),
+        (["我喜欢音乐。"], {"Music Interest": "Low"}),
+    ],
+)
+def test_the_profile_has_the_dimensions_that_are_stated(texts: list[str], found: dict[str, str]) -> None:
+    made = tiers(*(note(f"n{i}", axis(0), text) for i, text in enumerate(texts)), LAST, tau=1)
+    every = {f"n{i}" for i in range(len(texts))}
+    assert {name: how for (_, name), how in made.portrait(every).items()} == found
+    assert made.portrait(set()) == {}
+
+
+def test_the_dimensions_are_those_of_the_released_prompt() -> None:
+    assert [len(group) for group in DIMENSIONS.values()] == [16, 8, 27]
+
+
+def test_the_prompt_has_the_parts_of_the_paper() -> None:
+    home = Fact(subject="Ann", relation="home", object="Oslo")
+    hot = [note("home", axis(0), "I live in Oslo.", "Ann", facts=(home,)), note("h", axis(0), "I love hiking.", "Ann")]
+    hot += [note("bot", axis(0), "I can book trains.", "assistant"), note("more", axis(0), "Rain again.", "Ann")]
+    made = tiers(*hot, note("cool", axis(1), "The boat is red.", "Bob", said=NOON), LAST, top_segments=1, top_pages=1)
+    every = {one.id for one in hot} | {"cool", "last"}
+    assert made.prompt(made.recall(axis(1), frozenset(), every), every).split("\n") == [
+        "What the assistant has said of itself and done:", "[2025-05-22] assistant: I can book trains.", "",
+        "Profile of who speaks:", "[2025-05-22] Ann: I live in Oslo.", "ann: Sports Interest (Low)", "",
+        "Known besides:", "[2025-05-22] Ann: I love hiking.", "[2025-05-22] Ann: Rain again.", "",
+        "Earlier conversation on this:", "[2025-05-22] Bob: The boat is red.", "In short: The boat is red.", "",
+        "The conversation just now:", "[2025-05-22] User: last",
+    ]  # fmt: skip

@@ -61,7 +61,9 @@ def test_a_policy_is_made_with_its_section_of_the_config() -> None:
 
 
 def test_memoryos_alone_finds_by_stages_of_its_own() -> None:
-    assert [name for name in POLICIES.names() if isinstance(policy(name, Config()), Staged)] == ["memoryos"]
+    """With its variants that go without a part."""
+    staged = [name for name in POLICIES.names() if isinstance(policy(name, Config()), Staged)]
+    assert staged == ["memoryos", *(f"memoryos-{part}" for part in ("chain", "lpm", "mtm", "stm"))]
 
 
 @pytest.mark.parametrize(
