@@ -33,7 +33,7 @@ INFRASTRUCTURE, OPERATION = "memos.infrastructure", "memos.operation"
 READING, DOORS, KERNEL = "memos.interface.reading", "memos.interface.doors", "memos.kernel"
 PLUGINS, BENCH = "memos.plugins", "memos.bench"
 HOST, GUARD, VAULT, GOVERNANCE = (f"{INFRASTRUCTURE}.{room}" for room in ("host", "guard", "vault", "governance"))
-CURATOR = tuple(f"{PLUGINS}.curators.{name}" for name in ("curator", "rules", "signals"))
+CURATOR = tuple(f"{PLUGINS}.curators.{name}" for name in ("blocks", "curator", "rules", "signals"))
 
 # What a module may import of memos: the longest prefix of its name decides, and a prefix allows all beneath it.
 ROOMS: dict[str, tuple[str, ...]] = {
