@@ -1,7 +1,7 @@
 """`memos bench arena`: every memory system on the same turns and questions, through the public calls.
 
 Each system has its own users in one vault, so that none sees another's memories: the same embedder, the same writer,
-the same number of tokens to fill. A system that is done is written down, and a run that was cut off goes on behind it.
+the same number of tokens to fill. Turns and questions are encoded once for all, before anything is timed. A system that is done is written down, and a run that was cut off goes on behind it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,40 @@ from typing import Any
 
 from memos.bench.conversations import BUDGET, MAX_LISTED, TOP_K, added, read_back
 from memos.bench.dialogues import Conversation, figures, means, read
-from memos.config import Config
+from memos.config import Config, EmbedderConfig
 from memos.errors import InputError, MemosError
+from memos.infrastructure.host.encoders.embedder import Embedder, Reading
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.progress import Show
+from memos.kernel.mem_os import MemOS
+from memos.kernel.wiring import Parts
 from memos.operation.policies.policy import POLICIES, Writes
 from memos.plugins.curators.calls import CuratorCalls
 
 log = logging.getLogger("memos")
 PARTS = 4  # of a conversation, after which memories are counted: how they grow
 FIRST = ("memos",)  # in the table
+ENCODED = "encodings"  # whose users have read what all others read again
+
+
+class SharedEncodings(Embedder):
+    """Reads each text once."""
+
+    def __init__(self, config: EmbedderConfig) -> None:
+        super().__init__(config)
+        self._known: dict[tuple[str, tuple[int, int]], Reading] = {}
+
+    def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
+        keys = list(zip(texts, spans or [(0, len(text)) for text in texts], strict=True))
+        if missing := list(dict.fromkeys(key for key in keys if key not in self._known)):
+            found = super().read([text for text, _ in missing], [span for _, span in missing])
+            self._known.update(zip(missing, found, strict=True))
+        return [self._known[key] for key in keys]
+
+
+class _SharedParts(Parts):
+    def load_embedder(self) -> Embedder:
+        return SharedEncodings(self.config.embedder)
 
 
 def bench_arena(
@@ -45,8 +69,8 @@ def bench_arena(
     BUDGET tokens. memories: in force at the end, growth: after each quarter of the turns. turns_lost: that cannot be
     read back word for word. writer_calls_per_turn, writer_tokens_per_turn: schemas filled, and tokens of what a model
     is asked and answers; where rules write, of what it would have been asked, at four characters each. adds_per_s:
-    turns a second until they are found. bytes: that the vault has grown by. failed: runs that a curator could not end,
-    and answers that its model could not give.
+    turns a second until they are found, and search_ms_p50, beside the encoding of turns and questions. bytes: that the
+    vault has grown by. failed: runs that a curator could not end, and answers that its model could not give.
 
     systems: names of policies. partial: where rows are kept until all are there. Raises InputError.
     """
@@ -57,7 +81,11 @@ def bench_arena(
     rows: dict[str, dict[str, Any]] = _kept(partial, key)
     who = {_user(name, one): name for name in systems for one in chosen}
     with tempfile.TemporaryDirectory() as folder:
-        with Memory(config.model_copy(update={"policies": who}), vault=Path(folder) / "vault") as memory:
+        parts = _SharedParts(config.model_copy(update={"policies": who}), vault=Path(folder) / "vault")
+        with MemOS(parts=parts) as kernel:
+            memory = Memory(kernel=kernel)
+            show("encodings", 0, len(systems))
+            _encode(chosen, memory)
             for n, name in enumerate(systems):
                 if name not in rows:
                     rows[name] = _measured(name, chosen, memory, Path(folder))
@@ -111,6 +139,19 @@ class _Warnings(logging.Handler):
 
 def _user(name: str, conversation: Conversation) -> str:
     return f"{name} {conversation.name}"
+
+
+def _encode(conversations: Sequence[Conversation], memory: Memory) -> None:
+    """Have the turns and the questions read that all systems are given."""
+    for conversation in conversations:
+        user = _user(ENCODED, conversation)
+
+        def call(method: str, user: str = user, **given: Any) -> dict[str, Any]:
+            return dict(getattr(memory, method)(user_id=user, **given))
+
+        added(conversation.turns.values(), call)
+        for question in conversation.questions:
+            memory.search(question.text, user_id=user, policy="memos")
 
 
 def _measured(name: str, conversations: Sequence[Conversation], memory: Memory, folder: Path) -> dict[str, Any]:

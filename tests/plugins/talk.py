@@ -11,9 +11,12 @@ from typing import Any
 
 from memos.config import Config, parse_config
 from memos.cube import MemCube
-from memos.infrastructure.host.encoders.embedder import Embedder
+from memos.infrastructure.host.encoders.embedder import STATEMENTS, Embedder, TextTagger
 from memos.interface.doors.api.memory import Memory
-from memos.lazy import Lazy
+from memos.interface.reading.mem_reader import MemReader
+from memos.kernel.mem_os import MemOS
+from memos.kernel.wiring import Parts
+from memos.operation.policies.policy import Policy
 from memos.plugins.curators.calls import CuratorCalls
 from memos.plugins.curators.carrying_out import maker
 from memos.plugins.curators.signals import StoredLink
@@ -72,9 +75,26 @@ class Conversation:
         return found
 
 
+@cache
+def reader() -> MemReader:
+    """One for all: its taggers take as long to load."""
+    return MemReader(TextTagger(), TextTagger(STATEMENTS))
+
+
+class SharedParts(Parts):
+    """A kernel's, but for what is loaded, which all kernels of the tests share."""
+
+    def __init__(self, config: Config, vault: Path, policy: Policy | None = None) -> None:
+        super().__init__(config, vault=vault, policy=policy)
+        self.reader = reader()
+
+    def load_embedder(self) -> Embedder:
+        return embedder()
+
+
 @contextmanager
 def conversation(vault: Path, system: str, **config: Any) -> Iterator[Conversation]:
-    with Memory(parse_config({"policy": system, **config}), vault=vault) as memory:
-        memory.kernel.parts.embedder = Lazy(embedder)
-        embedder()
-        yield Conversation(memory, system)
+    embedder().embed(["ready"])  # loading it is nothing that a run should be cut off for
+    parts = SharedParts(parse_config({"policy": system, **config}), vault)
+    with MemOS(parts=parts) as kernel:
+        yield Conversation(Memory(kernel=kernel), system)

@@ -15,13 +15,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from talk import embedder
+from talk import SharedParts
 
 from memos.config import Config, CuratorsConfig
 from memos.cube import MemCube, State, Trust
 from memos.errors import BadTransition, InputError, NotFound
 from memos.kernel.mem_os import MemOS
-from memos.lazy import Lazy
 from memos.operation.policies.policy import Recalled
 from memos.plugins.curators.calls import CuratorCalls
 from memos.plugins.curators.curator import (
@@ -85,8 +84,7 @@ class Ann:
 @pytest.fixture
 def ann(tmp_path: Path) -> Iterator[Ann]:
     system = Scripted()
-    with MemOS(Config(), vault=tmp_path / "vault", policy=system) as kernel:
-        kernel.parts.embedder = Lazy(embedder)
+    with MemOS(parts=SharedParts(Config(), tmp_path / "vault", system)) as kernel:
         yield Ann(kernel, system)
 
 
@@ -265,8 +263,7 @@ def test_a_system_chosen_later_works_over_what_is_there_and_sees_nothing_that_th
     tmp_path: Path,
 ) -> None:
     for name in ("mem0", "plain-rag", "mem0-graph"):
-        with MemOS(Config(policy=name), vault=tmp_path) as kernel:
-            kernel.parts.embedder = Lazy(embedder)
+        with MemOS(parts=SharedParts(Config(policy=name), tmp_path)) as kernel:
             if name == "mem0":
                 kernel.add([{"speaker": "Ann", "content": "I work as a nurse in Leeds."}])
             found = kernel.search("Where does Ann work?", top_k=5)
@@ -279,7 +276,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path[:0] = [{root!r}, {tests!r}]
-from talk import embedder
+from talk import SharedParts
 from memos.config import Config
 from memos.kernel.mem_os import MemOS
 from memos.lazy import Lazy
