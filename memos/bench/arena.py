@@ -1,7 +1,8 @@
 """`memos bench arena`: every memory system on the same turns and questions, through the public calls.
 
 Each system has its own users in one vault, so that none sees another's memories: the same embedder, the same writer,
-the same number of tokens to fill. Turns and questions are encoded once for all, before anything is timed. A system that is done is written down, and a run that was cut off goes on behind it.
+the same number of tokens to fill. Turns and questions are encoded once for all, before anything is timed. A system that
+is done is written down, and a run that was cut off goes on behind it.
 """
 
 from __future__ import annotations

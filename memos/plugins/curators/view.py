@@ -16,6 +16,7 @@ import numpy as np
 
 from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube
 from memos.errors import InputError
+from memos.interface.reading.mem_reader import TOOL_TRACE
 from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
 from memos.plugins.curators.carrying_out import MADE, maker, segment_of
 from memos.plugins.curators.rules import EMOTIONS
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from memos.operation.finding.catalog import View
     from memos.rights import Caller
 
-SAID = (EPISODE, PASSAGE)
+SAID = (EPISODE, PASSAGE, TOOL_TRACE)
 MAX_CANDIDATES = 256  # that a search of a curator's looks at, of which some are another system's
 
 
