@@ -164,8 +164,8 @@ class CuratorView(SignalSource, Protocol):
     def now(self) -> datetime: ...
 
     def memories(self, *kinds: str) -> list[MemCube]:
-        """Those in force of these kinds that the system itself has made, or that were said (kinds episode, passage, tool-trace);
-        with no kind all of them, and every statement. In the order of their saying."""
+        """Those in force of these kinds that the system itself has made, or that were said (episode, passage,
+        tool-trace); with no kind all of them, and every statement. In the order of their saying."""
         ...
 
     def at(self, *ids: str) -> list[MemCube]:
