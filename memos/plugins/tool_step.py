@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 MAX_ANSWER = 2_000  # characters
 MAX_TEXT, MAX_ITEMS = 200, 8  # of an argument that says nothing of it
 MAX_NUMBER, SMALLEST = 10**9, 0.0001  # of a number that says nothing of it: its size, and what it is a multiple of
-MAX_DEPTH = 8  # of objects and lists within each other; a schema that refers to itself has no end
+MAX_PARTS = 256  # of a schema, all told; one that refers to itself has no end
 _FORMATS = frozenset(("date", "time", "date-time", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"))
 
 
@@ -154,7 +154,7 @@ def bounded_parameters(schema: Mapping[str, Any], where: str) -> Schema:
         return closed({})
     named = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     try:
-        form = _bounded(schema if "type" not in schema else {"properties": {}, **schema}, named, where)
+        form = _Bounding(named).form(schema if "type" not in schema else {"properties": {}, **schema}, where)
     except (TypeError, AttributeError) as error:
         raise InputError(f"{where} is no JSON Schema: {error}; see https://json-schema.org") from None
     if form.get("type") != "object":
@@ -162,55 +162,59 @@ def bounded_parameters(schema: Mapping[str, Any], where: str) -> Schema:
     return form
 
 
-def _bounded(part: Any, named: Mapping[str, Any], where: str, depth: int = 0) -> Schema:
-    form = _bounded_form(part, named, where, depth)
-    return {**form, "description": str(part["description"])} if "description" in part else form
+class _Bounding:
+    """One schema, in its bounded form. named: what its parts refer to."""
 
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named, self._left = named, MAX_PARTS
 
-def _bounded_form(part: Any, named: Mapping[str, Any], where: str, depth: int) -> Schema:
-    if depth > MAX_DEPTH:
-        raise InputError(f"{where} is more than {MAX_DEPTH} deep, or within itself; give a flatter schema")
-
-    def inner(one: Any, name: str = "") -> Schema:
-        return _bounded(one, named, f"{where}.{name}" if name else where, depth + 1)
-
-    match part:
-        case {"$ref": str(ref)} if (name := ref.rsplit("/", 1)[-1]) in named:
-            return inner(named[name])
-        case {"const": value}:
-            return {"enum": [value]}
-        case {"enum": [_, *_] as values}:
-            return {"enum": values}
-        case {"allOf": [one]}:
-            return inner(one)
-        case {"anyOf": [_, *_] as options} | {"oneOf": [_, *_] as options}:
-            return {"anyOf": [inner(one) for one in options]}
-        case {"type": [_, *_] as types}:
-            return {"anyOf": [inner({**part, "type": one}) for one in types]}
-        case {"type": "null"}:
-            return {"enum": [None]}
-        case {"type": "boolean"}:
-            return {"type": "boolean"}
-        case {"type": "string"}:
-            kept = _only(
-                part, "minLength", "maxLength", "pattern", *(["format"] if part.get("format") in _FORMATS else [])
-            )
-            return {**text(max(MAX_TEXT, part.get("minLength", 0))), **kept}
-        case {"type": "integer" | "number" as kind}:
-            step = {} if kind == "integer" else {"multipleOf": SMALLEST}
-            given = _only(part, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-            return {"type": kind, "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER, **step, **given}
-        case {"type": "array", "items": items}:
-            longest = {"maxItems": max(MAX_ITEMS, part.get("minItems", 0))}
-            return {"type": "array", "items": inner(items, "items"), **longest, **_only(part, "minItems", "maxItems")}
-        case {"properties": dict(properties)}:
-            needed = [name for name in part.get("required", ()) if name in properties]
-            return closed({name: inner(of, name) for name, of in properties.items()}, needed)
-        case _:
+    def form(self, part: Any, where: str) -> Schema:
+        self._left -= 1
+        if self._left < 0:
             raise InputError(
-                f"{where} cannot be held to {_compact(part):.100}; give it one of the types string, integer, number, "
-                "boolean, null, array with items and object with properties, or an enum"
+                f"{where}: the schema has more than {MAX_PARTS} parts, or refers to itself; make it smaller"
             )
+        form = self._form(part, where)
+        return {**form, "description": str(part["description"])} if "description" in part else form
+
+    def _form(self, part: Any, where: str) -> Schema:
+        match part:
+            case {"$ref": str(ref)} if (name := ref.rsplit("/", 1)[-1]) in self._named:
+                return self.form(self._named[name], where)
+            case {"const": value}:
+                return {"enum": [value]}
+            case {"enum": [_, *_] as values}:
+                return {"enum": values}
+            case {"allOf": [one]}:
+                return self.form(one, where)
+            case {"anyOf": [_, *_] as options} | {"oneOf": [_, *_] as options}:
+                return {"anyOf": [self.form(one, where) for one in options]}
+            case {"type": [_, *_] as types}:
+                return {"anyOf": [self._form({**part, "type": one}, where) for one in types]}
+            case {"type": "null"}:
+                return {"enum": [None]}
+            case {"type": "boolean"}:
+                return {"type": "boolean"}
+            case {"type": "string"}:
+                format = ("format",) if part.get("format") in _FORMATS else ()
+                longest = max(MAX_TEXT, part.get("minLength", 0))
+                return {**text(longest), **_only(part, "minLength", "maxLength", "pattern", *format)}
+            case {"type": "integer" | "number" as kind}:
+                step = {} if kind == "integer" else {"multipleOf": SMALLEST}
+                given = _only(part, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+                return {"type": kind, "minimum": -MAX_NUMBER, "maximum": MAX_NUMBER, **step, **given}
+            case {"type": "array", "items": items}:
+                longest = max(MAX_ITEMS, part.get("minItems", 0))
+                of = {"items": self.form(items, f"{where}[]"), "maxItems": longest}
+                return {"type": "array", **of, **_only(part, "minItems", "maxItems")}
+            case {"properties": dict(properties)}:
+                needed = [name for name in part.get("required", ()) if name in properties]
+                return closed({name: self.form(of, f"{where}.{name}") for name, of in properties.items()}, needed)
+            case _:
+                raise InputError(
+                    f"{where} cannot be held to {_compact(part):.100}; give it one of the types string, integer, "
+                    "number, boolean, null, array with items and object with properties, or an enum"
+                )
 
 
 def _only(part: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import Output, User, vault_command
+from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -51,7 +51,7 @@ def undo(
     return Output({"operations": count}, f"{count} operations of {run} are taken back")
 
 
-@vault_command(curators)
+@new_vault_command(curators)
 def talk(
     kernel: MemOS, message: Annotated[str, typer.Argument(help="what the model is told, or asked")], user: User = None
 ) -> Output:

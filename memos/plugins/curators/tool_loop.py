@@ -71,6 +71,8 @@ _AGAIN = "You have called this before, and its result stands above. Answer now."
 class Ended(str, Enum):
     """How a conversation ended; but for the first, with what there was."""
 
+    __str__ = str.__str__
+
     ANSWERED = "answered"
     STEPS = "it had no steps left"
     REPEATS = "it asked for the same again"
