@@ -250,11 +250,11 @@ class Curators:
     def _tried(self, caller: Caller, name: str, hook: str, run: Hook, read_to: str = "") -> int:
         """One run; 1 where it has changed something. What fails changes nothing, and is told."""
         with self._locks[caller.user_id]:
-            writer, view, steps = self._writer(name), self._view(caller, name), list[Step]()
+            writer, view, done = self._writer(name), self._view(caller, name), ""
             try:
                 operations = list(islice(run(view, writer), self._config.operations + 1))
                 if operations:
-                    steps = self._carried_out(caller, name, hook, operations, read_to)
+                    done = self._carried_out(caller, name, hook, operations, read_to)
                 else:
                     self._read_to(caller, name, read_to)
             except MemosError as error:
@@ -263,14 +263,13 @@ class Curators:
                 why = MemosError(f"it raised {type(error).__name__}: {error}")
                 self._changed_nothing(caller, name, hook, why, read_to)
             self._pay(caller, name, writer.cost)
-        if steps:
+        if done:
             self._parts.freshness.changed(None)
-        return bool(steps)
+        return bool(done)
 
-    def _carried_out(
-        self, caller: Caller, name: str, hook: str, operations: Sequence[CuratorOp], read_to: str
-    ) -> list[Step]:
-        """All of it in one transaction: what is asked for, how it is undone, how far it has read, a line of the log."""
+    def _carried_out(self, caller: Caller, name: str, hook: str, operations: Sequence[CuratorOp], read_to: str) -> str:
+        """All of it in one transaction: what is asked for, how it is undone, how far it has read, a line of the log.
+        The id of the run; "" where nothing is to be undone."""
         run, steps = uuid4().hex[:12], list[Step]()
 
         def carry_out() -> None:
@@ -282,17 +281,16 @@ class Curators:
         self._governance.record(
             [Decision(str(caller), "write", f"run {run}", True, f"curate: {name} {hook}")], carry_out
         )
-        return steps
+        return run if steps else ""
 
     def _written(self, caller: Caller, tool: str, operations: Sequence[CuratorOp]) -> str:
         """What a tool asks for, as one run; its id. Raises what carrying out raises."""
-        with self._lock:
+        with self._locks[caller.user_id]:
             try:
-                steps = self._carried_out(caller, TOOL_LOOP, tool, operations, "")
+                run = self._carried_out(caller, TOOL_LOOP, tool, operations, "")
             except MemosError as error:
                 self._changed_nothing(caller, TOOL_LOOP, tool, error, "")
                 raise
-            run = self._tables.runs(caller.user_id, 1)[0].id if steps else ""
         self._parts.freshness.changed(None)
         return run
 

@@ -57,7 +57,8 @@ class AnswerFormat:
         head = {**self._head, "object": f"{self._object}.chunk" if self._chat else self._object, **usage}
         try:
             while isinstance(piece, tuple):
-                yield _event({**head, "choices": [self._piece(*piece)]})
+                if not self._tools:
+                    yield _event({**head, "choices": [self._piece(*piece)]})
                 piece = await anext(pieces)
             for n, reply in enumerate(piece):
                 message, finish = self._message(reply)

@@ -186,8 +186,11 @@ def _step(
         raise InputError(f"the tools cannot be held to their schemas: {error}") from None
     held = tools.decode(decode, asked.max_new_tokens, longest, room)
     via: Literal["auto", "none"] = "auto" if asked.memory else "none"
-    # somebody listens: an answer is JSON to the end, and is not judged as a text
-    return [seat.calls.ask(message, via=via, turns=turns, on_text=lambda piece: None, decode=held)]
+
+    def tell_nothing(piece: str) -> None:  # a step is shown whole; but whoever has left is noticed at each piece
+        tell((0, ""))
+
+    return [seat.calls.ask(message, via=via, turns=turns, on_text=tell_nothing, decode=held)]
 
 
 def _embed(seat: Seat, texts: list[str]) -> tuple[np.ndarray, int]:

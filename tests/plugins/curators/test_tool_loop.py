@@ -80,6 +80,13 @@ def test_what_is_kept_is_seen_from_then_on_found_and_goes_with_its_turn(ann: Con
     assert ann.made() == []
 
 
+def test_a_message_that_is_said_again_is_no_less_remembered(ann: Conversation) -> None:
+    for message in ("I moved to Oslo.", "Where do I live?"):
+        for n in range(2):
+            says(ann, message, calls("archival_insert", text=f"{message} {n}"), answer("Well."))
+    assert len(ann.texts("archival")) == 4
+
+
 def test_each_call_that_changes_something_is_undone_by_its_run(ann: Conversation) -> None:
     says(ann, "I moved to Oslo.", calls("core_append", block="human", text="lives in Oslo"), answer("Nice!"))
     replace = calls("core_replace", block="human", old="Oslo", new="Rome")
