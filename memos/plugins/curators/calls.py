@@ -16,6 +16,7 @@ class CuratorCalls(Bound):
     curate = public(Curators.curate, ops.Curate, CHANGES, api="")
     curations = public(Curators.curations, ops.ListCurations, READS, api="")
     undo_curation = public(Curators.undo_curation, ops.UndoCuration, CHANGES, api="")
+    converse = public(Curators.converse, ops.Converse, CHANGES, api="")
     writer_cost = public(Curators.writer_cost, ops.ListCurations, READS, api="")
     link = public(Curators.link, ops.Tie, ADDS, api="")
     unlink = public(Curators.unlink, ops.Tie, CHANGES, api="")

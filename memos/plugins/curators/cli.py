@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memos.interface.doors.cli.shared import Output, User, vault_command
+from memos.interface.doors.cli.shared import Output, User, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -48,6 +49,17 @@ def undo(
     """Take back what one run has done: every memory reads as it did before."""
     count = calls(kernel, user).undo_curation(run)
     return Output({"operations": count}, f"{count} operations of {run} are taken back")
+
+
+@new_vault_command(curators)
+def talk(
+    kernel: MemOS, message: Annotated[str, typer.Argument(help="what the model is told, or asked")], user: User = None
+) -> Output:
+    """Say something to the model, which remembers and looks things up by tools."""
+    reply = calls(kernel, user).converse(message)
+    lines = [f"{use.tool} {dict(use.arguments)}{f' ({use.run})' if use.run else ''}" for use in reply.calls]
+    how = [] if reply.ended == "answered" else [f"[cut short: {reply.ended.value}]"]
+    return Output(asdict(reply), [*lines, *how, reply.text])
 
 
 @vault_command(curators)

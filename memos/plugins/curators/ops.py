@@ -24,6 +24,13 @@ class ListCurations(Operation):
     right = "read"
 
 
+class Converse(Operation):
+    """Answer a message with tools that read and write memories."""
+
+    right = "write"
+    message: str
+
+
 class Tie(Operation):
     """Link two memories, or take a link away."""
 

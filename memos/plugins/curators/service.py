@@ -33,8 +33,9 @@ from memos.plugins.curators.carrying_out import CarryingOut, maker
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
 from memos.plugins.curators.signals import StoredLink
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
+from memos.plugins.curators.tool_loop import MAX_STEPS, TOOL_LOOP, MemoryTools, ToolLoop, ToolTalk
 from memos.plugins.curators.view import MemoriesInView
-from memos.plugins.curators.writers import CountedWriter, model_of
+from memos.plugins.curators.writers import CountedWriter, LocalModel, Messages, model_of
 from memos.rights import Caller
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Curators:
     """Policies that write, and links, for the callers of one kernel."""
 
     def __init__(self, services: Services) -> None:
-        self._parts = parts = services.parts
+        self._parts, self._keeping = services.parts, services.keeping
+        parts = services.parts
         self._vault, self._governance, self._access = parts.vault, parts.governance, parts.access
         self._config, self._schedulers = parts.config.curators, parts.schedulers
         self._tables = CuratorTables(parts.vault.extensions)
@@ -82,7 +84,7 @@ class Curators:
             self.told(caller)
         view, writer = self._view(caller, policy, within), self._writer(policy)
         found = curator.find(query, k, view, writer)
-        self._pay(caller, policy, writer)
+        self._pay(caller, policy, writer.cost)
         allowed = self._parts.operator().versions(within)
         return [FoundMemory(one.id, one.score, one.why) for one in found if one.id in allowed][:k]
 
@@ -143,6 +145,24 @@ class Curators:
                     self._carrying_out.take_back(step)
             self._tables.undone(caller.user_id, run)
         return self._parts.freshness.changed(len(steps))
+
+    def converse(self, caller: Caller, message: str, *, turns: Messages = ()) -> ToolTalk:
+        """Answer a message with tools for memory (tool_loop.py), which the model of `curators.writer`, or else that of
+        `model.path`, calls in steps held to a schema. The message is kept as a turn, which what the model keeps goes
+        with; each call that changes something is a run to be undone. turns: the messages before it. Raises InputError,
+        Unsupported, MemosError."""
+        self._governance.permit(caller, ops.Converse(message=message))
+        if not message.strip():
+            raise InputError("the message is empty; say something")
+        kept = self._keeping.add(caller, [{"role": "user", "content": message}])
+        turn = [cube.id for cube in kept if _is_said(cube)][:1]
+        write, view = partial(self._written, caller), partial(self._view, caller, TOOL_LOOP)
+        tools = MemoryTools(view, write, caller.namespace, turn, self._vault.guard.shown)
+        loop = ToolLoop(self._model or LocalModel(self._parts.host), tools, min(MAX_STEPS, self._config.calls))
+        try:
+            return loop.run(message, turns)
+        finally:
+            self._pay(caller, TOOL_LOOP, loop.cost)
 
     def writer_cost(self, caller: Caller, system: str) -> WriterCost:
         """What the writing of one system has taken for the caller so far."""
@@ -230,11 +250,11 @@ class Curators:
     def _tried(self, caller: Caller, name: str, hook: str, run: Hook, read_to: str = "") -> int:
         """One run; 1 where it has changed something. What fails changes nothing, and is told."""
         with self._locks[caller.user_id]:
-            writer, view, steps = self._writer(name), self._view(caller, name), list[Step]()
+            writer, view, done = self._writer(name), self._view(caller, name), ""
             try:
                 operations = list(islice(run(view, writer), self._config.operations + 1))
                 if operations:
-                    steps = self._carried_out(caller, name, hook, operations, read_to)
+                    done = self._carried_out(caller, name, hook, operations, read_to)
                 else:
                     self._read_to(caller, name, read_to)
             except MemosError as error:
@@ -242,15 +262,14 @@ class Curators:
             except Exception as error:  # of a system's own, which nobody foresaw
                 why = MemosError(f"it raised {type(error).__name__}: {error}")
                 self._changed_nothing(caller, name, hook, why, read_to)
-            self._pay(caller, name, writer)
-        if steps:
+            self._pay(caller, name, writer.cost)
+        if done:
             self._parts.freshness.changed(None)
-        return bool(steps)
+        return bool(done)
 
-    def _carried_out(
-        self, caller: Caller, name: str, hook: str, operations: Sequence[CuratorOp], read_to: str
-    ) -> list[Step]:
-        """All of it in one transaction: what is asked for, how it is undone, how far it has read, a line of the log."""
+    def _carried_out(self, caller: Caller, name: str, hook: str, operations: Sequence[CuratorOp], read_to: str) -> str:
+        """All of it in one transaction: what is asked for, how it is undone, how far it has read, a line of the log.
+        The id of the run; "" where nothing is to be undone."""
         run, steps = uuid4().hex[:12], list[Step]()
 
         def carry_out() -> None:
@@ -262,7 +281,18 @@ class Curators:
         self._governance.record(
             [Decision(str(caller), "write", f"run {run}", True, f"curate: {name} {hook}")], carry_out
         )
-        return steps
+        return run if steps else ""
+
+    def _written(self, caller: Caller, tool: str, operations: Sequence[CuratorOp]) -> str:
+        """What a tool asks for, as one run; its id. Raises what carrying out raises."""
+        with self._locks[caller.user_id]:
+            try:
+                run = self._carried_out(caller, TOOL_LOOP, tool, operations, "")
+            except MemosError as error:
+                self._changed_nothing(caller, TOOL_LOOP, tool, error, "")
+                raise
+        self._parts.freshness.changed(None)
+        return run
 
     def _changed_nothing(self, caller: Caller, name: str, hook: str, why: MemosError, read_to: str) -> None:
         """The turns of a failed run are kept as they were said, and the system goes on behind them."""
@@ -282,10 +312,10 @@ class Curators:
             with self._vault.transaction():
                 self._tables.read_to(caller.user_id, name, last)
 
-    def _pay(self, caller: Caller, name: str, writer: CountedWriter) -> None:
-        if writer.cost.calls:
+    def _pay(self, caller: Caller, name: str, cost: WriterCost) -> None:
+        if cost.calls:
             with self._vault.transaction():
-                self._tables.spend(caller.user_id, name, writer.cost)
+                self._tables.spend(caller.user_id, name, cost)
 
     def _in_background(self, user: str, name: str) -> None:
         self._waiting.discard((user, name))

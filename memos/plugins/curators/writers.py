@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from memos.errors import InputError, MemosError
 from memos.plugins.curators.curator import M, Writing
 from memos.plugins.curators.tables import WriterCost
+from memos.plugins.tool_step import smaller
 
 if TYPE_CHECKING:
     from memos.config import CuratorsConfig
@@ -29,6 +30,7 @@ log = logging.getLogger("memos")
 TOKEN_CHARS = 4  # of English, by most models' tokenizers
 IN_A_ROW = 3  # failures, after which a run goes on without the model
 Schema = Mapping[str, object]
+Messages = Sequence[Mapping[str, str]]  # role, content
 
 
 class Answers(Protocol):
@@ -36,6 +38,18 @@ class Answers(Protocol):
 
     def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
         """(JSON, tokens that asking and answering took) of each. Raises MemosError."""
+        ...
+
+
+class ChatModel(Protocol):
+    """A language model that goes on with a conversation."""
+
+    def reply(self, messages: Messages, schema: Schema) -> tuple[str, int]:
+        """The same of a conversation."""
+        ...
+
+    def share_of_context(self, messages: Messages) -> float:
+        """How much of what it reads at most they take; 0 where that is not known."""
         ...
 
 
@@ -118,9 +132,19 @@ class LocalModel:
             if not left:
                 break
             asked = [[{"role": "user", "content": _ends(prompts[n], most)}] for n in left]
-            for n, answer in zip(left, host.extract(asked, _smaller(schema, shrunk)), strict=True):
+            for n, answer in zip(left, host.extract(asked, smaller(schema, shrunk)), strict=True):
                 out[n] = answer
         return [(answer, sum(host.counts([prompt, answer]))) for prompt, answer in zip(prompts, out, strict=True)]
+
+    def reply(self, messages: Messages, schema: Schema) -> tuple[str, int]:
+        host = self._host()
+        tried = (host.extract([messages], smaller(schema, by))[0] for by in (1, 2, 4, 8))
+        answer = next(filter(None, tried), "")
+        return answer, host.tokens_of(messages) + sum(host.counts([answer]))
+
+    def share_of_context(self, messages: Messages) -> float:
+        host = self._host()
+        return host.tokens_of(messages) / host.context if host.context else 0.0
 
 
 def _ends(prompt: str, most: int | None) -> str:
@@ -128,20 +152,6 @@ def _ends(prompt: str, most: int | None) -> str:
     if most is None or len(prompt) <= most:
         return prompt
     return f"{prompt[: most // 3]}\n[...]\n{prompt[-(most - most // 3) :]}"
-
-
-def _smaller(part: Any, by: int) -> Any:  # of JSON
-    """A schema whose texts and lists are so many times shorter."""
-    if isinstance(part, list):
-        return [_smaller(one, by) for one in part]
-    if not isinstance(part, dict):
-        return part
-    return {
-        name: max(1, value // by)
-        if name in ("maxLength", "maxItems") and isinstance(value, int)
-        else _smaller(value, by)
-        for name, value in part.items()
-    }
 
 
 class Endpoint:
@@ -152,11 +162,13 @@ class Endpoint:
         self._key = os.environ.get(key_from, "")
 
     def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
-        return [self._one(prompt, schema) for prompt in prompts]
+        return [self.reply([{"role": "user", "content": prompt}], schema) for prompt in prompts]
 
-    def _one(self, prompt: str, schema: Schema) -> tuple[str, int]:
+    def share_of_context(self, messages: Messages) -> float:
+        return 0.0
+
+    def reply(self, messages: Messages, schema: Schema) -> tuple[str, int]:
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-        messages = [{"role": "user", "content": prompt}]
         body = {"model": self._model, "messages": messages, "response_format": form, "temperature": 0}
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         try:
@@ -171,7 +183,7 @@ class Endpoint:
             ) from None
 
 
-def model_of(config: CuratorsConfig, host: Callable[[], Host]) -> Answers | None:
+def model_of(config: CuratorsConfig, host: Callable[[], Host]) -> LocalModel | Endpoint | None:
     """What curators.writer names; None for rules alone."""
     if config.writer == "rules":
         return None

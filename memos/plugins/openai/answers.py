@@ -18,6 +18,7 @@ from memos.plugins.server.edge import failures
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import Reply
+    from memos.plugins.openai.tools import ClientTools, Finish
 
 AnswerPiece = tuple[int, str]  # which answer it is of, and what it adds
 Pieces = AsyncGenerator["AnswerPiece | list[Reply]", None]  # and the replies at the end
@@ -33,20 +34,18 @@ async def whole(pieces: Pieces) -> list[Reply]:
 class AnswerFormat:
     """Replies as chat completions, or as text completions: whole, or chunk by chunk."""
 
-    def __init__(self, model: str, max_tokens: int, chat: bool) -> None:
-        """max_tokens: at which an answer is cut."""
-        self._max_tokens, self._chat, self._begun = max_tokens, chat, set[int]()
+    def __init__(self, model: str, max_tokens: int, chat: bool, tools: ClientTools | None = None) -> None:
+        """max_tokens: at which an answer is cut. tools: those that an answer is a step with, which streams whole."""
+        self._max_tokens, self._chat, self._begun, self._tools = max_tokens, chat, set[int](), tools
         self._object = "chat.completion" if chat else "text_completion"
         id = f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._head: Json = {"id": id, "created": int(time.time()), "model": model}
 
     def whole(self, replies: Sequence[Reply]) -> Json:
-        choices = [
-            self._choice(
-                n, {"message": AssistantMessage(content=r.text)} if self._chat else {"text": r.text}, self._finish(r)
-            )
-            for n, r in enumerate(replies)
-        ]
+        choices = list[Json]()
+        for n, reply in enumerate(replies):
+            message, finish = self._message(reply)
+            choices.append(self._choice(n, {"message": message} if self._chat else {"text": reply.text}, finish))
         more = {"choices": choices, "usage": _usage(replies), "memos": _memories(replies)}
         return {**self._head, "object": self._object, **more}
 
@@ -58,10 +57,17 @@ class AnswerFormat:
         head = {**self._head, "object": f"{self._object}.chunk" if self._chat else self._object, **usage}
         try:
             while isinstance(piece, tuple):
-                yield _event({**head, "choices": [self._piece(*piece)]})
+                if not self._tools:
+                    yield _event({**head, "choices": [self._piece(*piece)]})
                 piece = await anext(pieces)
             for n, reply in enumerate(piece):
-                end = self._piece(n, None, self._finish(reply))
+                message, finish = self._message(reply)
+                if self._tools:
+                    calls = [{"index": m, **call.model_dump()} for m, call in enumerate(message.tool_calls or ())]
+                    delta = {"role": "assistant", **({"tool_calls": calls} if calls else {"content": message.content})}
+                    yield _event({**head, "choices": [self._choice(n, {"delta": delta}, None)]})
+                    self._begun.add(n)
+                end = self._piece(n, None, finish)
                 yield _event({**head, "choices": [end], "memos": _memories([reply])})
             if with_usage:
                 yield _event({**head, "choices": [], "usage": _usage(piece)})
@@ -82,8 +88,10 @@ class AnswerFormat:
     def _choice(self, n: int, content: Json, finish: str | None) -> Json:
         return {"index": n, **content, "logprobs": None, "finish_reason": finish}
 
-    def _finish(self, reply: Reply) -> str:
-        return "length" if reply.answer_tokens >= self._max_tokens else "stop"
+    def _message(self, reply: Reply) -> tuple[AssistantMessage, Finish]:
+        if self._tools:
+            return self._tools.message(reply.text)
+        return AssistantMessage(content=reply.text), "length" if reply.answer_tokens >= self._max_tokens else "stop"
 
 
 def _usage(replies: Sequence[Reply]) -> TokenUsage:

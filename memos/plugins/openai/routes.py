@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from memos.config import DecodeConfig
-from memos.errors import InputError, NotFound
+from memos.errors import HostError, InputError, NotFound
 from memos.plugins.openai.answers import AnswerFormat, AnswerPiece, EventStream, whole
+from memos.plugins.openai.tools import ClientTools
 from memos.plugins.openai.wire import (
     ChatCompletion,
     ChatRequest,
@@ -96,9 +98,12 @@ class OpenAIEndpoints:
     async def _answer(self, request: Request, asked: ChatRequest | CompletionRequest, *, chat: bool) -> Response:
         seat, (answering, _) = _seat(request), _models(request)
         decode = asked.decode(seat.memory.kernel.config.decode)
+        tools = ClientTools.of(asked) if isinstance(asked, ChatRequest) else None
         answer = partial(_answers, seat, asked, decode)
+        if tools and isinstance(asked, ChatRequest):
+            answer = partial(_step, seat, asked, decode, tools)
         pieces = _calls(request).stream("chat", answer, len(asked.messages_asked))
-        shape = AnswerFormat(answering, decode.max_new_tokens, chat)
+        shape = AnswerFormat(answering, decode.max_new_tokens, chat, tools)
         if not asked.stream:
             return as_json(shape.whole(await whole(pieces)))
         first = await anext(pieces)  # what fails before the first piece is reported by its status
@@ -153,7 +158,7 @@ def _answer(
             on_text(piece)
 
     calls, turns, session = seat.calls, asked.turns(), asked.session
-    if asked.memory and asked.schema_of_answer is None:
+    if asked.is_carried_out:
         reply = calls.chat(message, turns=turns, session=session, on_text=tell, decode=decode)
     else:
         via: Literal["auto", "none"] = "auto" if asked.memory else "none"
@@ -161,6 +166,31 @@ def _answer(
     if not begun:  # it was done without the model
         on_text(reply.text)
     return reply
+
+
+def _step(
+    seat: Seat, asked: ChatRequest, decode: DecodeConfig, tools: ClientTools, tell: Callable[[AnswerPiece], None]
+) -> list[Reply]:
+    """In a thread: a call of one of the client's tools, or an answer, from what is remembered; nothing else is done."""
+    from memos.infrastructure.host.model.constrained import max_answer_tokens  # loads torch
+
+    seat.calls.require()
+    [message], turns, kernel = asked.messages_asked, tools.instructed(asked.turns()), seat.memory.kernel
+    host, room = kernel.parts.host(), math.inf
+    if host.context:
+        taken = host.tokens_of([*turns, {"role": "user", "content": message}])
+        room = host.context - taken - min(kernel.config.scheduler.prompt_tokens, host.context * 3 // 4)
+    try:
+        longest = max_answer_tokens(tools.schema)
+    except HostError as error:
+        raise InputError(f"the tools cannot be held to their schemas: {error}") from None
+    held = tools.decode(decode, asked.max_new_tokens, longest, room)
+    via: Literal["auto", "none"] = "auto" if asked.memory else "none"
+
+    def tell_nothing(piece: str) -> None:  # a step is shown whole; but whoever has left is noticed at each piece
+        tell((0, ""))
+
+    return [seat.calls.ask(message, via=via, turns=turns, on_text=tell_nothing, decode=held)]
 
 
 def _embed(seat: Seat, texts: list[str]) -> tuple[np.ndarray, int]:

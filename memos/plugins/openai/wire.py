@@ -6,12 +6,14 @@ ignored.
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memos.config import DecodeConfig
 from memos.errors import meant
+from memos.plugins.tool_step import fenced
 
 # about the answer's way, its price and its whereabouts, not about the answer
 _IGNORED_FIELDS = frozenset(
@@ -133,6 +135,11 @@ class AnswerRequest(OpenAIRequest):
     def max_new_tokens(self) -> int | None:
         return self.max_tokens
 
+    @property
+    def is_carried_out(self) -> bool:
+        """The last message may be one to remember, or an order; else it is answered, and nothing is done."""
+        return self.memory and self.schema_of_answer is None
+
     def decode(self, default: DecodeConfig) -> DecodeConfig:
         """How the answer is decoded, where the request says so."""
         given = {
@@ -152,31 +159,74 @@ class Part(WireModel):
     text: str
 
 
+class CalledFunction(BaseModel):
+    """arguments: JSON."""
+
+    name: str
+    arguments: str
+
+
+class MessageToolCall(BaseModel):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class Message(WireModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    """tool_calls: of the assistant's; tool_call_id: of a tool's, the call whose result it is."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[MessageToolCall] | None = None
+    tool_call_id: str | None = None
 
     @model_validator(mode="after")
-    def _calls_nothing(self) -> Message:
-        if calls := [name for name in ("tool_calls", "function_call") if (self.model_extra or {}).get(name)]:
-            raise ValueError(f"{calls[0]} of a message is nothing that this server reads; leave {calls[0]} out")
+    def _says_something(self) -> Message:
+        if (self.model_extra or {}).get("function_call"):
+            raise ValueError("function_call of a message is nothing that this server reads; give tool_calls")
+        if self.tool_calls and self.role != "assistant":
+            raise ValueError(f"a message of {self.role} has tool_calls, which are the assistant's; leave them out")
+        if self.content is None and not self.tool_calls:
+            raise ValueError(f"a message of {self.role} has no content; give a text")
         return self
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        """As the model reads it: calls as it writes them itself, and what a tool gave in a fence."""
+        said = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content or ())
+        if self.role == "tool":
+            return fenced(said)
+        calls = (f'{{"tool": {json.dumps(c.function.name)}, "arguments": {c.function.arguments}}}' for c in self.called)
+        return "\n".join(filter(None, (said, *calls)))
+
+    @property
+    def called(self) -> list[MessageToolCall]:
+        return self.tool_calls or []
 
 
 class ChatRequest(AnswerRequest):
-    messages: list[Message] = Field(min_length=1, description="the last one, of the user, is read by memos")
+    messages: list[Message] = Field(
+        min_length=1,
+        description="the last one is of the user, and is read by memos; or of tools that were called for it",
+    )
+    tools: list[dict[str, object]] | None = Field(
+        None, description="functions that the model may call: the last message is answered, and nothing else is done"
+    )
+    tool_choice: str | dict[str, object] | None = None
     max_completion_tokens: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> ChatRequest:
-        if self.messages[-1].role != "user":
+        if self.messages[-1].role not in ("user", "tool") or not any(m.role == "user" for m in self.messages):
             raise ValueError(
-                f"the last message is of {self.messages[-1].role}; end with one of the user, to be answered"
+                f"the last message is of {self.messages[-1].role}; end with one of the user, to be answered, or with "
+                "what the tools gave that were called for it"
             )
+        known = set[str | None]()
+        for message in self.messages:
+            if message.role == "tool" and message.tool_call_id not in known:
+                raise ValueError(f"no message before it calls what tool_call_id={message.tool_call_id!r:.60} names")
+            known.update(call.id for call in message.called)
         return self
 
     @property
@@ -184,15 +234,33 @@ class ChatRequest(AnswerRequest):
         return self.max_completion_tokens or self.max_tokens
 
     @property
+    def calls_tools(self) -> bool:
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def is_carried_out(self) -> bool:
+        return super().is_carried_out and not self.calls_tools and self.messages[-1].role == "user"
+
+    @property
+    def _asked_at(self) -> int:
+        return max(n for n, message in enumerate(self.messages) if message.role == "user")
+
+    @property
     def messages_asked(self) -> list[str]:
-        return [self.messages[-1].text]
+        """What the user said last, with what the tools gave that were called for it."""
+        return ["\n".join(m.text for m in self.messages[self._asked_at :] if m.role not in ("system", "developer"))]
 
     def turns(self) -> list[dict[str, str]]:
-        """The messages before the last one; all instructions as one, at the beginning, where templates take them."""
-        turns = [m for m in self.messages[:-1] if m.role in ("user", "assistant")]
+        """The messages before the last one of the user; all instructions as one, at the beginning, where templates take
+        them. What tools gave is told to the model as a user's message, as few templates know them."""
+        turns = list[dict[str, str]]()
+        for message in self.messages[: self._asked_at]:
+            if message.role == "tool" and turns[-1]["role"] == "user":  # of several calls
+                turns[-1]["content"] += f"\n{message.text}"
+            elif message.role not in ("system", "developer"):
+                turns.append({"role": "user" if message.role == "tool" else message.role, "content": message.text})
         rules = "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
-        first = [{"role": "system", "content": rules}] if rules else []
-        return [*first, *({"role": m.role, "content": m.text} for m in turns)]
+        return [*([{"role": "system", "content": rules}] if rules else []), *turns]
 
 
 class CompletionRequest(AnswerRequest):
@@ -251,15 +319,16 @@ class Memories(BaseModel):
 
 class AssistantMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
     refusal: None = None
+    tool_calls: list[MessageToolCall] | None = None
 
 
 class ChatChoice(BaseModel):
     index: int = 0
     message: AssistantMessage
     logprobs: None = None
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
 
 
 class TextChoice(BaseModel):

@@ -87,5 +87,9 @@ def max_answer_tokens(schema: Schema) -> int:
             return sum(len(json.dumps(name).encode()) + max_answer_tokens(part) + 2 for name, part in parts.items()) + 2
         case {"type": "boolean"}:
             return 5
+        case {"type": "integer" | "number", "minimum": least, "maximum": most}:
+            return max(len(f"{number:.6f}") for number in (least, most))
+        case {"anyOf": [*options]}:
+            return max(map(max_answer_tokens, options))
         case _:
-            raise HostError(f"nothing bounds {dict(schema)!r:.200}; give maxLength, maxItems or an enum")
+            raise HostError(f"nothing bounds {dict(schema)!r:.200}; give maxLength, maxItems, maximum or an enum")
