@@ -22,7 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from memos.cube import ANSWERING, Form, MemCube, Namespace, Text
+from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
 from memos.errors import Denied, InputError, MemosError, NotFound, Unauthenticated
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.vault.mem_vault import MemVault
@@ -76,8 +76,13 @@ class Access:
 
     def texts(self, caller: Caller) -> list[MemCube]:
         """The memories in force, as the caller may read them and in the order of their saying."""
-        readable = self._governance.readable(caller, self._vault.cubes(form=Form.PLAINTEXT, states=ANSWERING))
+        readable = self.cubes(caller, Form.PLAINTEXT, ANSWERING)
         return list(map(self.as_read(caller), (c for c in readable if isinstance(c.payload, Text))))
+
+    def cubes(self, caller: Caller, form: Form | None = None, states: Collection[State] | None = None) -> list[MemCube]:
+        """All that the caller may see, in canonical order."""
+        users = self._governance.users_in_sight(caller)
+        return self._governance.readable(caller, self._vault.cubes(form=form, states=states, users=users))
 
     def as_read(self, caller: Caller) -> AsRead:
         """Memories as the caller may read them: its own whole, those of others without identifiers

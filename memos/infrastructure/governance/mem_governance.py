@@ -166,6 +166,12 @@ class MemGovernance:
         """The same for all that lies in a namespace."""
         return caller.covers(over) or self._standing(caller).over(right, over)
 
+    def users_in_sight(self, caller: Caller) -> set[str]:
+        """Whose memories there may be any of that the caller may read: all others need not be looked at."""
+        standing = self._standing(caller)
+        owners = {cube.namespace.user_id for cube in self._vault.at(standing.cubes)}
+        return {caller.user_id, *(user for user, _, _ in standing.namespaces), *owners}
+
     def sight(self, caller: Caller) -> Sight:
         """What the caller may read by the rights of now; not audited. All of it rests on what the key is made of: a
         right that changes meanwhile is for the next one."""

@@ -263,14 +263,21 @@ class MemVault:
         return str(near[0][0])
 
     def cubes(
-        self, *, form: Form | None = None, states: Iterable[State] | None = None, segment: str | None = None
+        self,
+        *,
+        form: Form | None = None,
+        states: Iterable[State] | None = None,
+        segment: str | None = None,
+        users: Iterable[str] | None = None,
     ) -> list[MemCube]:
-        """Current cubes in canonical order; None leaves a filter out."""
+        """Current cubes in canonical order; None leaves a filter out. users: in whose namespaces they are."""
         sql, values = CURRENT, list[str]()
         if form is not None:
             sql, values = sql + "AND h.form = ? ", [*values, form]
         if segment is not None:
             sql, values = sql + "AND h.segment = ? ", [*values, segment]
+        if users is not None:
+            sql, values = sql + f"AND h.user_id {IN} ", [*values, json.dumps(list(users))]
         if states is not None:
             sql, values = sql + f"AND {STATE} {IN} ", [*values, self.now().isoformat(), json.dumps(list(states))]
         return self._rows.read(sql, *values)

@@ -113,7 +113,7 @@ class Finding(Service):
 
     def cubes(self, caller: Caller, *, form: Form | None = None) -> list[MemCube]:
         """Everything the caller may see, of every state."""
-        return self._governance.readable(caller, self._vault.cubes(form=form))
+        return self._access.cubes(caller, form)
 
     def tiers(self, caller: Caller) -> Tiers:
         """What the caller's policy has made of the memories, where it keeps tiers. Raises InputError."""

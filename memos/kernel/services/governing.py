@@ -69,7 +69,7 @@ class Governing(Service):
     def holds(self, caller: Caller) -> list[tuple[MemCube, LegalHold]]:
         """The user's memories that nobody may edit, delete or forget, each with who holds it and why; oldest first."""
         self._governance.permit(caller, Holds())
-        seen = {cube.id: cube for cube in self._governance.readable(caller, self._vault.cubes())}
+        seen = {cube.id: cube for cube in self._access.cubes(caller)}
         return [(seen[hold.id], hold) for hold in self._vault.holds.of(seen)]
 
     def hold(self, caller: Caller, id: str, why: str) -> MemCube:

@@ -233,8 +233,11 @@ class Keeping(Service):
 
         A caller who stands for a part of a user, as an agent, removes that part.
         """
-        seen = self._governance.readable(caller, self._vault.cubes())
-        own = [cube for cube in seen if cube.rights.owner == caller.user_id and caller.covers(cube.namespace)]
+        own = [
+            cube
+            for cube in self._access.cubes(caller)
+            if cube.rights.owner == caller.user_id and caller.covers(cube.namespace)
+        ]
         for cube in own:
             self._governance.permit(caller, Delete(id=cube.id), cube)
         return self._delete(caller, [cube.id for cube in own])

@@ -52,7 +52,8 @@ class MemoriesInView:
     def memories(self, *kinds: str) -> list[MemCube]:
         self._check()
         if not kinds or not set(kinds).isdisjoint(SAID):
-            found = self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING)
+            users = self._parts.governance.users_in_sight(self._caller)
+            found = self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, users=users)
             return self._mine(cube for cube in found if not kinds or cube.header.kind in kinds)
         groups = (segment_of(kind, self._system) for kind in kinds)  # which the vault has an index of
         made = (self._parts.vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, segment=group) for group in groups)
