@@ -208,7 +208,7 @@ def _one(
         sizes.append(len(call("get_all", limit=MAX_LISTED)["results"]))
     growth.append(sizes)
     named, lost = read_back(conversation, call)
-    count = memory.kernel.parts.embedder().tokens
+    count = memory.kernel.parts.embedder().counts
     for question in conversation.questions:
         evidence = set(question.evidence)
         try:
@@ -221,7 +221,7 @@ def _one(
             totals["failed"] += 1
             top = within = []
         found, inside = ([evidence & named[hit["id"]] for hit in hits] for hits in (top, within))
-        shown.append(count([hit["memory"] for hit in within]) if within else 0)
+        shown.append(sum(count([hit["memory"] for hit in within])))
         rows.append(
             {
                 "recall@10": len(set().union(*found)) / len(evidence),

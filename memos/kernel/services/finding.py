@@ -90,9 +90,10 @@ class Finding(Service):
 
     def _within(self, budget: int, hits: Sequence[Hit], shown: Callable[[MemCube], MemCube]) -> list[Hit]:
         """The first that fit into a number of tokens; what does not fit is passed over."""
-        taken, count = list[Hit](), self._embedder().tokens
-        for hit in hits:
-            if (tokens := count([shown(hit.cube).text])) <= budget:
+        taken = list[Hit]()
+        counts = self._embedder().counts([shown(hit.cube).text for hit in hits])
+        for hit, tokens in zip(hits, counts, strict=True):
+            if tokens <= budget:
                 budget -= tokens
                 taken.append(hit)
         return taken

@@ -196,4 +196,4 @@ def _step(
 def _embed(seat: Seat, texts: list[str]) -> tuple[np.ndarray, int]:
     seat.calls.require()
     embedder = seat.memory.kernel.parts.embedder()
-    return embedder.embed(texts), embedder.tokens(texts)
+    return embedder.embed(texts), sum(embedder.counts(texts))

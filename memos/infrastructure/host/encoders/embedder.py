@@ -75,10 +75,10 @@ class Embedder:
         readings = self.read(texts)
         return np.stack([vector for vector, _ in readings]) if readings else np.zeros((0, self.dim), np.float32)
 
-    def tokens(self, texts: Sequence[str]) -> int:
-        """How many tokens of these texts are read."""
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens of each text are read."""
         tokenizer, _ = self._model()
-        return int(self._tokenized(tokenizer, texts)["attention_mask"].sum())
+        return [int(row.sum()) for row in self._tokenized(tokenizer, texts)["attention_mask"]] if texts else []
 
     def read(self, texts: Sequence[str], spans: Sequence[tuple[int, int]] | None = None) -> list[Reading]:
         """A reading of each text: its vector, [dim] float32 of length 1, and one of each token, [tokens, dim] int8, of
