@@ -264,8 +264,7 @@ class MemOperator:
             return [[catalog.ids[row] for row in rows] for rows in catalog.conversations(scope.mask)]
 
     def telling(self, ids: Sequence[str], view: View) -> Floats:
-        """[ids]: how much each says of what sets these memories apart from all in view, by the words of all of them:
-        BM25, 0 to 1."""
+        """[ids]: how much each says of what sets these apart from all in view, by BM25 of all their words, 0 to 1."""
         with self._lock:
             scope, indexes = self._scope(view), self._follower.indexes
             rows = [indexes.catalog.row(id) for id in ids]
