@@ -29,7 +29,6 @@ def embedder() -> Embedder:
     """One for all: loading it takes longer than a test, and than a run may take."""
     made = Embedder(Config().embedder)
     made.embed(["loaded"])
-    made.tokens(["loaded"])  # which every call of a writer counts
     return made
 
 
@@ -94,7 +93,6 @@ class SharedParts(Parts):
 
 @contextmanager
 def conversation(vault: Path, system: str, **config: Any) -> Iterator[Conversation]:
-    embedder().embed(["ready"])  # loading it is nothing that a run should be cut off for
     parts = SharedParts(parse_config({"policy": system, **config}), vault)
     with MemOS(parts=parts) as kernel:
         yield Conversation(Memory(kernel=kernel), system)
