@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from memos.bench import arena
 from memos.bench.arena import all_systems, bench_arena, named_systems
 from memos.bench.arena_report import COLUMNS, arena_page, arena_table
 from memos.config import Config
 from memos.errors import InputError
+from memos.interface.doors.cli.app import app
 from tests.bench.test_bench import DIALOGUE, Shown
 
 SYSTEMS = ["memos", "mem0", "recency"]
@@ -56,6 +58,16 @@ def test_systems_are_measured_on_the_same_turns_and_a_cut_off_run_goes_on(
     with pytest.raises(InputError, match="is a page without <!-- arena -->"):
         arena_page([report], page)
     assert page.read_text() == "another page"
+
+
+def test_the_command_writes_its_report_and_its_page(tmp_path: Path) -> None:
+    file, report, page = tmp_path / "talks.json", tmp_path / "arena.json", tmp_path / "page.md"
+    file.write_text(json.dumps(DIALOGUE))
+    given = f"bench arena --set locomo --data {file} --systems plain-rag,openai-memory --json {report} --page {page}"
+    done = CliRunner().invoke(app, given.split())
+    assert done.exit_code == 0 and "plain-rag" in done.stdout, done.output
+    assert [row["system"] for row in json.loads(report.read_text())["rows"]] == ["plain-rag", "openai-memory"]
+    assert "| openai-memory |" in page.read_text()
 
 
 def test_systems_are_named_or_all() -> None:

@@ -32,7 +32,7 @@ RUNS = {
     "serve": ("--clients 2 --seconds 2", "the door costs"),
     "redaction": ("", "zh"),
 }
-ELSEWHERE = {"conversations", "reader", "persona"}  # needs data that is not here; tests/bench/developer
+ELSEWHERE = {"arena", "conversations", "reader", "persona"}  # needs data that is not here; tests/bench/developer
 
 
 @pytest.mark.slow

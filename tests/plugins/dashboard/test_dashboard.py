@@ -608,7 +608,7 @@ SETS = {
     "tier": get_args(Tier),
     "relation": list(ACTIONS),
     "action": [*get_args(Action), "authenticate"],
-    "signal": [field.name for field in fields(Signals)],
+    "signal": [field.name for field in fields(Signals) if field.name != "ids"],
     "job": [f"promote to {form}" for form in Form if form is not Form.PLAINTEXT] + ["give up", READ_TURNS],
     "jobs": OPEN,
     "event": ["version", "state", "told again", "allowed", "refused"],
