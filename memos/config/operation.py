@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from memos.config.section import Section
 
@@ -202,7 +202,6 @@ class CuratorsConfig(Section):
 
     writer: str = Field(
         "rules",
-        pattern=r"^(rules|local|https?://.+)$",
         description="rules: no language model; local: the model of `model.path`, held to a schema (extra `reader`); a "
         "URL: a server that speaks OpenAI's protocol, such as http://localhost:8000/v1",
     )
@@ -212,3 +211,10 @@ class CuratorsConfig(Section):
     calls: int = Field(64, ge=1, description="most calls of the writer in one run")
     operations: int = Field(256, ge=1, description="most operations that one run may ask for")
     seconds: float = Field(60.0, gt=0, description="longest time of one run; then it changes nothing")
+
+    @field_validator("writer")
+    @classmethod
+    def _known(cls, writer: str) -> str:
+        if writer not in ("rules", "local") and not writer.startswith(("http://", "https://")):
+            raise ValueError("must be rules, local, or a URL that begins with http:// or https://")
+        return writer

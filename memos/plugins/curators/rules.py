@@ -79,7 +79,7 @@ def said(turn: MemCube) -> str:
     """A turn in one line, by whom; what is quoted of it."""
     words = " ".join(turn.words.split())
     who = turn.header.speaker or turn.header.role
-    return f"{who}: {words}" if who else words
+    return f"{who}: {words}" if who and not words.startswith(f"{who}:") else words
 
 
 def telling(turns: Sequence[MemCube], vectors: Floats, most: int) -> list[MemCube]:
