@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from memos.cube import ANSWERING, MemCube, Namespace
+from memos.cube import ANSWERING, EPISODE, MemCube, Namespace, Text
 from memos.errors import BadTransition, Denied, InputError, MemosError, NotFound
 from memos.infrastructure.vault.audit.records import Decision
 from memos.kernel.calls import Services
@@ -34,7 +34,7 @@ from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, Curat
 from memos.plugins.curators.signals import StoredLink
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
 from memos.plugins.curators.tool_loop import MAX_STEPS, TOOL_LOOP, MemoryTools, ToolLoop, ToolTalk
-from memos.plugins.curators.view import MemoriesInView
+from memos.plugins.curators.view import SAID, MemoriesInView
 from memos.plugins.curators.writers import CountedWriter, LocalModel, Messages, model_of
 from memos.rights import Caller
 
@@ -244,7 +244,7 @@ class Curators:
         while not found and (page := self._vault.statements.texts_after(after, PAGE)):
             after = page[-1].id
             own = (cube for cube in page if cube.namespace.user_id == user and cube.state in ANSWERING)
-            found = [cube for cube in own if _is_said(cube)]
+            found = [_as_turn(cube) for cube in own if _is_said(cube)]
         return found
 
     def _tried(self, caller: Caller, name: str, hook: str, run: Hook, read_to: str = "") -> int:
@@ -339,6 +339,21 @@ def _is_said(cube: MemCube) -> bool:
     """True of a turn of a conversation, and of what was added as a statement; not of a passage, which is a part of a
     turn, nor of what any system has made."""
     return bool(cube.text) and not maker(cube) and not cube.sources
+
+
+def _as_turn(cube: MemCube) -> MemCube:
+    """What was added as a statement, or was kept as one that is all of a turn, as a turn: who said it stands beside its
+    words, and not in them."""
+    payload, header = cube.payload, cube.header
+    if not isinstance(payload, Text) or header.kind in SAID:
+        return cube
+    words = payload.verbatim or payload.text.removeprefix(f"{header.speaker}: ")
+    return cube.model_copy(
+        update={
+            "payload": payload.model_copy(update={"verbatim": words}),
+            "header": header.model_copy(update={"kind": EPISODE}),
+        }
+    )
 
 
 def _whole(namespace: Namespace) -> Caller:

@@ -103,6 +103,20 @@ def test_what_is_kept_names_its_turn_is_believed_as_a_model_and_is_found(ann: An
     assert ann.notes() == {}
 
 
+def test_a_statement_is_given_as_a_turn_without_who_said_it_in_its_words(ann: Ann) -> None:
+    seen = list[tuple[str, str, str]]()
+
+    def look(turns: Turns, view: CuratorView) -> CuratorOps:
+        seen.extend((turn.header.speaker, turn.words, turn.header.kind) for turn in turns)
+        return ()
+
+    ann.system.next = look
+    ann.kernel.add("Bo: I moved to Oslo.")
+    ann.calls.curate()
+    ann.says("I like tea.", look)
+    assert seen == [("Bo", "I moved to Oslo.", "episode"), ("Ann", "I like tea.", "episode")]
+
+
 def operations(ann: Ann) -> dict[str, Callable[[Turns, CuratorView], CuratorOps]]:
     a, b = (ann.notes()[name] for name in ("a", "b"))
     turn = ann.kernel.memories()[0].id
