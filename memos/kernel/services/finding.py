@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NO_LIMITS: Limits = (None, None, None)
 MAX_IN_BUDGET = 64  # memories that are looked at to fill a number of tokens
+BY_LENGTH = 0.2  # power of its tokens that a memory's score is divided by there: twice as long, 15 % higher
 MAX_NEAR = 3  # memories that a description which fits none is compared with
 
 
@@ -89,14 +90,17 @@ class Finding(Service):
         return sorted(hits, key=lambda hit: place.get(hit.cube.id, len(place)))
 
     def _within(self, budget: int, hits: Sequence[Hit], shown: Callable[[MemCube], MemCube]) -> list[Hit]:
-        """The first that fit into a number of tokens; what does not fit is passed over."""
-        taken = list[Hit]()
+        """Of these, best first, as many as fit into a number of tokens: taken by their scores, of which a longer memory
+        needs a higher one (BY_LENGTH); what does not fit is passed over."""
         counts = self._embedder().counts([shown(hit.cube).text for hit in hits])
-        for hit, tokens in zip(hits, counts, strict=True):
-            if tokens <= budget:
-                budget -= tokens
-                taken.append(hit)
-        return taken
+        least = min([0.0, *(hit.score for hit in hits)])  # some policies count down from 0
+        worth = [(hit.score - least) / max(1, tokens) ** BY_LENGTH for hit, tokens in zip(hits, counts, strict=True)]
+        taken = set[int]()
+        for n in sorted(range(len(hits)), key=lambda n: -worth[n]):
+            if counts[n] <= budget:
+                budget -= counts[n]
+                taken.add(n)
+        return [hit for n, hit in enumerate(hits) if n in taken]
 
     def memories(
         self, caller: Caller, *, true_at: datetime | None = None, known_at: datetime | None = None

@@ -105,14 +105,15 @@ KILLS = 10  # of each system
 def test_kills_leave_no_half_of_a_run(tmp_path: Path, system: str) -> None:
     """Each kill at a time of its own; what is there then is what an unbroken run has after as many exchanges."""
     root, chance = Path(__file__).parents[3], random.Random(system)
-    with conversation(tmp_path / "whole", system) as talk:
-        told(talk)
-        whole = sorted(talk.texts())
     vault = tmp_path / "killed"
-    with conversation(vault, system) as talk:  # closed before it reads anything by itself
-        for day, lines in enumerate(LINES):
-            talk.memory.add(messages=_messages(lines, day), user_id="ann", run_id="talk")
-        assert talk.made() == []
+    for folder in (tmp_path / "whole", vault):
+        with conversation(folder, system) as talk:  # closed before it reads anything by itself
+            for day, lines in enumerate(LINES):
+                talk.memory.add(messages=_messages(lines, day), user_id="ann", run_id="talk")
+            assert talk.made() == []
+    with conversation(tmp_path / "whole", system) as talk:
+        talk.calls.curate()
+        whole = sorted(talk.texts())
     script = SCRIPT.format(root=str(root), tests=str(root / "tests/plugins"), system=system, vault=str(vault))
     for _ in range(KILLS):
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
