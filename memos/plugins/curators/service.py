@@ -25,12 +25,14 @@ from memos.cube import ANSWERING, EPISODE, MemCube, Namespace, Text
 from memos.errors import BadTransition, Denied, InputError, MemosError, NotFound
 from memos.infrastructure.vault.audit.records import Decision
 from memos.kernel.calls import Services
+from memos.kernel.unread import QUIET_S
 from memos.lazy import Lazy
 from memos.operation.finding.mem_operator import FoundMemory
 from memos.ops import Get
 from memos.plugins.curators import ops
 from memos.plugins.curators.carrying_out import CarryingOut, maker
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
+from memos.plugins.curators.rules import EMOTIONS
 from memos.plugins.curators.signals import StoredLink
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
 from memos.plugins.curators.tool_loop import MAX_STEPS, TOOL_LOOP, MemoryTools, ToolLoop, ToolTalk
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 PAGE = 256  # turns that are looked for at once
 MAX_RUNS = 1_000  # that are listed
-QUIET_S = 1.0  # after the last call, before the thread goes on
 Hook = Callable[[CuratorView, Writer], CuratorOps]
 
 
@@ -61,6 +62,7 @@ class Curators:
         self._tables = CuratorTables(parts.vault.extensions)
         self._carrying_out = CarryingOut(parts, self._tables)
         self._model = model_of(self._config, parts.host)
+        self._emotions = Lazy(lambda: parts.embedder().embed(EMOTIONS))
         self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)  # by user: one run at a time
         self._thread = Lazy(lambda: ThreadPoolExecutor(1, "memos-curators"))
         self._waiting: set[tuple[str, str]] = set()  # users and systems that the thread has to look at
@@ -90,14 +92,16 @@ class Curators:
 
     def before_answer(self, caller: Caller, question: str) -> None:
         name = self._schedulers.policy_of(caller)
-        self._tried(caller, name, "before_answer", lambda v, w: self._curator(name).before_answer(question, v, w))
+        curator = self._curator(name)
+        if type(curator).before_answer is not Curator.before_answer:  # else nobody waits for a run that goes on
+            self._tried(caller, name, "before_answer", partial(curator.before_answer, question))
 
     def on_answer(self, caller: Caller, question: str, answer: str, used: Sequence[MemCube]) -> None:
         name = self._schedulers.policy_of(caller)
-
-        def run(view: CuratorView, writer: Writer) -> CuratorOps:
-            return self._curator(name).on_answer(question, answer, used, view, writer)
-
+        curator = self._curator(name)
+        run = partial(curator.on_answer, question, answer, used)
+        if type(curator).on_answer is Curator.on_answer:
+            return
         if self._model is None:
             self._tried(caller, name, "on_answer", run)
         elif not self._closing.is_set():  # nobody waits for a language model after the answer
@@ -221,7 +225,7 @@ class Curators:
 
     def _view(self, caller: Caller, name: str, within: View | None = None) -> MemoriesInView:
         until = time.monotonic() + self._config.seconds
-        return MemoriesInView(self._parts, self._tables, caller, name, within, until)
+        return MemoriesInView(self._parts, self._tables, caller, name, within, until, self._emotions)
 
     def _writer(self, name: str) -> CountedWriter:
         return CountedWriter(self._model, name, self._config.calls)
@@ -230,8 +234,8 @@ class Curators:
         """Have a system read what it has not, an exchange at a time; the number of runs that have changed something."""
         runs, curator = 0, self._curator(name)
         with self._locks[user]:
-            self._parts.embedder().read(["ready"])  # loading it is nothing that a run should be cut off for
             while exchanges := list(_exchanges(self._unread(user, name))):
+                self._parts.embedder().read(["ready"])  # loading it is nothing that a run should be cut off for
                 for turns in exchanges:
                     before_each()
                     owner, last = _whole(turns[0].namespace), max(turn.id for turn in turns)

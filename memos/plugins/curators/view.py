@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from memos.errors import InputError
 from memos.interface.reading.mem_reader import TOOL_TRACE
 from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
 from memos.plugins.curators.carrying_out import MADE, maker, segment_of
-from memos.plugins.curators.rules import EMOTIONS
 from memos.plugins.curators.signals import CuratorSignals, StoredLink
 from memos.plugins.curators.tables import CuratorTables
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memos.kernel.wiring import Parts
+    from memos.lazy import Lazy
     from memos.operation.finding.catalog import View
     from memos.rights import Caller
 
@@ -39,8 +38,16 @@ class MemoriesInView:
     that a curator that goes round in circles ends."""
 
     def __init__(
-        self, parts: Parts, tables: CuratorTables, caller: Caller, system: str, within: View | None, until: float
+        self,
+        parts: Parts,
+        tables: CuratorTables,
+        caller: Caller,
+        system: str,
+        within: View | None,
+        until: float,
+        emotions: Lazy[Floats],
     ) -> None:
+        self._emotions = emotions  # [8, dim]: what each is called by
         self._parts, self._tables, self._caller, self._system, self._until = parts, tables, caller, system, until
         self._within = within or parts.access.view(caller)
         self._as_read = parts.access.as_read(caller)
@@ -111,13 +118,9 @@ class MemoriesInView:
         return self._tables.scores(self._caller.user_id, name)
 
     def emotions(self, texts: Sequence[str]) -> Floats:
-        near = self.read(*texts) @ self._emotions.T
+        near = self.read(*texts) @ self._emotions().T
         away = np.maximum(near - near.mean(1, keepdims=True), 0)
         return np.asarray(away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-9), np.float32)
-
-    @cached_property
-    def _emotions(self) -> Floats:
-        return self.read(*EMOTIONS)
 
     def _mine(self, cubes: Iterable[MemCube]) -> list[MemCube]:
         there = (c for c in cubes if c.state in ANSWERING and c.text and self._is_seen(c))
