@@ -38,9 +38,9 @@ _WEIGHTY = re.compile(
     r"|never|favou?rite|dream|goal|decided|quit|started|first)\b|出生|去世|结婚|离婚|怀孕|搬|工作|医院|手术|毕业|过敏",
     re.IGNORECASE,
 )
-_CHANGES = re.compile(
+_CHANGE = re.compile(
     r"\b(?:no longer|not any ?more|any ?more|quit|stopped|moved|now|instead|changed|left|used to|switched)\b"
-    r"|不再|改成|现在|换成",
+    r"|不再|改成|改为|现在|换成",
     re.IGNORECASE,
 )
 _FILLER = 4  # words: what says less is small talk
@@ -48,11 +48,6 @@ _FILLER = 4  # words: what says less is small talk
 
 def sentences(text: str) -> list[str]:
     return [one.strip() for one in _SENTENCE.findall(text) if one.strip()]
-
-
-def keywords(texts: Iterable[str], most: int) -> list[str]:
-    """The most frequent terms, of equals the first."""
-    return [word for word, _ in Counter(word for text in texts for word in terms(text)).most_common(most)]
 
 
 def importance(text: str) -> float:
@@ -70,9 +65,9 @@ def importance(text: str) -> float:
     return float(min(10.0, max(1.0, score)))
 
 
-def changes(text: str) -> bool:
-    """True if it says that something is no longer as it was."""
-    return bool(_CHANGES.search(text))
+def says_change(text: str) -> bool:
+    """True where it says that something is otherwise than before."""
+    return bool(_CHANGE.search(text))
 
 
 def said(turn: MemCube) -> str:
@@ -104,15 +99,6 @@ def shared_terms(a: str, b: str) -> float:
 
 
 LINE_CHARS = 400  # of a turn that is quoted whole
-_CHANGE = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|quit|stopped|moved|now|instead|changed|left|used to)\b|不再|改为|现在",
-    re.IGNORECASE,
-)
-
-
-def says_change(text: str) -> bool:
-    """True where it says that something is otherwise than before."""
-    return bool(_CHANGE.search(text))
 
 
 def line(turn: MemCube, most: int = LINE_CHARS) -> str:

@@ -37,7 +37,7 @@ from memos.plugins.curators.curator import (
     Writer,
     Writing,
 )
-from memos.plugins.curators.rules import changes, importance, said, sentences, shared_terms
+from memos.plugins.curators.rules import importance, said, says_change, sentences, shared_terms
 
 FACT, EXPERIENCE, INSTRUCTIONS = "semantic", "experience", "instructions"  # Header.kind
 NEAREST = 10  # memories that the manager is shown
@@ -135,7 +135,7 @@ def _by_rule(turns: Sequence[MemCube], known: Sequence[MemCube], view: CuratorVi
         if text and share >= ALIKE and set(terms(text)) > set(terms(known[about - 1].text)):
             yield Change(operation="update", turn=n, about=about, text=text)
         elif text and share < SAME:
-            if share >= ALIKE and changes(text):
+            if share >= ALIKE and says_change(text):
                 yield Change(operation="delete", turn=n, about=about, text=text)
             yield Change(operation="insert", turn=n, about=0, text=text)
 

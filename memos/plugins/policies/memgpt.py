@@ -31,7 +31,7 @@ from memos.operation.policies.policy import Recalled, standing
 from memos.plugins.curators import blocks
 from memos.plugins.curators.blocks import MAX_LINE, Line, Sentence
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorView, Keep, Score, Writer, Writing
-from memos.plugins.curators.rules import changes, importance, said, sentences, shared_terms
+from memos.plugins.curators.rules import importance, said, says_change, sentences, shared_terms
 
 CORE, ARCHIVAL, SUMMARY = "core", "archival", "digest"  # Header.kind
 BLOCKS = ("human", "persona")
@@ -158,7 +158,7 @@ def _remembered(messages: Sequence[MemCube], core: Mapping[str, Sequence[Line]],
 
 def _changed_by(text: str, lines: Sequence[Line]) -> str:
     """The line of which a text says that it is otherwise now; "" for none."""
-    if not changes(text):
+    if not says_change(text):
         return ""
     alike = [(shared_terms(text, line.text), line.text) for line in lines if line.text.split()[0] == text.split()[0]]
     share, line = max(alike, default=(0.0, ""))

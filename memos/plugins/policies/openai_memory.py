@@ -37,7 +37,7 @@ from memos.plugins.curators.curator import (
     Writer,
     Writing,
 )
-from memos.plugins.curators.rules import changes, importance, sentences, shared_terms
+from memos.plugins.curators.rules import importance, says_change, sentences, shared_terms
 
 SAVED, PROFILE = "saved", "profile"  # Header.kind
 NEAREST = 8  # saved memories that the tool is shown
@@ -146,7 +146,7 @@ def _by_rule(users: Sequence[MemCube], saved: Sequence[MemCube], view: CuratorVi
 
 
 def _saved(text: str, turn: int, saved: Sequence[MemCube]) -> ToolCall:
-    about = _about(text, saved) if changes(text) else 0
+    about = _about(text, saved) if says_change(text) else 0
     return ToolCall(action="update" if about else "save", turn=turn, about=about, text=text[:MAX_LINE])
 
 
