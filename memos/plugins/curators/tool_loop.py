@@ -17,11 +17,12 @@ from enum import Enum
 
 from memos.cube import MemCube, Namespace
 from memos.errors import InputError, MemosError
+from memos.plugins.chat_endpoint import Messages
 from memos.plugins.curators.carrying_out import maker
 from memos.plugins.curators.curator import Archive, CuratorOp, CuratorView, Keep, Revise
 from memos.plugins.curators.rules import said
 from memos.plugins.curators.tables import WriterCost
-from memos.plugins.curators.writers import ChatModel, Messages
+from memos.plugins.curators.writers import ChatModel
 from memos.plugins.tool_step import (
     Tool,
     ToolStep,

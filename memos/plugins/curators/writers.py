@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.request import Request, urlopen
 
 from pydantic import BaseModel, ValidationError
 
 from memos.errors import InputError, MemosError
+from memos.plugins.chat_endpoint import ChatEndpoint, EndpointError, Messages
 from memos.plugins.curators.curator import M, Writing
 from memos.plugins.curators.tables import WriterCost
 from memos.plugins.tool_step import smaller
@@ -30,7 +28,6 @@ log = logging.getLogger("memos")
 TOKEN_CHARS = 4  # of English, by most models' tokenizers
 IN_A_ROW = 3  # failures, after which a run goes on without the model
 Schema = Mapping[str, object]
-Messages = Sequence[Mapping[str, str]]  # role, content
 
 
 class Answers(Protocol):
@@ -155,11 +152,10 @@ def _ends(prompt: str, most: int | None) -> str:
 
 
 class Endpoint:
-    """A server that speaks OpenAI's protocol, such as vLLM or llama.cpp's. Its key is in an environment variable."""
+    """A server, asked for JSON of a schema."""
 
-    def __init__(self, url: str, model: str, key_from: str, timeout_s: float) -> None:
-        self._url, self._model, self._timeout_s = url.rstrip("/"), model, timeout_s
-        self._key = os.environ.get(key_from, "")
+    def __init__(self, endpoint: ChatEndpoint) -> None:
+        self._endpoint = endpoint
 
     def answer(self, prompts: Sequence[str], schema: Schema) -> list[tuple[str, int]]:
         return [self.reply([{"role": "user", "content": prompt}], schema) for prompt in prompts]
@@ -169,18 +165,11 @@ class Endpoint:
 
     def reply(self, messages: Messages, schema: Schema) -> tuple[str, int]:
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-        body = {"model": self._model, "messages": messages, "response_format": form, "temperature": 0}
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         try:
-            request = Request(f"{self._url}/chat/completions", json.dumps(body).encode(), headers)
-            with urlopen(request, timeout=self._timeout_s) as reply:
-                told = json.load(reply)
-            return str(told["choices"][0]["message"]["content"]), int(told.get("usage", {}).get("total_tokens", 0))
-        except (OSError, HTTPException, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise MemosError(
-                f"{self._url} (curators.writer) gave no answer ({type(error).__name__}: {error}); start it, or set "
-                "curators.writer to rules"
-            ) from None
+            answer = self._endpoint.ask(messages, response_format=form)
+        except EndpointError as error:
+            raise MemosError(f"{error} (curators.writer); start it, or set curators.writer to rules") from None
+        return answer.text, sum(answer.tokens)
 
 
 def model_of(config: CuratorsConfig, host: Callable[[], Host]) -> LocalModel | Endpoint | None:
@@ -189,7 +178,7 @@ def model_of(config: CuratorsConfig, host: Callable[[], Host]) -> LocalModel | E
         return None
     if config.writer == "local":
         return LocalModel(host)
-    return Endpoint(config.writer, config.model, config.key_from, config.timeout_s)
+    return Endpoint(ChatEndpoint(config.writer, config.model, config.key_from, config.timeout_s))
 
 
 def bounded(schema: type[BaseModel]) -> dict[str, object]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,8 +13,10 @@ from talk import conversation
 from memos.config import CuratorsConfig
 from memos.errors import ConfigError, InputError
 from memos.infrastructure.host.model.constrained import max_answer_tokens
+from memos.plugins.chat_endpoint import ChatEndpoint
 from memos.plugins.curators.curator import Writing
 from memos.plugins.curators.writers import CountedWriter, Endpoint, bounded, model_of
+from tests.chat_server import Said, chat_server
 
 
 class Detail(BaseModel):
@@ -80,46 +78,19 @@ def test_a_run_has_so_many_calls() -> None:
         writer.fill(WRITING)
 
 
-@pytest.fixture
-def server() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    asked = list[dict[str, object]]()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            message = {"content": RULE.model_copy(update={"kind": "ADD"}).model_dump_json()}
-            body = json.dumps({"choices": [{"message": message}], "usage": {"total_tokens": 11}}).encode()
-            if self.path != "/v1/chat/completions":
-                body = b"<html>"
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}/v1", asked
-        http.shutdown()
-
-
-def test_an_endpoint_is_asked_with_the_schema(server: tuple[str, list[dict[str, object]]]) -> None:
-    url, asked = server
-    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), "mine", 10)
-    assert writer.fill(WRITING).kind == "ADD" and writer.cost.tokens == 11
+def test_an_endpoint_is_asked_with_the_schema() -> None:
+    added = Said(RULE.model_copy(update={"kind": "ADD"}).model_dump_json())
+    with chat_server(lambda n, request: added) as (url, asked):
+        writer = CountedWriter(Endpoint(ChatEndpoint(url, "m", "NO_SUCH_KEY", 5)), "mine", 10)
+        assert writer.fill(WRITING).kind == "ADD" and writer.cost.tokens == 12
     assert asked[0]["model"] == "m" and "json_schema" in str(asked[0]["response_format"])
 
 
-@pytest.mark.parametrize("path", ["/nothing", ":1"])
-def test_an_endpoint_that_does_not_answer_is_named(
-    server: tuple[str, list[dict[str, object]]], path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    url = server[0] + path if path != ":1" else "http://127.0.0.1:1/v1"
-    writer = CountedWriter(Endpoint(url, "m", "NO_SUCH_KEY", 5), "mine", 10)
+def test_an_endpoint_that_does_not_answer_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    writer = CountedWriter(Endpoint(ChatEndpoint("http://127.0.0.1:1/v1", "m", "NO_SUCH_KEY", 5)), "mine", 10)
     with caplog.at_level(logging.WARNING, "memos"):
         assert writer.fill(WRITING) == RULE
-    assert "(curators.writer) gave no answer" in caplog.text and writer.cost.failed == 1
+    assert "(curators.writer); start it" in caplog.text and writer.cost.failed == 1
 
 
 def test_a_writer_that_is_none_is_refused_by_name() -> None:
