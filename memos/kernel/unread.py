@@ -177,7 +177,7 @@ class Unread(Service):
             return 0
         known = {name: getattr(header, name) for name in _OF_TURN}
         facts = [one for one in stated if one.facts and not any(cube.text for cube in read)]
-        found = [self._reader.of_statement(one, header.speaker).model_copy(update=known) for one in facts]
+        found = [self._reader.of_statement(one, header.speaker, header.said).model_copy(update=known) for one in facts]
         near = self._near(turn)
         vectors = [vector for vector, _ in self._embedder().read([*map(said_words, near), words])] if near else []
         ended, own = list[str](), frozenset(terms(words))

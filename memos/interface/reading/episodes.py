@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from memos.cube import EPISODE, PASSAGE, PASSAGE_CHARS, Trust
 from memos.interface.reading.documents.parts import DialogueTurn
@@ -58,10 +59,14 @@ def _pieces(text: str, level: int = 0) -> Iterator[str]:
         yield from _pieces(text[start:], level + 1)
 
 
+def whose(speaker: str, said: datetime | None) -> str:
+    """Who said something, and on which day, as it stands before the words."""
+    return f"{speaker}, {said:%-d %B %Y}" if said else speaker
+
+
 def _said(turn: DialogueTurn, words: str, kind: str, origin: str) -> Add:
-    when = f", {turn.time:%-d %B %Y}" if turn.time else ""
     return Add(
-        text=f"{turn.speaker}{when}: {words}",
+        text=f"{whose(turn.speaker, turn.time)}: {words}",
         verbatim=words,
         speaker=turn.speaker,
         role=turn.role,

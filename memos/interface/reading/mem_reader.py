@@ -21,9 +21,10 @@ from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
-from memos.interface.reading.episodes import episode
+from memos.interface.reading.episodes import episode, whose
 from memos.interface.reading.phrasebook import (
     NAME,
+    SPEAKER,
     is_all_parsed,
     language,
     parse,
@@ -117,12 +118,12 @@ class MemReader:
         cosine of the two. shares_words: any of theirs that say something."""
         return tagged.ends(earlier, later, alike, shares_words, speaker, day, _given(self._statement_tagger))
 
-    def of_statement(self, stated: TaggedStatement, speaker: str) -> Add:
+    def of_statement(self, stated: TaggedStatement, speaker: str, said: datetime | None = None) -> Add:
         """A statement as one to remember, with the day that it names behind its words."""
         words = stated.words.rstrip(" .!。！")
         dated = f"{words} ({stated.when})" if stated.when and not _is_dated(words) else words
         return Add(
-            text=_line(dated, speaker, stated.facts),
+            text=_line(dated, speaker, stated.facts, said),
             verbatim=stated.words,
             speaker=speaker,
             segment=stated.subject,
@@ -289,7 +290,7 @@ class MemReader:
         if not text.strip():
             raise InputError("the memory is empty: there is nothing to remember; write a sentence")
         require_text(text, "the memory")
-        named = re.match(rf"({NAME}): +(?=\S)", text)
+        named = SPEAKER.match(text)
         words = text[named.end() :] if named and named[1] == (speaker or named[1]) else text
         return _statement(words.strip(), _Origin("api", speaker or (named[1] if named else "")))
 
@@ -299,7 +300,7 @@ class MemReader:
 
     def sentences(self, text: str) -> list[str]:
         """The sentences of a memory, without the speaker in front."""
-        named = re.match(rf"({NAME}): +(?=\S)", text)
+        named = SPEAKER.match(text)
         return sentences(text[named.end() :] if named else text)
 
     def language(self, text: str) -> str:
@@ -403,7 +404,7 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
     segment = facts[0].subject if facts else place.speaker or place.heading
     update = corrects or any(f.mode in ("now", "ended") for f in facts) or says_change(words)
     return (Correct if update else Add)(
-        text=_line(words, place.speaker, facts),
+        text=_line(words, place.speaker, facts, place.time),
         speaker=place.speaker,
         said=place.time,
         origin=place.origin,
@@ -414,15 +415,18 @@ def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Corr
     )
 
 
-def _line(words: str, speaker: str, facts: tuple[Fact, ...]) -> str:
-    """The text as it is kept: "Mira: I live in Lisbon."
+def _line(words: str, speaker: str, facts: tuple[Fact, ...], said: datetime | None = None) -> str:
+    """The text as it is kept: "Mira, 8 May 2023: I moved yesterday."; or "Mira: I live in Lisbon.", where nothing but
+    facts is stated, which hold until they are replaced.
 
     A statement about others alone stands without its speaker, whom the header names: "Mira: Nadia lives in Oslo."
     reads to a small model as if Mira did.
     """
     end = "" if words[-1] in ".!?。！？…" else "。" if language(words) == "zh" else "."
     others = facts and not _FIRST_PERSON.search(words) and all(fact.subject != speaker for fact in facts)
-    return f"{words}{end}" if others or not speaker else f"{speaker}: {words}{end}"
+    if others or not speaker:
+        return f"{words}{end}"
+    return f"{whose(speaker, None if is_all_parsed(words, speaker) else said)}: {words}{end}"
 
 
 def _about(question: str, speaker: str, asks: Iterable[Fact]) -> tuple[str, ...]:

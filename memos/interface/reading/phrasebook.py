@@ -139,7 +139,7 @@ _SLOTS = {
 }
 # A slot of the subject after the first: the same subject again, or a pronoun.
 _AGAIN = {"s": r"(?:I|(?P=s)|s?he|they)", "me": "(?:me|(?P=s))", "s's": r"(?:my|his|her|their|(?P=s)['’]s)"}
-_SPEAKER = pattern(rf"({NAME}): (?=\S)")
+SPEAKER = pattern(rf"({NAME})(?:, \d{{1,2}} [A-Z][a-z]+ \d{{4}})?: +(?=\S)")  # and perhaps when
 _STILL = pattern(r",? (?:now|these days|nowadays)\b")
 _SPELLING = (
     (pattern(r"\bi\b(?!\.)"), "I"),
@@ -251,7 +251,7 @@ def _matches(
 @lru_cache(maxsize=1 << 4)
 def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
     """Who speaks, the words in the spelling of the forms, and whether they were written without capitals."""
-    if not speaker and (named := _SPEAKER.match(text)) and named[1] not in NOT_NAMES:
+    if not speaker and (named := SPEAKER.match(text)) and named[1] not in NOT_NAMES:
         speaker, text = named[1], text[named.end() :]
     lower = text.islower()
     for spelling, usual in _SPELLING:

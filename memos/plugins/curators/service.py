@@ -24,11 +24,13 @@ from uuid import uuid4
 from memos.cube import ANSWERING, EPISODE, MemCube, Namespace, Text
 from memos.errors import BadTransition, Denied, InputError, MemosError, NotFound
 from memos.infrastructure.vault.audit.records import Decision
+from memos.interface.reading.phrasebook import SPEAKER
 from memos.kernel.calls import Services
 from memos.kernel.unread import QUIET_S
 from memos.lazy import Lazy
 from memos.operation.finding.mem_operator import FoundMemory
 from memos.ops import Get
+from memos.plugins.chat_endpoint import Messages
 from memos.plugins.curators import ops
 from memos.plugins.curators.carrying_out import CarryingOut, maker
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
@@ -37,7 +39,7 @@ from memos.plugins.curators.signals import StoredLink
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
 from memos.plugins.curators.tool_loop import MAX_STEPS, TOOL_LOOP, MemoryTools, ToolLoop, ToolTalk
 from memos.plugins.curators.view import SAID, MemoriesInView
-from memos.plugins.curators.writers import CountedWriter, LocalModel, Messages, model_of
+from memos.plugins.curators.writers import CountedWriter, LocalModel, model_of
 from memos.rights import Caller
 
 if TYPE_CHECKING:
@@ -351,7 +353,7 @@ def _as_turn(cube: MemCube) -> MemCube:
     payload, header = cube.payload, cube.header
     if not isinstance(payload, Text) or header.kind in SAID:
         return cube
-    words = payload.verbatim or payload.text.removeprefix(f"{header.speaker}: ")
+    words = payload.verbatim or SPEAKER.sub("", payload.text, count=1)
     return cube.model_copy(
         update={
             "payload": payload.model_copy(update={"verbatim": words}),

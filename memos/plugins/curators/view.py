@@ -104,7 +104,8 @@ class MemoriesInView:
         day = (header.said or header.created).date()
         found = [one.text for one in read.statements] or ([read.turn.text] if read.turn.facts else [])
         return found or [
-            reader.of_statement(one, header.speaker).text for one in reader.stated(turn.words, header.speaker, day)
+            reader.of_statement(one, header.speaker, header.said).text
+            for one in reader.stated(turn.words, header.speaker, day)
         ]
 
     def links(self, *ids: str) -> list[StoredLink]:
