@@ -6,14 +6,10 @@ kernel's own transactions, so one that was cut off is simply made again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import itertools
 import json
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypedDict
@@ -23,6 +19,7 @@ from memos.errors import InputError, MemosError
 from memos.interface.doors.figures import surroundings
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
+from memos.plugins.experiment.folder import alone_in, writable, write
 from memos.plugins.experiment.report import RunReport, RunResults
 from memos.plugins.experiment.steps import StepRunner
 
@@ -55,31 +52,8 @@ class Experiment:
         """
         if not self.config.experiment.steps:
             raise InputError("the config has no experiment.steps; add steps such as `- ingest: conversation.jsonl`")
-        with self._alone():
+        with alone_in(self.out):
             return self._run(fresh)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the folder: two runs would undo each other's promotions. A run that dies lets go of it."""
-        with self._written():
-            self.out.mkdir(parents=True, exist_ok=True)
-            lock = (self.out / "run.lock").open("w")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(
-                    f"another run is going on in {self.out}; wait for it, or choose another --out"
-                ) from None
-            yield
-
-    @contextmanager
-    def _written(self) -> Iterator[None]:
-        """Raises InputError where the folder cannot be written within it."""
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"--out {self.out} cannot be written: {error}; give a folder that can") from None
 
     def _run(self, fresh: bool) -> RunReport:
         progress, steps = self._resume(fresh), self.config.experiment.steps
@@ -96,9 +70,9 @@ class Experiment:
                 finally:
                     results["seconds"] += time.perf_counter() - began
                 progress["done"] = n + 1
-                _write(self._progress_file, progress)
+                write(self._progress_file, progress)
             report = self._report(kernel, results, f"step {n + 1}: {error}" if error else "")
-        _write(self.out / "report.json", report)
+        write(self.out / "report.json", report)
         if error is not None:
             raise error
         return report
@@ -120,10 +94,10 @@ class Experiment:
                     f"{self.out} holds an unfinished run of another config; choose another --out, "
                     f"or begin anew with --fresh"
                 )
-        with self._written():
+        with writable(self.out):
             if self.config.vault.path is None:
                 _set_aside(self.out / "vault")
-            _write(self._progress_file, begun)
+            write(self._progress_file, begun)
         return begun
 
     def _report(self, kernel: MemOS, results: RunResults, stopped: str) -> RunReport:
@@ -155,13 +129,3 @@ def _read(path: Path) -> Progress:
         return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not the progress of a run ({error}); begin anew with --fresh") from None
-
-
-def _write(path: Path, data: Progress | RunReport) -> None:
-    """Whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as f:
-        json.dump(data, f, indent=1, ensure_ascii=False)
-        f.flush()
-        os.fsync(f.fileno())
-    temporary.replace(path)
