@@ -20,6 +20,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         ("memos/infrastructure/host/", "memos/plugins/packs/adapter_export.py", "memos/bench/"),
     ),
     "faiss": ("memos/operation/finding/vector_index.py",),
+    "nltk": ("memos/bench/qa/published.py",),
     "pypdf": ("memos/plugins/documents/",),
     "bs4": ("memos/plugins/documents/",),
     "psycopg": ("memos/plugins/postgres/",),
@@ -30,7 +31,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }
 TYPES_ALONE = ("memos/kernel/wiring.py", "memos/kernel/mem_os.py")  # name a model that is given, for the type checker
-HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss")
+HEAVY = ("torch", "transformers", "peft", "accelerate", "faiss", "nltk")
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
 SCRIPTS = sorted(ROOT.glob("scripts/**/*.py"))

@@ -51,7 +51,7 @@ class SharedEncodings(Embedder):
         return [self._known[key] for key in keys]
 
 
-class _SharedParts(Parts):
+class SharedParts(Parts):
     def load_embedder(self) -> Embedder:
         return SharedEncodings(self.config.embedder)
 
@@ -82,7 +82,7 @@ def bench_arena(
     rows: dict[str, dict[str, Any]] = _kept(partial, key)
     who = {_user(name, one): name for name in systems for one in chosen}
     with tempfile.TemporaryDirectory() as folder:
-        parts = _SharedParts(config.model_copy(update={"policies": who}), vault=Path(folder) / "vault")
+        parts = SharedParts(config.model_copy(update={"policies": who}), vault=Path(folder) / "vault")
         with MemOS(parts=parts) as kernel:
             memory = Memory(kernel=kernel)
             show("encodings", 0, len(systems))

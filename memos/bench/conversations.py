@@ -35,6 +35,7 @@ TOP_K = 10
 SEARCHES, SHOWN = 200, 500  # that are timed; turns between two signs of progress
 SHARES = (0.01, 0.1, 0.3, 1)  # of the turns of one user, at which it is measured what they take
 MAX_LISTED = 1_000_000
+STATES = (None, "archived", "merged")  # in force; replaced by what was said later; said before
 _NO_ORDERS = ("recall", "remember", "talk")
 _OTHER_SIDE = ("Assistant",)  # of an exchange: it does not begin one
 
@@ -198,10 +199,9 @@ def read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str
     """(for each id, the names of the turns that it is, or was read in; how many turns are not there as they were)."""
     named: dict[str, set[str]] = defaultdict(set)
     missing = 0
-    states = (None, "archived", "merged")  # replaced by what was said later, or said before
     for session, turns in groupby(conversation.turns.items(), key=lambda item: item[1].thread):
         kept: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-        there = [call("get_all", run_id=session, state=one, limit=MAX_LISTED)["results"] for one in states]
+        there = [call("get_all", run_id=session, state=one, limit=MAX_LISTED)["results"] for one in STATES]
         for one in chain(*there):
             kept[one["message"], one["speaker"], one["said_at"] or ""].append(one["id"])
         for name, turn in turns:
@@ -210,7 +210,7 @@ def read_back(conversation: Conversation, call: Call) -> tuple[dict[str, set[str
                 named[ids.pop(0)].add(name)
             else:
                 missing += 1
-    for one in chain(*(call("get_all", state=one, limit=MAX_LISTED)["results"] for one in states)):
+    for one in chain(*(call("get_all", state=one, limit=MAX_LISTED)["results"] for one in STATES)):
         named[one["id"]].update(*(named.get(id, set()) for id in one["sources"][: _quoted(one)]))
     return named, missing
 

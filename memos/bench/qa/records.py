@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from collections.abc import Sequence
+from memos.bench.dialogues import ABSTENTION, ADVERSARIAL
 
+UNANSWERABLE = (ADVERSARIAL, ABSTENTION)  # categories of questions that nothing which was said answers
 UNKNOWN = "No information available"  # how an answer is refused: the words that LoCoMo's own scoring looks for
 
 
@@ -51,6 +54,28 @@ class Answer(Value):
     failed: str = ""
 
 
+class Record(Value):
+    """One question, as it was asked and answered. corrected: the audited key's answer, where that is another."""
+
+    id: str
+    set: str
+    conversation: str
+    system: str
+    via: str
+    category: str
+    question: str
+    gold: str
+    corrected: str | None = None
+    evidence: tuple[str, ...] = ()
+    evidence_recall: float | None = None
+    shown: tuple[Shown, ...] = Field((), exclude=True)  # stands in the run's shown/, once for all questions
+    answer: Answer
+
+    @property
+    def unanswerable(self) -> bool:
+        return self.category in UNANSWERABLE
+
+
 class Answerer(Protocol):
     """Whoever answers: a sentence of what is shown, a local model, or an endpoint."""
 
@@ -59,3 +84,15 @@ class Answerer(Protocol):
     def answer(self, tasks: Sequence[Task]) -> list[Answer]:
         """One for each task, in their order. Raises MemosError for what no later task could survive."""
         ...
+
+
+class LanguageModel(Answerer, Protocol):
+    """One that can judge answers too."""
+
+    def ask(self, prompts: Sequence[str]) -> list[str]:
+        """What is said to each prompt as it stands; "" where nothing is. Raises MemosError."""
+        ...
+
+
+def digest(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()

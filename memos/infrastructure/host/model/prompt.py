@@ -87,7 +87,7 @@ class PromptFormat:
 
     def lines(self, memories: Sequence[str]) -> list[list[int]]:
         """Each memory as it stands in a prompt, as `line` gives it; together in a fifth of the time."""
-        texts = [self._config.memory_line.format(text=_harmless(m) if self.fenced else m) for m in memories]
+        texts = _lines(self._config, memories, self.fenced)
         if not texts:
             return []
         with self._lock:
@@ -126,8 +126,7 @@ class PromptFormat:
         return self.build(memories, [{"role": "user", "content": ""}]).prefix
 
     def _header(self, memories: str) -> str:
-        begin, end = _FENCE if self.fenced else ("", "")
-        return f"{begin}{self._config.memory_header}{memories}{end}"
+        return _block(self._config, memories, self.fenced)
 
     def _without_controls(self, text: str) -> str:
         """What somebody says, a turn's answer that repeats a memory too, without control tokens: they look the same."""
@@ -172,6 +171,22 @@ class PromptFormat:
             list(messages), chat_template=template, tokenize=False, add_generation_prompt=True
         )
         return str(text)
+
+
+def system_text(config: ModelConfig, memories: Sequence[str]) -> str:
+    """The system message that shows memories to a model whose tokenizer is not here: what `PromptFormat` shows."""
+    fenced = config.fence != "never"
+    lines = "".join(_lines(config, memories, fenced))
+    return f"{config.system}{_block(config, lines, fenced)}" if memories else config.system
+
+
+def _lines(config: ModelConfig, memories: Sequence[str], fenced: bool) -> list[str]:
+    return [config.memory_line.format(text=_harmless(memory) if fenced else memory) for memory in memories]
+
+
+def _block(config: ModelConfig, memories: str, fenced: bool) -> str:
+    begin, end = _FENCE if fenced else ("", "")
+    return f"{begin}{config.memory_header}{memories}{end}"
 
 
 def _harmless(memory: str) -> str:
