@@ -1,4 +1,4 @@
-"""The commands `memos bench`, `calibrate`, `doctor` and `simulate`; knows no measuring."""
+"""The commands `memos bench`, `calibrate`, `doctor`, `recommend` and `simulate`; knows no measuring."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Annotated
 
 import typer
 
-from memos.bench.reports import Seed, print_table, report_of_cpu, report_of_model
+from memos.bench.cli_forms import forms
+from memos.bench.qa.cli import commands as answers
+from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made, settings_of
 from memos.interface.doors.progress import progress_bars
 
 commands = typer.Typer()
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
+bench.add_typer(answers)
 commands.add_typer(bench, name="bench")
+bench.add_typer(forms)
 if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them out
     from memos.bench.developer.cli import developer
 
     bench.add_typer(developer)
 Dialogues = Enum("Dialogues", {"locomo": "locomo", "beam": "beam"})
 Door = Enum("Door", {"memory": "memory", "http": "http", "mcp": "mcp"})
-Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 
 
 @bench.command("compose")
@@ -350,6 +353,36 @@ def doctor(
     print_table(architectures_table(report))
     if any(row["silently_wrong"] for row in report["rows"]):
         raise typer.Exit(1)
+
+
+@commands.command()
+def recommend(
+    json: Json = None,
+    model: Model = "memos-small",
+    out: Annotated[Path | None, typer.Option(help="write the settings that follow to this YAML")] = None,
+    context: Annotated[list[int] | None, typer.Option(min=1, help="tokens of memory; may be given again")] = None,
+    questions_per_day: Annotated[
+        list[int] | None, typer.Option(min=1, help="about the same memories; may be given again")
+    ] = None,
+    questions: Annotated[int, typer.Option(min=1, help="by which each fidelity level is judged")] = 20,
+    seed: Seed = 0,
+) -> None:
+    """Say which form of memory pays for a model on this machine, and write the settings that follow."""
+    from memos.bench.recommend import CONTEXTS, RATES, bench_recommend
+    from memos.bench.tables import best_table, forms_table
+
+    report = report_of_model(
+        *("recommend", json, model, seed),
+        lambda host, show: bench_recommend(
+            host, context or CONTEXTS, questions_per_day or RATES, questions, seed, show
+        ),
+    )
+    print_table(forms_table(report))
+    print_table(best_table(report))
+    print(*report["sentences"], "", report["yaml"], sep="\n", end="")
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(report["yaml"], "utf-8")
 
 
 @commands.command()

@@ -12,6 +12,7 @@ from memos.bench import measured, write_report
 from memos.interface.doors.progress import Show, progress_bars
 
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
+Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 
 
 def report_of_model(

@@ -37,6 +37,10 @@ def ttft_table(report: dict[str, Any]) -> Table:
             f"{r['saved']:.1%}",
             f"{r['break_even']:.1f} uses" if r["break_even"] else "never",
         )
+    if left_out := report.get("left_out"):
+        table.caption = (
+            f"no room in the model's context: {', '.join('{context}+{query}'.format(**r) for r in left_out)}"
+        )
     return table
 
 
@@ -169,6 +173,29 @@ def _cell(value: float | str) -> str:
             return f"{value:,}"
         case _:
             return value
+
+
+def forms_table(report: dict[str, Any]) -> Table:
+    """What each form of memory takes, by the tokens of memory."""
+    title = f"forms of memory of {report['model']['path']} on {report['device']}"
+    table = table_of(title, "memory", "form", "tier", "level", "TTFT", "bytes", "pays after", "from a day")
+    for r in report["rows"]:
+        pays = ("", "") if r["form"] == "text" else ("never", "never")
+        if r["break_even"] is not None:
+            pays = f"{r['break_even']:,.1f} uses", f"{r['per_day']:,.1f}"
+        room = size(r["bytes"]) if r["bytes"] else ""
+        table.add_row(f"{r['context']:,}", r["form"], r["tier"], r["level"], f"{r['ttft_ms']:,.1f} ms", room, *pays)
+    return table
+
+
+def best_table(report: dict[str, Any]) -> Table:
+    """The form that takes least time a day, by tokens of memory and questions a day about the same memories."""
+    best = {(r["context"], r["questions"]): r["form"] for r in report["best"]}
+    rates = list(dict.fromkeys(rate for _, rate in best))
+    table = table_of("least time, by questions a day", "memory", *(f"{rate:,}" for rate in rates))
+    for context in dict.fromkeys(context for context, _ in best):
+        table.add_row(f"{context:,}", *(best[context, rate] for rate in rates))
+    return table
 
 
 def simulation_table(report: dict[str, Any]) -> Table:

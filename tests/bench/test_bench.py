@@ -12,11 +12,13 @@ import pytest
 from memos import MemOS
 from memos.bench import promote, stack
 from memos.bench.adapters import DISTINCT, bench_adapters
+from memos.bench.batches import bench_batches
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose
 from memos.bench.conversations import bench_conversations, bench_growth
 from memos.bench.kv_io import bench_kv_io
+from memos.bench.overlap import bench_overlap
 from memos.bench.scheduler import bench_scheduler
 from memos.bench.search import bench_search
 from memos.bench.tables import (
@@ -29,11 +31,12 @@ from memos.bench.tables import (
     scores_table,
     ttft_table,
 )
-from memos.bench.ttft import bench_ttft
+from memos.bench.ttft import bench_ttft, running
 from memos.bench.updates import bench_updates, conversation
 from memos.config import Config, ModelConfig
 from memos.errors import InputError
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.training.teach import least_share
 from memos.interface.reading.mem_reader import MemReader
@@ -111,7 +114,46 @@ def test_the_time_to_the_first_token_is_measured_in_each_tier(host: Host) -> Non
     for row in report["rows"]:
         assert row["saved"] == pytest.approx(1 - row["ours_ms"] / row["full_ms"])
         assert all(math.isfinite(row[name]) and row[name] > 0 for name in ("full_ms", "reuse_ms", "floor_ms"))
-    assert ttft_table(report).row_count == 4
+        assert row["equal"] and row["max_logit_diff"] < 1e-3
+    assert ttft_table(report).row_count == 4 and report["left_out"] == []
+
+
+def test_the_time_to_the_first_token_is_measured_on_real_text_and_what_has_no_room_is_named(host: Host) -> None:
+    asked = list[int]()
+    texts = running(host, ["Ada moved to Lisbon in May.", "Her dog is called Rex."])
+
+    def memory(count: int) -> tuple[int, ...]:
+        asked.append(count)
+        return texts(count)
+
+    report = bench_ttft(host, (64, 4096), (16,), 1, 0, Shown(), memory, texts)
+    assert asked == [64] and report["left_out"] == [{"context": 4096, "query": 16}]
+    assert {row["context"] for row in report["rows"]} == {64} and all(row["equal"] for row in report["rows"])
+    with pytest.raises(InputError, match="reads 2,048 tokens"):
+        bench_ttft(host, (4096,), (16,), 1, 0, Shown())
+
+
+def test_a_cache_of_another_text_is_not_taken_for_the_same(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = encode(host.model, running(host, ["Bob sold his boat and went home by train."])(64))
+    monkeypatch.setattr(host, "load_kv", lambda _: other)
+    rows = bench_ttft(host, (64,), (16,), 1, 0, Shown(), running(host, ["Ada moved to Lisbon in May."]))["rows"]
+    near = {row["tier"]: row["max_logit_diff"] for row in rows}
+    assert near["host"] < 1e-3 < 1 < near["disk"]
+
+
+def test_bringing_kv_is_compared_with_the_forward_that_hides_it(host: Host) -> None:
+    report = bench_overlap(host, (96,), 16, 1, 0, Shown())
+    assert [(row["context"], row["tier"]) for row in report["rows"]] == [(96, "disk"), (96, "page cache")]
+    for row in report["rows"]:
+        assert min(row["bring_ms"], row["forward_ms"], row["together_ms"]) > 0 and 0 <= row["hidden"] <= 1
+
+
+def test_batches_answer_over_text_and_kv(host: Host) -> None:
+    report = bench_batches(host, (1, 2), 1, 0, Shown())
+    assert [(row["batch"], row["form"]) for row in report["rows"]] == [(n, f) for n in (1, 2) for f in ("text", "KV")]
+    rows = {(row["batch"], row["form"]): row for row in report["rows"]}
+    assert all(row["tokens_s"] == pytest.approx(row["tokens"] / row["ms"] * 1e3) for row in rows.values())
+    assert rows[2, "text"]["tokens"] == rows[2, "KV"]["tokens"]  # the same answers
 
 
 def test_adapters_are_compared_with_the_base(host: Host) -> None:

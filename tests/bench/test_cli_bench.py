@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memos.bench.cli import bench
+from memos.bench.cli_forms import forms
 from memos.bench.developer.cli import developer
 from memos.interface.doors.cli.app import app
 
@@ -19,6 +20,8 @@ RUNS = {
     "compose": ("--questions 2", "recompute"),
     "ttft": (f"{SMALL} --context 256 --query 8 --repeats 1", "256"),
     "kv-io": (f"{SMALL} --tokens 256", "fork"),
+    "overlap": (f"{SMALL} --context 96 --query 8 --repeats 1", "page cache"),
+    "batches": ("--size 1 --size 2 --repeats 1", "KV"),
     "choice": ("--cases 2 --repeats 1", "memos-small"),
     "adapters": ("--known 2 --repeats 1", "2"),
     "promote": ("--facts 2 --people 1 --objective answers --seeds 1", "answers"),
@@ -57,5 +60,5 @@ def test_what_measures_a_model_writes_its_report_and_prints_its_rows(command: st
 
 
 def test_no_measurement_is_left_out() -> None:
-    commands = (*bench.registered_commands, *developer.registered_commands)
+    commands = (*bench.registered_commands, *forms.registered_commands, *developer.registered_commands)
     assert {command.name for command in commands} == RUNS.keys() | ELSEWHERE

@@ -83,6 +83,10 @@ class Host:
     ) -> None:
         if model.training:
             raise HostError("the model is in training mode, where dropout changes answers; call model.eval() first")
+        if any(parameter.is_meta for parameter in model.parameters()):
+            raise HostError(
+                "the model's weights are not on one device (device_map); load one that fits, or a smaller dtype"
+            )
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.prompts = PromptFormat(tokenizer, config)
         limit = limit_of(model.config)

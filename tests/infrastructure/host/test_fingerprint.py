@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import Glm4MoeConfig, Glm4MoeForCausalLM, PreTrainedModel
+from transformers import AutoTokenizer, Glm4MoeConfig, Glm4MoeForCausalLM, PreTrainedModel
 
+from memos.errors import HostError
 from memos.infrastructure.host.fingerprint import evenly, weights_digest
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.model.load import SMALL_MODEL, model_path, random_model
 
 
 @pytest.mark.parametrize("count", [4097, 1 << 24, (1 << 24) + 1, 136_134_656, 2_000_000_001])
@@ -40,3 +43,19 @@ def test_what_is_computed_from_the_config_is_not() -> None:
     assert computed
     computed[0] *= 2.0
     assert weights_digest(first) == weights_digest(second)
+
+
+def test_a_model_whose_weights_are_elsewhere_is_refused_by_name() -> None:
+    with torch.device("meta"):
+        model = glm().eval()
+    with pytest.raises(HostError, match="not on one device"):
+        Host(model, AutoTokenizer.from_pretrained(model_path(SMALL_MODEL)))
+
+
+@pytest.mark.parametrize(
+    "name, billions",
+    [("qwen2.5-0.5b", 0.494), ("llama-3-70b", 70.6), ("qwen2.5-72b", 72.7)],
+)
+def test_a_shape_has_as_many_parameters_as_the_model_it_is_of(name: str, billions: float) -> None:
+    shaped = random_model(name, torch.device("meta"), torch.bfloat16, None)
+    assert shaped.num_parameters() / 1e9 == pytest.approx(billions, rel=5e-3)

@@ -26,7 +26,7 @@ WITHOUT = {
     "mcp": "speaks its protocol on stdout",
     "config schema": "prints JSON as it is",
 }
-MEASURES = ("bench", "calibrate", "doctor", "simulate")  # --json FILE: the report beside the tables
+MEASURES = ("bench", "calibrate", "doctor", "recommend", "simulate")  # --json FILE: the report beside the tables
 # calls of the Memory API whose command does more, or is named after what it does here
 OTHERWISE = {
     "add": "add",  # of files, too
