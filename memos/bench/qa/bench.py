@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from memos.bench.dialogues import READERS, Conversation, read
-from memos.bench.qa.answerers import EXTRACTIVE, EndpointLimits, answerer, is_local, language_model, of_model
+from memos.bench.qa.answerers import EXTRACTIVE, EndpointLimits, LocalAnswerer, answerer, is_local, language_model, of_model
 from memos.bench.qa.forms import Promoted, Way
 from memos.bench.qa.judge import EXAM, Examination, ModelJudge, Verdict, examined, read_exam
 from memos.bench.qa.page import write_page
@@ -93,7 +93,8 @@ def bench_qa(
         }
         write(ask.out / "report.json", report)
         write_page(report, records, ask.out, rights)
-    return {**report, "rows": timed(report["rows"], records)}
+    device = {"device": str(who.host.model.device)} if isinstance(who, LocalAnswerer) else {}
+    return {**report, **device, "rows": timed(report["rows"], records)}
 
 
 def _examined(ask: Ask, config: Config, limits: EndpointLimits, show: Show) -> tuple[ModelJudge | None, Examination]:

@@ -171,7 +171,7 @@ class Run:
             category=question.category,
             question=question.text,
             gold=question.answer,
-            corrected=other.gold if other else None,
+            corrected=other.gold if other and other.gold != question.answer else None,
             evidence=question.evidence,
             answer=Answer(),
         )
