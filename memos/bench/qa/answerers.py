@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -137,7 +137,7 @@ class EndpointAnswerer:
         self._config, self._limits, self.name = config, limits, f"{limits.model} at {url}"
         self._lock, self._spent, self._in_a_row = threading.Lock(), [0, 0], 0
 
-    def answer(self, tasks: Sequence[Task]) -> list[Answer]:
+    def answer(self, tasks: Sequence[Task]) -> Iterator[Answer]:
         return self._all([self._messages(task) for task in tasks])
 
     def ask(self, prompts: Sequence[str]) -> list[str]:
@@ -154,9 +154,13 @@ class EndpointAnswerer:
         told = system_text(self._config.model, [memory.text for memory in shown])
         return [*([{"role": "system", "content": told}] if told else []), asked], len(task.shown) - len(shown)
 
-    def _all(self, asked: Sequence[tuple[list[Message], int]]) -> list[Answer]:
-        with ThreadPoolExecutor(self._limits.concurrent) as pool:
-            return list(pool.map(lambda one: self._one(*one), asked))
+    def _all(self, asked: Sequence[tuple[list[Message], int]]) -> Iterator[Answer]:
+        """Some at a time, each as soon as it and those before it are there."""
+        pool = ThreadPoolExecutor(self._limits.concurrent)
+        try:
+            yield from pool.map(lambda one: self._one(*one), asked)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # of one that is interrupted
 
     def _one(self, messages: list[Message], left_out: int) -> Answer:
         prompt = digest(json.dumps(messages, ensure_ascii=False))

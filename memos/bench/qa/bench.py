@@ -9,7 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from memos.bench.dialogues import READERS, Conversation, read
-from memos.bench.qa.answerers import EXTRACTIVE, EndpointLimits, LocalAnswerer, answerer, is_local, language_model, of_model
+from memos.bench.qa.answerers import (
+    EXTRACTIVE,
+    EndpointLimits,
+    LocalAnswerer,
+    answerer,
+    is_local,
+    language_model,
+    of_model,
+)
 from memos.bench.qa.forms import Promoted, Way
 from memos.bench.qa.judge import EXAM, Examination, ModelJudge, Verdict, examined, read_exam
 from memos.bench.qa.page import write_page

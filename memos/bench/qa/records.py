@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -81,8 +81,8 @@ class Answerer(Protocol):
 
     name: str  # as the report shows it
 
-    def answer(self, tasks: Sequence[Task]) -> list[Answer]:
-        """One for each task, in their order. Raises MemosError for what no later task could survive."""
+    def answer(self, tasks: Sequence[Task]) -> Iterable[Answer]:
+        """One for each task, in their order, as they come. Raises MemosError for what no later task could survive."""
         ...
 
 

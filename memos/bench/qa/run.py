@@ -89,13 +89,12 @@ class Run:
         answered = {record.id: record for record in map(self._kept, every) if record is not None}
         left = [record for record in every if record.id not in answered]
         for start in range(0, len(left), AT_ONCE):
-            self._show(f"answers, {who.name}", len(every) - len(left) + start, len(every))
             some = left[start : start + AT_ONCE]
             tasks = [Task(id=r.id, system=r.system, question=r.question, shown=r.shown) for r in some]
             for record, answer in zip(some, who.answer(tasks), strict=True):
                 answered[record.id] = record.model_copy(update={"answer": answer})
                 self._write(self._file(record), answered[record.id])
-        self._show(f"answers, {who.name}", len(every), len(every))
+                self._show(f"answers, {who.name}", len(answered), len(every))
         return [answered[record.id] for record in every]
 
     def in_form(
