@@ -147,7 +147,7 @@ class Embedder:
 
     def _load_ahead(self) -> Thread:
         def load() -> None:
-            with suppress(MemosError):  # who reads next meets it again
+            with suppress(MemosError, RuntimeError):  # who reads next meets it again; at a process's end nobody does
                 self._model()
 
         thread = Thread(target=load, name="memos-loads-encoder")
