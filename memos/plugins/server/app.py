@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Body, FastAPI, Request
-from pydantic import BaseModel
+from fastapi import APIRouter, FastAPI
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Router
 
@@ -18,7 +15,6 @@ import memos
 from memos.config import ServeConfig
 from memos.errors import MemosError
 from memos.extensions import Registry
-from memos.interface.doors.api.calling import arguments, result
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.calls import api_names
 from memos.plugins.server.edge import failures
@@ -27,7 +23,7 @@ from memos.plugins.server.edge.edge import Edge
 from memos.plugins.server.edge.lanes import Lanes
 from memos.plugins.server.edge.telemetry import Telemetry
 from memos.plugins.server.heap import given_back
-from memos.plugins.server.routing import KEY, CallRunner, JsonRoute, as_json
+from memos.plugins.server.routing import CallRunner, memory_router
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
@@ -43,7 +39,6 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     """loopback: only this machine can reach it. The memory stays open when the app ends."""
     kernel, lanes = memory.kernel, Lanes(config.workers, config.queue)
     telemetry = Telemetry(lanes)
-    calls = CallRunner(lanes, telemetry)
     provided = provided_routers()
 
     @asynccontextmanager
@@ -66,45 +61,14 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
         # nor spans and logs of its own, where it has them: they tell what was asked; see telemetry.py
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.calls = calls
+    app.state.calls = CallRunner(lanes, telemetry)
     failures.install(app)
-    for router in (memory_router(calls), health_router(kernel, lanes, telemetry), *provided):
+    api = memory_router(getattr(Memory, name) for name in api_names())
+    for router in (api, health_router(kernel, lanes, telemetry), *provided):
         app.router.routes += router.routes  # an included router looks for its route twice, 0.5 ms for each request
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
-
-
-def memory_router(calls: CallRunner) -> APIRouter:
-    """The Memory API: POST /v1/memory/NAME for each of its calls."""
-    router = APIRouter(
-        prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
-    )
-    for name in api_names():
-        method = getattr(Memory, name)
-        post = router.post(
-            f"/{name}",
-            operation_id=name,
-            summary=name,
-            description=inspect.getdoc(method),
-            response_model=result(method),
-        )
-        post(_endpoint(name, calls))
-    return router
-
-
-def _endpoint(name: str, calls: CallRunner) -> Callable[..., Awaitable[Response]]:
-    form = arguments(getattr(Memory, name))
-    required = any(field.is_required() for field in form.model_fields.values())
-    default = Body(... if required else form())
-
-    async def endpoint(request: Request, body: BaseModel = default) -> Response:
-        # what the API returns is what its signature says: it is checked by the types and the tests, not each time
-        return as_json(await calls.make(name, partial(getattr(request.scope["seat"].memory, name), **dict(body))))
-
-    endpoint.__annotations__["body"] = form
-    endpoint.__name__, endpoint.takes = name, tuple(form.model_fields)  # type: ignore[attr-defined]
-    return endpoint
 
 
 def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRouter:

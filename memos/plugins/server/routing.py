@@ -1,15 +1,19 @@
-"""What the routes under /v1 share: a key, a body of strict JSON, and calls of memos off the event loop."""
+"""What the routes under /v1 share: a key, a body of strict JSON, and calls of memos off the event loop.
+
+Calls of the Memory API become routes here, those of plug-ins too.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
 import pydantic_core
-from fastapi import Request, Response, Security
+from fastapi import APIRouter, Body, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ValidationError
@@ -18,6 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from memos.cost import metered
 from memos.errors import InputError
+from memos.interface.doors.api.calling import Method, arguments, result
 from memos.plugins.server.edge import failures
 from memos.plugins.server.edge.edge import INLINE_BYTES, is_json
 from memos.plugins.server.edge.lanes import ClientDisconnected, Lanes
@@ -56,6 +61,40 @@ class JsonRoute(APIRoute):
             return await _unless_disconnected(request, call(request, body))
 
         return handler
+
+
+def memory_router(methods: Iterable[Method]) -> APIRouter:
+    """POST /v1/memory/NAME for each: a method of `Memory`, or a function that is given one as its first argument. Form,
+    reply and description are those of its signature."""
+    router = APIRouter(
+        prefix="/v1/memory", tags=["Memory"], responses=failures.RESPONSES, dependencies=[KEY], route_class=JsonRoute
+    )
+    for method in methods:
+        name = method.__name__
+        post = router.post(
+            f"/{name}",
+            operation_id=name,
+            summary=name,
+            description=inspect.getdoc(method),
+            response_model=result(method),
+        )
+        post(_endpoint(method))
+    return router
+
+
+def _endpoint(method: Method) -> Callable[..., Awaitable[Response]]:
+    form, name = arguments(method), method.__name__
+    required = any(field.is_required() for field in form.model_fields.values())
+    default = Body(... if required else form())
+
+    async def endpoint(request: Request, body: BaseModel = default) -> Response:
+        calls: CallRunner = request.app.state.calls
+        # what the API returns is what its signature says: it is checked by the types and the tests, not each time
+        return as_json(await calls.make(name, partial(method, request.scope["seat"].memory, **dict(body))))
+
+    endpoint.__annotations__["body"] = form
+    endpoint.__name__, endpoint.takes = name, tuple(form.model_fields)  # type: ignore[attr-defined]
+    return endpoint
 
 
 async def _content(request: Request) -> bytes:
