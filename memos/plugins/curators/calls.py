@@ -21,3 +21,4 @@ class CuratorCalls(Bound):
     link = public(Curators.link, ops.Tie, ADDS, api="")
     unlink = public(Curators.unlink, ops.Tie, CHANGES, api="")
     linked = public(Curators.linked, Get, READS, api="")
+    neighbours = public(Curators.neighbours, Get, READS, api="")

@@ -35,7 +35,7 @@ from memos.plugins.curators import ops
 from memos.plugins.curators.carrying_out import CarryingOut, maker
 from memos.plugins.curators.curator import Curator, CuratorOp, CuratorOps, CuratorView, Writer
 from memos.plugins.curators.rules import EMOTIONS
-from memos.plugins.curators.signals import StoredLink
+from memos.plugins.curators.signals import Neighbour, StoredLink
 from memos.plugins.curators.tables import Curation, CuratorTables, Step, WriterCost
 from memos.plugins.curators.tool_loop import MAX_STEPS, TOOL_LOOP, MemoryTools, ToolLoop, ToolTalk
 from memos.plugins.curators.view import SAID, MemoriesInView
@@ -204,11 +204,21 @@ class Curators:
 
     def linked(self, caller: Caller, id: str) -> list[StoredLink]:
         """The links at or from a memory, to what the caller may see. Raises NotFound."""
+        return [one.link for one in self.neighbours(caller, id)]
+
+    def neighbours(self, caller: Caller, id: str) -> list[Neighbour]:
+        """The same, each with the memory at its other end. Raises NotFound."""
         cube = self._access.cube(caller, Get(id=id), id)
         found = self._tables.links([cube.id])
-        ends = self._vault.at({end for link in found for end in (link.a, link.b)})
-        seen = {one.id for one in self._governance.visible(caller, ends)}
-        return [link for link in found if {link.a, link.b} <= seen]
+        others = self._vault.at({end for link in found for end in (link.a, link.b)} - {cube.id})
+        seen = {one.id: one for one in self._governance.visible(caller, others)}
+        ends = [(link, seen.get(link.b if link.a == cube.id else link.a)) for link in found]
+        return [Neighbour(self._as_read(caller, link, cube, end), end) for link, end in ends if end]
+
+    def _as_read(self, caller: Caller, link: StoredLink, *ends: MemCube) -> StoredLink:
+        """The kind is free text, and shown as tags are: whole to whoever owns both ends."""
+        own = all(end.rights.owner == caller.user_id for end in ends)
+        return link if own else link._replace(kind=self._vault.guard.shown(link.kind))
 
     def _tied(self, caller: Caller, a: str, b: str, kind: str) -> tuple[str, str]:
         op = ops.Tie(a=a, b=b, kind=kind)

@@ -27,6 +27,13 @@ class StoredLink(NamedTuple):
     until: datetime | None
 
 
+class Neighbour(NamedTuple):
+    """A link of a memory, and the memory at its other end."""
+
+    link: StoredLink
+    cube: MemCube
+
+
 class SignalSource(Protocol):
     """Where these are looked up."""
 
