@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,6 +27,7 @@ from memos.interface.doors.api.memory import Memory
 from memos.kernel.unread import READ_TURNS
 from memos.operation.policies.policy import Signals
 from memos.plugins import dashboard
+from memos.plugins.curators.calls import CuratorCalls
 from memos.plugins.server.app import create_app
 from memos.rights import ACTIONS, Action
 
@@ -271,6 +273,41 @@ def test_a_life_is_told_and_changed(opened: Any, memory: Memory) -> None:
     page.wait_for_selector("h1:has-text('Oslo')")
     assert memory.get(id)["memory"] == "Tom lives in Oslo."
     opened.known.append("409")  # the browser itself notes the refusal
+
+
+def test_what_a_memory_is_linked_to_is_shown_with_how_and_when(opened: Any, memory: Memory) -> None:
+    mira, eve = (
+        hit["id"] for words in ("Lisbon", "Eve") for hit in memory.get_all()["results"] if words in hit["memory"]
+    )
+    links, kind = CuratorCalls.of(memory.kernel.within()), "<b>met</b> " + "M" * 80
+    links.link(mira, eve, kind, 0.25, since=datetime(2020, 5, 17, tzinfo=timezone.utc))
+    links.link(derived(memory), mira, "holds")
+    try:
+        page = opened(f"#/cube/{mira}", width=360)
+        card = page.locator(".links li")
+        told = {one.locator(".chip").first.inner_text(): one.inner_text() for one in card.all()}
+        assert told.keys() == {kind, "holds"}
+        assert all(part in told[kind] for part in ("from here", "weight 0.25", "true since 17 May 2020", HOSTILE))
+        assert "to here" in told["holds"] and "true" not in told["holds"] and "KV cache" in told["holds"]
+        assert page.locator(".links img, .links b").count() == 0, "text is text"
+        assert page.evaluate("document.documentElement.scrollWidth") == 360 and page.evaluate(UNNAMED) == []
+        page.get_by_role("link", name=HOSTILE).click()
+        page.locator("h1", has_text=HOSTILE).wait_for()
+        assert page.locator(".links", has_text="to here").count() == 1
+    finally:
+        links.unlink(mira, eve, kind)
+        links.unlink(derived(memory), mira, "holds")
+    page = opened(f"#/cube/{mira}")
+    assert page.locator(".links").count() == 0 and page.get_by_text("Links", exact=True).count() == 0
+
+
+def test_a_memory_is_shown_by_a_server_without_links(opened: Any, memory: Memory) -> None:
+    page = opened("#/jobs")
+    page.route("**/v1/memory/linked", lambda route: route.fulfill(status=404, json={}))
+    page.evaluate("place => { location.hash = place }", f"#/cube/{derived(memory)}")
+    page.locator(".lineage .self").wait_for()
+    assert page.locator(".links").count() == 0
+    opened.known.append("404")  # the browser itself notes it
 
 
 def test_a_memory_is_told_asked_for_edited_and_deleted(opened: Any, memory: Memory) -> None:
@@ -615,6 +652,7 @@ SETS = {
     "theme": ["auto", "light", "dark"],
     "nav": ["map", "why", "search", "governance", "jobs", "bench", "talk"],
     "talk": ["send", "keep"],
+    "link": ["from", "to"],
     "governance": ["grants", "groups", "quarantine", "holds", "log"],
     "cube": ["activation", "parametric", "demote", "freeze", "thaw", "archive", "unarchive"],
 }

@@ -5,13 +5,14 @@ import { bytes, digits, h, short } from "../dom.js";
 import { moment, t } from "../i18n.js";
 import { lineage } from "../lineage.js";
 import { words } from "../memories.js";
-import { act, empty, formChip, head, stateChip } from "../parts.js";
+import { act, empty, formChip, head, memoryLink, stateChip } from "../parts.js";
 
 export async function page(given) {
   if (!given.rest) return [head("cube"), empty("cube.none", h("a", { class: "button", href: "#/map" }, t("nav.map")))];
   const id = given.rest;
-  const [{ memory, sources, derived, origins }, { results: events }, { results: decisions }] = await Promise.all([
-    call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id, own_reads: false })]);
+  const [{ memory, sources, derived, origins }, { results: events }, { results: decisions }, links] = await Promise.all([
+    call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id, own_reads: false }),
+    linked(id)]);
   return [
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
@@ -23,6 +24,7 @@ export async function page(given) {
       h("section", { class: "card" }, h("h2", {}, t("cube.life")), timeline(memory, events, decisions, given)),
       h("div", { class: "stack" },
         h("section", { class: "card" }, h("h2", {}, t("cube.lineage")), graph(memory, sources, derived)),
+        links.length > 0 && h("section", { class: "card" }, h("h2", {}, t("cube.links")), tied(links)),
         h("section", { class: "card" }, h("h2", {}, t("cube.about")), about(memory, origins)))),
   ].filter(Boolean);
 }
@@ -65,6 +67,24 @@ function graph(memory, sources, derived) {
   const node = (cube) => ({ id: cube.id, form: cube.form, words: words(cube) });
   return lineage(sources.map(node), node(memory), derived.map(node));
 }
+
+/** Its links; none where the server has no such call, which a plug-in brings. */
+async function linked(id) {
+  try {
+    return (await call("linked", { memory_id: id })).results;
+  } catch (error) {
+    if (error.status === 404) return [];
+    throw error;
+  }
+}
+
+/** What it is tied to, how, and when that holds. */
+const tied = (links) => h("ul", { class: "links" }, links.map((link) => h("li", {},
+  h("div", { class: "row" }, h("span", { class: "chip" }, link.kind), formChip(link.form),
+    h("span", { class: "small muted" }, t(`link.${link.direction}`), " · ", t("link.weight", { weight: digits(link.weight) }))),
+  memoryLink(link.id, link.memory || short(link.id)),
+  link.since && h("p", { class: "small muted" }, t("link.since", { when: moment(link.since) })),
+  link.until && h("p", { class: "small muted" }, t("link.until", { when: moment(link.until) })))));
 
 function about(memory, origins) {
   const told = [
