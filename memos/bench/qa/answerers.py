@@ -27,29 +27,30 @@ Message = dict[str, str]
 @dataclass(frozen=True)
 class EndpointLimits:
     """What an endpoint may be asked. concurrent: calls at once. tokens: read and written, of all calls; cost: the same
-    in money, by prices of a million tokens (read, written). context: tokens that it reads at most, which are taken for
-    CHARS characters each: its tokenizer is not here."""
+    in money, by prices of a million tokens (read, written)."""
 
     concurrent: int = 8
     timeout_s: float = 120.0
     tokens: int | None = None
     cost: float | None = None
     prices: tuple[float, float] = (0.0, 0.0)
-    context: int | None = None
     model: str = "default"
     key_from: str = "OPENAI_API_KEY"
 
 
-def answerer(model: str, config: Config, limits: EndpointLimits) -> Answerer:
-    """Whoever `model` names: extractive, a URL, or a local model's folder or hub name. Raises HostError,
+def answerer(model: str, config: Config, limits: EndpointLimits, context: int | None = None) -> Answerer:
+    """Whoever `model` names: extractive, a URL, or a local model's folder or hub name. context: tokens that a model is
+    given at most; of one whose tokenizer is not here, CHARS characters are taken for one. Raises HostError,
     ModelNotFound."""
-    return Extractive(Embedder(config.embedder)) if model == EXTRACTIVE else language_model(model, config, limits)
+    return (
+        Extractive(Embedder(config.embedder)) if model == EXTRACTIVE else language_model(model, config, limits, context)
+    )
 
 
-def language_model(model: str, config: Config, limits: EndpointLimits) -> LanguageModel:
+def language_model(model: str, config: Config, limits: EndpointLimits, context: int | None = None) -> LanguageModel:
     if is_local(model):
-        return LocalAnswerer(Host.load(of_model(config, model).model), config.decode)
-    return EndpointAnswerer(model, config, limits)
+        return LocalAnswerer(Host.load(of_model(config, model).model), config.decode, context)
+    return EndpointAnswerer(model, config, limits, context)
 
 
 def is_local(model: str) -> bool:
@@ -83,10 +84,12 @@ def _asked(task: Task) -> Message:
 
 
 class LocalAnswerer:
-    """A causal LM that runs here, greedy, in batches. ttft_ms is that of the batch."""
+    """A causal LM that runs here, greedy, in batches. context: tokens that it is given at most, where it reads more.
+    ttft_ms is that of the batch."""
 
-    def __init__(self, host: Host, decode: DecodeConfig) -> None:
+    def __init__(self, host: Host, decode: DecodeConfig, context: int | None = None) -> None:
         self.host, self._decode = host, decode
+        self._context = min((n for n in (host.context, context) if n is not None), default=None)
         self.name = host.config.path
 
     def answer(self, tasks: Sequence[Task]) -> list[Answer]:
@@ -121,20 +124,20 @@ class LocalAnswerer:
 
     def _that_fit(self, task: Task) -> list[Shown]:
         """The memories that fit into the model's context with the question and an answer."""
-        context = self.host.context
-        if context is None:
+        if self._context is None:
             return in_order(task.shown)
         around = len(self.host.prompts.build(["x"], [_asked(task)]))
         counts = self.host.counts([memory.text for memory in task.shown])
-        return that_fit(task.shown, counts, context - self._decode.max_new_tokens - around)
+        return that_fit(task.shown, counts, self._context - self._decode.max_new_tokens - around)
 
 
 class EndpointAnswerer:
     """A server that speaks OpenAI's protocol, asked some at a time. ttft_ms: until the whole answer was there."""
 
-    def __init__(self, url: str, config: Config, limits: EndpointLimits) -> None:
+    def __init__(self, url: str, config: Config, limits: EndpointLimits, context: int | None = None) -> None:
         self._endpoint = ChatEndpoint(url, limits.model, limits.key_from, limits.timeout_s, TRIES)
-        self._config, self._limits, self.name = config, limits, f"{limits.model} at {url}"
+        self._config, self._limits, self._context = config, limits, context
+        self.name = f"{limits.model} at {url}"
         self._lock, self._spent, self._in_a_row = threading.Lock(), [0, 0], 0
 
     def answer(self, tasks: Sequence[Task]) -> Iterator[Answer]:
@@ -147,9 +150,9 @@ class EndpointAnswerer:
     def _messages(self, task: Task) -> tuple[list[Message], int]:
         """What is asked, and how many memories did not fit."""
         shown, asked = in_order(task.shown), _asked(task)
-        if self._limits.context is not None:
+        if self._context is not None:
             around = len(system_text(self._config.model, ["x"])) + len(asked["content"])
-            room = self._limits.context - self._config.decode.max_new_tokens - around // CHARS
+            room = self._context - self._config.decode.max_new_tokens - around // CHARS
             shown = that_fit(task.shown, [len(memory.text) // CHARS + 1 for memory in task.shown], room)
         told = system_text(self._config.model, [memory.text for memory in shown])
         return [*([{"role": "system", "content": told}] if told else []), asked], len(task.shown) - len(shown)

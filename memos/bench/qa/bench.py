@@ -54,6 +54,7 @@ class Ask:
     conversations: int | None
     questions: int | None
     budget: int
+    context: int | None
     key: Path | None
     exam: Path | None
     seed: int
@@ -75,7 +76,7 @@ def bench_qa(
         config = _told(config, ask.model)
         plan = planned(ask, file, kind, conversations, systems, config)
         run = Run(plan, ask.out, show)
-        who = answerer(ask.model, config, limits)
+        who = answerer(ask.model, config, limits, ask.context)
         judge, examination = _examined(ask, config, limits, show) if ask.judge else (None, None)
         records = run.records(conversations, config, who, keys)
         promoted = dict[str, list[Promoted]]()
@@ -162,6 +163,7 @@ def planned(
         budget=ask.budget,
         groups=ask.groups,
         questions=ask.questions,
+        context=ask.context,
         seed=ask.seed,
         config=digest(config.model_dump_json(exclude={"vault"})),
     )

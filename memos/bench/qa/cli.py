@@ -23,7 +23,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML with oth
 EndpointModel = Annotated[str, typer.Option(help="name of the model at a URL")]
 Concurrent = Annotated[int, typer.Option(min=1, help="calls of a URL at once")]
 Timeout = Annotated[float, typer.Option(min=0.1, help="seconds for one call of a URL")]
-Context = Annotated[int | None, typer.Option(min=64, help="tokens that the model at a URL reads")]
+Context = Annotated[int | None, typer.Option(min=64, help="tokens that the model is given at most")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="most tokens that a URL is asked for, in all")]
 MaxCost = Annotated[float | None, typer.Option(min=0, help="most that a URL may cost, in all, by --prices")]
 Prices = Annotated[str, typer.Option(help="of a million tokens: read,written")]
@@ -64,7 +64,7 @@ def bench_qa(
     from memos.bench.qa.bench import bench_qa as measure
     from memos.bench.qa.tables import qa_tables
 
-    limits = EndpointLimits(concurrent, timeout, max_tokens, max_cost, _prices(prices), context, endpoint_model)
+    limits = EndpointLimits(concurrent, timeout, max_tokens, max_cost, _prices(prices), endpoint_model)
     ask = Ask(
         kind=kind,
         data=data,
@@ -77,6 +77,7 @@ def bench_qa(
         groups=groups,
         questions=questions,
         budget=budget,
+        context=context,
         key=key,
         exam=exam,
         seed=seed,
@@ -127,8 +128,8 @@ def bench_paper(
     from memos.bench.qa.papers import paper_tables, read_paper
 
     paper, folder = read_paper(table), out or (json.with_suffix(".qa") if json else Path("out") / table.stem)
-    limits = EndpointLimits(concurrent, timeout, max_tokens, max_cost, _prices(prices), context, endpoint_model)
-    ask = Ask("", data, model, judge, (), (), 8, folder, conversations, questions, budget, key, exam, seed)
+    limits = EndpointLimits(concurrent, timeout, max_tokens, max_cost, _prices(prices), endpoint_model)
+    ask = Ask("", data, model, judge, (), (), 8, folder, conversations, questions, budget, context, key, exam, seed)
     settings = settings_of(config, None)
     report = report_of_cpu("paper", json, seed, lambda show: measure(paper, ask, settings, limits, show))
     for one in paper_tables(paper, report):

@@ -41,6 +41,7 @@ class Plan(Value):
     budget: int
     groups: int
     questions: int | None
+    context: int | None = None
     seed: int
     config: str  # its SHA-256
 

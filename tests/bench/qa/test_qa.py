@@ -55,7 +55,7 @@ def talk(folder: Path, asked: Sequence[tuple[str, str, list[str], str]] = ASKED)
 
 def ask(file: Path, out: Path, model: str = "extractive", **more: Any) -> Ask:
     given = {"judge": None, "systems": (), "via": ("plaintext",), "groups": 2, "conversations": None, "questions": None}
-    given |= {"budget": 1600, "key": None, "exam": None, "seed": 0, **more}
+    given |= {"budget": 1600, "context": None, "key": None, "exam": None, "seed": 0, **more}
     return Ask(kind=str(file), data=None, model=model, out=out, **given)
 
 
@@ -160,6 +160,13 @@ def test_an_endpoint_that_fails_leaves_no_question_unaccounted_for(
         monkeypatch.setattr("memos.bench.qa.answerers.ChatEndpoint", lambda _, *more: ChatEndpoint(other, *more))
         report = run(ask(talk(tmp_path), tmp_path / "out", url))
         assert not report["failures"] and len(asked) == len(BASELINES) < before  # what failed is asked again, alone
+
+
+def test_a_context_that_is_too_small_is_cut_by_rule_and_said(tmp_path: Path) -> None:
+    with chat_server(lambda n, request: Said("Miso")) as (url, asked):
+        report = run(ask(talk(tmp_path), tmp_path / "out", url, context=200))
+        assert sum(row["left_out"] for row in report["rows"]) > 0 == len(report["failures"])
+        assert all(len(str(one["messages"])) < 200 * 4 for one in asked)
 
 
 def test_a_budget_of_tokens_ends_a_run_that_goes_on_with_a_larger_one(tmp_path: Path) -> None:
