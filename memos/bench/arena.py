@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -155,45 +156,47 @@ def _encode(conversations: Sequence[Conversation], memory: Memory) -> None:
             memory.search(question.text, user_id=user, policy="memos")
 
 
+@dataclass
+class Tally:
+    """What is summed up of one system, over its conversations."""
+
+    totals: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    rows: list[dict[str, float]] = field(default_factory=list)  # of questions
+    shown: list[int] = field(default_factory=list)  # tokens
+    searches: list[float] = field(default_factory=list)  # ms
+    growth: list[list[int]] = field(default_factory=list)
+
+
 def _measured(name: str, conversations: Sequence[Conversation], memory: Memory, folder: Path) -> dict[str, Any]:
     """One system's row."""
-    totals: dict[str, float] = defaultdict(float)
-    rows, shown, searches, growth = list[dict[str, float]](), list[int](), list[float](), list[list[int]]()
-    failures, size = _Warnings(), _bytes(folder)
+    tally, failures, size = Tally(), _Warnings(), _bytes(folder)
     log.addHandler(failures)
     try:
         for conversation in conversations:
-            _one(name, conversation, memory, totals, rows, shown, searches, growth)
+            _add_up(tally, name, conversation, memory)
     finally:
         log.removeHandler(failures)
+    totals = tally.totals
     turns = totals["turns"]
     return {
         "system": name,
-        **means(rows),
-        "tokens_shown_mean": mean(shown),
+        **means(tally.rows),
+        "tokens_shown_mean": mean(tally.shown),
         "memories": int(totals["memories"]),
-        "growth": [sum(part) for part in zip(*growth, strict=True)],
+        "growth": [sum(part) for part in zip(*tally.growth, strict=True)],
         "turns_lost": int(totals["lost"]),
         "writer_calls_per_turn": totals["calls"] / turns,
         "writer_tokens_per_turn": totals["tokens"] / turns,
         "adds_per_s": turns / totals["seconds"],
-        "search_ms_p50": median(searches),
+        "search_ms_p50": median(tally.searches),
         "bytes": _bytes(folder) - size,
         "failed": failures.count + int(totals["failed"]),
     }
 
 
-def _one(
-    name: str,
-    conversation: Conversation,
-    memory: Memory,
-    totals: dict[str, float],
-    rows: list[dict[str, float]],
-    shown: list[int],
-    searches: list[float],
-    growth: list[list[int]],
-) -> None:
-    """One conversation with one system, added to what is summed up."""
+def _add_up(tally: Tally, name: str, conversation: Conversation, memory: Memory) -> None:
+    """One conversation with one system."""
+    totals = tally.totals
     user, turns = _user(name, conversation), list(conversation.turns.values())
 
     def call(method: str, **given: Any) -> dict[str, Any]:
@@ -206,7 +209,7 @@ def _one(
         call("search", query="ready", top_k=1)  # waits until everything can be found
         seconds += time.perf_counter() - began
         sizes.append(len(call("get_all", limit=MAX_LISTED)["results"]))
-    growth.append(sizes)
+    tally.growth.append(sizes)
     named, lost = read_back(conversation, call)
     count = memory.kernel.parts.embedder().counts
     for question in conversation.questions:
@@ -214,15 +217,15 @@ def _one(
         try:
             began = time.perf_counter()
             top = call("search", query=question.text, top_k=TOP_K)["results"]
-            searches.append((time.perf_counter() - began) * 1e3)
+            tally.searches.append((time.perf_counter() - began) * 1e3)
             within = call("search", query=question.text, budget=BUDGET)["results"]
         except MemosError as error:
             log.warning("%s found nothing for a question: %s", name, error)
             totals["failed"] += 1
             top = within = []
         found, inside = ([evidence & named[hit["id"]] for hit in hits] for hits in (top, within))
-        shown.append(sum(count([hit["memory"] for hit in within])))
-        rows.append(
+        tally.shown.append(sum(count([hit["memory"] for hit in within])))
+        tally.rows.append(
             {
                 "recall@10": len(set().union(*found)) / len(evidence),
                 "recall@budget": len(set().union(*inside)) / len(evidence),
