@@ -14,7 +14,7 @@ from typing import Any
 
 from memos.bench.arena import SharedParts
 from memos.bench.conversations import MAX_LISTED, STATES, added, read_back
-from memos.bench.dialogues import Conversation
+from memos.bench.dialogues import Conversation, Question
 from memos.bench.qa.records import Shown, Value
 from memos.config import Config
 from memos.errors import InputError
@@ -26,7 +26,6 @@ from memos.plugins.curators.calls import CuratorCalls
 NONE, FULL_CONTEXT, ORACLE, OURS = "none", "full-context", "oracle", "memos"
 BASELINES = (NONE, FULL_CONTEXT, "plain-rag", OURS, ORACLE)  # that every report has
 READERS = "all who read"  # the user whom systems share that only read
-Call = Callable[..., dict[str, Any]]
 Progress = Callable[[int, int], None]  # (questions done, of how many)
 
 
@@ -82,30 +81,27 @@ def named_systems(names: Sequence[str], has_evidence: bool) -> tuple[str, ...]:
 
 def exhibit(systems: Sequence[str], conversation: Conversation, config: Config, budget: int, show: Progress) -> Exhibit:
     """What each system shows for each question that is asked of the conversation."""
+    asked, ask_of = conversation.asked, [name for name in systems if name != NONE]
     users = {name: name for name in systems if name not in BASELINES and _writes(name, config)}
     places, memories = dict[str, int](), list[Memory]()  # by id: no id is of two users
-    found: dict[str, tuple[tuple[tuple[int, float], ...], ...]] = {NONE: ((),) * len(conversation.asked)}
+    found: dict[str, tuple[tuple[tuple[int, float], ...], ...]] = {NONE: ((),) * len(asked)}
     with tempfile.TemporaryDirectory() as folder:
         parts = SharedParts(config.model_copy(update={"policies": users}), vault=Path(folder) / "vault")
         with MemOS(parts=parts) as kernel:
-            api, named = MemoryAPI(kernel=kernel), dict[str, dict[str, set[str]]]()
-            for done, name in enumerate(name for name in systems if name != NONE):
+            api, told = MemoryAPI(kernel=kernel), dict[str, _Told]()
+            for done, name in enumerate(ask_of):
                 user = users.get(name, READERS)
-
-                def call(method: str, user: str = user, **given: Any) -> dict[str, Any]:
-                    return dict(getattr(api, method)(user_id=user, **given))
-
-                if user not in named:
-                    named[user] = _kept(conversation, call)
+                if user not in told:
+                    told[user] = _Told(conversation, api, user)
                 of_name = []
-                for question in conversation.asked:
-                    hits = _hits(name, question.text, set(question.evidence), call, named[user], budget)
+                for question in asked:
+                    hits = told[user].hits(name, question, budget)
                     for hit in hits:
                         if hit["id"] not in places:
                             places[hit["id"]] = len(memories)
-                            memories.append(_memory(hit, named[user]))
+                            memories.append(told[user].memory(hit))
                     of_name.append(tuple((places[hit["id"]], float(hit.get("score", 0))) for hit in hits))
-                    show(done * len(conversation.asked) + len(of_name), (len(systems) - 1) * len(conversation.asked))
+                    show(done * len(asked) + len(of_name), len(ask_of) * len(asked))
                 found[name] = tuple(of_name)
             writer = {name: _cost(kernel, name, users.get(name)) for name in systems}
     return Exhibit(
@@ -114,6 +110,38 @@ def exhibit(systems: Sequence[str], conversation: Conversation, config: Config, 
         found={name: found[name] for name in systems},
         writer=writer,
     )
+
+
+class _Told:
+    """A user to whom a conversation was told, once all of it can be found. said: the turns as they are kept."""
+
+    def __init__(self, conversation: Conversation, api: MemoryAPI, user: str) -> None:
+        self._api, self._user = api, user
+        added(conversation.turns.values(), self._call)
+        self._call("search", query="ready", top_k=1)
+        self._named = read_back(conversation, self._call)[0]  # for an id the names of the turns that it stands for
+        every = chain(*(self._call("get_all", state=one, limit=MAX_LISTED)["results"] for one in STATES))
+        self._said = [one for one in every if not one["sources"]]  # not what was read in a turn, nor a part of one
+
+    def _call(self, method: str, **given: Any) -> dict[str, Any]:
+        return dict(getattr(self._api, method)(user_id=self._user, **given))
+
+    def hits(self, system: str, question: Question, budget: int) -> list[dict[str, Any]]:
+        """What the system shows, best first."""
+        if system == FULL_CONTEXT:
+            return self._said
+        if system == ORACLE:
+            return [one for one in self._said if self._named[one["id"]] & set(question.evidence)]
+        return list(self._call("search", query=question.text, budget=budget, policy=system)["results"])
+
+    def memory(self, hit: dict[str, Any]) -> Memory:
+        return Memory(
+            text=hit["memory"],
+            words=hit["message"] or hit["memory"],
+            speaker=hit["speaker"],
+            said=hit["said_at"] or "",
+            turns=tuple(sorted(self._named[hit["id"]])),
+        )
 
 
 def _cost(kernel: MemOS, system: str, user: str | None) -> Cost:
@@ -126,30 +154,3 @@ def _cost(kernel: MemOS, system: str, user: str | None) -> Cost:
 
 def _writes(system: str, config: Config) -> bool:
     return isinstance(POLICIES.get(system)(config), Writes)
-
-
-def _kept(conversation: Conversation, call: Call) -> dict[str, set[str]]:
-    """For the id of each memory, the names of the turns that it stands for, once all can be found."""
-    added(conversation.turns.values(), call)
-    call("search", query="ready", top_k=1)
-    return read_back(conversation, call)[0]
-
-
-def _hits(
-    system: str, question: str, evidence: set[str], call: Call, named: dict[str, set[str]], budget: int
-) -> list[dict[str, Any]]:
-    if system in (FULL_CONTEXT, ORACLE):
-        every = chain(*(call("get_all", state=one, limit=MAX_LISTED)["results"] for one in STATES))
-        said = [one for one in every if not one["sources"]]  # not what was read in a turn, nor a part of one
-        return [one for one in said if system == FULL_CONTEXT or named[one["id"]] & evidence]
-    return list(call("search", query=question, budget=budget, policy=system)["results"])
-
-
-def _memory(hit: dict[str, Any], named: dict[str, set[str]]) -> Memory:
-    return Memory(
-        text=hit["memory"],
-        words=hit["message"] or hit["memory"],
-        speaker=hit["speaker"],
-        said=hit["said_at"] or "",
-        turns=tuple(sorted(named[hit["id"]])),
-    )
