@@ -24,7 +24,8 @@ PROBING = "probing"  # questions of a set whose authors publish no answers: peop
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 _FORMS = {
     "locomo": "a list of {sample_id, conversation, qa}",
-    "beam": "a list of {id, turns: [{id, role, content, time}], questions: [{ability, question, answer, evidence}]}",
+    "beam": "a list of {id, turns: [{id, role, content, time}], "
+    "questions: [{ability, question, answer, evidence, and perhaps choices}]}",
     "gvd": "{NAME: {history: {DATE: [{query, response}]}}}, beside probing_questions*.jsonl of {NAME: [question]}",
 }
 
@@ -35,6 +36,7 @@ class Question:
     evidence: tuple[str, ...]  # names of turns; none where the data names none that are there
     category: str
     answer: str = ""  # the key's; "" where nothing that was said answers it
+    choices: tuple[str, ...] = ()  # of which the answer is one
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,10 @@ def _of_beam(sample: dict[str, Any]) -> Conversation:
         evidence = tuple(dict.fromkeys(name for name in map(str, item.get("evidence", ())) if name in turns))
         unanswered = item.get("ability") == ABSTENTION
         answer = "" if unanswered else str(item.get("answer", ""))
-        questions.append(Question(item["question"], evidence, item.get("ability", "all"), answer))
+        choices = tuple(map(str, item.get("choices", ())))
+        if choices and answer not in choices:
+            raise ValueError(f"the answer {answer!r} is none of the choices of {item['question']!r}")
+        questions.append(Question(item["question"], evidence, item.get("ability", "all"), answer, choices))
     return Conversation(str(sample["id"]), turns, tuple(questions))
 
 

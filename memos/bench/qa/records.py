@@ -65,6 +65,7 @@ class Record(Value):
     category: str
     question: str
     gold: str
+    choices: tuple[str, ...] = ()
     corrected: str | None = None
     evidence: tuple[str, ...] = ()
     evidence_recall: float | None = None

@@ -14,7 +14,8 @@ from typing import Any
 
 from memos.bench.qa.intervals import difference, interval
 from memos.bench.qa.records import UNANSWERABLE, Record
-from memos.bench.qa.scores import Scores, calibration, scored
+from memos.bench.qa.refusals import is_refusal
+from memos.bench.qa.scores import Scores, calibration, multiple_choice, scored
 from memos.bench.qa.shown import OURS, Exhibit
 
 RIGHT = 0.5  # F1 from which on an answer is taken for right, where that is asked
@@ -49,6 +50,11 @@ def score_all(records: Sequence[Record]) -> list[Scoring]:
     out = []
     for record in records:
         if not record.answer.failed:
+            if record.choices:
+                right = float(multiple_choice(record.answer.text, record.choices) == record.choices.index(record.gold))
+                chosen = Scores(right, right, right, right, right, is_refusal(record.answer.text))
+                out.append(Scoring(record, chosen, chosen))
+                continue
             golds = record.gold, record.gold if record.corrected is None else record.corrected
             given, other = (_scored(record.answer.text, gold, record.category, record.set) for gold in golds)
             out.append(Scoring(record, given, other))

@@ -91,7 +91,9 @@ class Run:
         left = [record for record in every if record.id not in answered]
         for start in range(0, len(left), AT_ONCE):
             some = left[start : start + AT_ONCE]
-            tasks = [Task(id=r.id, system=r.system, question=r.question, shown=r.shown) for r in some]
+            tasks = [
+                Task(id=r.id, system=r.system, question=r.question, shown=r.shown, choices=r.choices) for r in some
+            ]
             for record, answer in zip(some, who.answer(tasks), strict=True):
                 answered[record.id] = record.model_copy(update={"answer": answer})
                 self._write(self._file(record), answered[record.id])
@@ -171,6 +173,7 @@ class Run:
             category=question.category,
             question=question.text,
             gold=question.answer,
+            choices=question.choices,
             corrected=other.gold if other and other.gold != question.answer else None,
             evidence=question.evidence,
             answer=Answer(),

@@ -162,6 +162,24 @@ def test_an_endpoint_that_fails_leaves_no_question_unaccounted_for(
         assert not report["failures"] and len(asked) == len(BASELINES) < before  # what failed is asked again, alone
 
 
+def test_of_choices_one_is_meant_by_its_letter_or_its_words(tmp_path: Path) -> None:
+    file = talk(tmp_path)
+    told = json.loads(file.read_text())
+    told[0]["questions"] = [
+        {"question": q, "answer": "Miso", "choices": ["Tofu", "Miso", "Rex"]} for q in ("One?", "Two?")
+    ]
+    file.write_text(json.dumps(told))
+    said = {"One?": "(B)", "Two?": "It is called Rex."}
+    with chat_server(lambda n, request: Said(said[request["messages"][-1]["content"][:4]])) as (url, asked):
+        rows = run(ask(file, tmp_path / "out", url))["rows"]
+    assert asked[0]["messages"][-1]["content"].endswith("?\n(A) Tofu\n(B) Miso\n(C) Rex")
+    assert {row["f1"] for row in rows} == {row["exact"] for row in rows} == {0.5}
+    told[0]["questions"][0]["answer"] = "Kim"
+    file.write_text(json.dumps(told))
+    with pytest.raises(InputError, match="the answer 'Kim' is none of the choices"):
+        run(ask(file, tmp_path / "other"))
+
+
 def test_a_context_that_is_too_small_is_cut_by_rule_and_said(tmp_path: Path) -> None:
     with chat_server(lambda n, request: Said("Miso")) as (url, asked):
         report = run(ask(talk(tmp_path), tmp_path / "out", url, context=200))
