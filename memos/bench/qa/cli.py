@@ -85,6 +85,8 @@ def bench_qa(
     report = report_of_cpu("qa", json, seed, lambda show: measure(ask, settings_of(config, None), limits, show))
     for table in qa_tables(report):
         print_table(table)
+    if (examination := report["examination"]) and examination["why"]:
+        print(f"no answer is judged: {examination['why']}")
     print(f"report: {ask.out / 'report.json'}, {ask.out / 'report.html'}; answers: {ask.out / 'answers'}")
 
 
