@@ -19,7 +19,7 @@ from memos.bench.qa.answerers import (
     of_model,
 )
 from memos.bench.qa.forms import Promoted, Way
-from memos.bench.qa.judge import EXAM, Examination, ModelJudge, Verdict, examined, read_exam
+from memos.bench.qa.judge import EXAM, Examination, ModelJudge, Verdict, read_exam
 from memos.bench.qa.page import write_page
 from memos.bench.qa.records import digest
 from memos.bench.qa.report import failures_of, rows_of, timed, totals_of, with_writer
@@ -77,7 +77,7 @@ def bench_qa(
         plan = planned(ask, file, kind, conversations, systems, config)
         run = Run(plan, ask.out, show)
         who = answerer(ask.model, config, limits, ask.context)
-        judge, examination = _examined(ask, config, limits, show) if ask.judge else (None, None)
+        judge, examination = _examined(ask, run, config, limits) if ask.judge else (None, None)
         records = run.records(conversations, config, who, keys)
         promoted = dict[str, list[Promoted]]()
         for way in ways:
@@ -86,7 +86,7 @@ def bench_qa(
                 in_form, groups = run.in_form(way, one, of_model(config, ask.model), ask.groups, keys)
                 records += in_form
                 promoted[str(way)] += groups
-        verdicts = run.judged(records, judge) if judge else {}
+        verdicts = run.judged(records, judge, examination) if judge and examination else {}
         rights = {id: verdict is Verdict.RIGHT for id, verdict in verdicts.items() if verdict is not Verdict.FAILED}
         report = {
             **plan.model_dump(exclude={"config"}),
@@ -106,16 +106,15 @@ def bench_qa(
     return {**report, **device, "rows": timed(report["rows"], records)}
 
 
-def _examined(ask: Ask, config: Config, limits: EndpointLimits, show: Show) -> tuple[ModelJudge | None, Examination]:
+def _examined(ask: Ask, run: Run, config: Config, limits: EndpointLimits) -> tuple[ModelJudge | None, Examination]:
     """The judge, where it is to be believed, and what it was examined in. It is asked before the first long step."""
     assert ask.judge
     if ask.judge == EXTRACTIVE:
         raise InputError("--judge extractive reads no answers; give a model that follows instructions, or a URL")
+    exam = read_exam(ask.exam or EXAM)
     who = language_model(ask.judge, config, limits)
     judge = ModelJudge(who.name, who.ask)
-    show(f"examination, {judge.name}", 0, 1)
-    examination = examined(judge, read_exam(ask.exam or EXAM))
-    show(f"examination, {judge.name}", 1, 1)
+    examination = run.examined(judge, exam)
     return judge if examination.believed else None, examination
 
 

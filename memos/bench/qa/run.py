@@ -11,11 +11,13 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from memos.bench.dialogues import PROBING, Conversation, Question
 from memos.bench.qa.forms import FormsOf, Promoted, Way
-from memos.bench.qa.judge import Claim, ModelJudge, Verdict
+from memos.bench.qa.judge import Claim, ExamCase, Examination, ModelJudge, Verdict, examined
+from memos.bench.qa.judge import digest as exam_digest
 from memos.bench.qa.records import UNANSWERABLE, UNKNOWN, Answer, Answerer, Record, Task, Value
 from memos.bench.qa.scores import Correction, QuestionKey
 from memos.bench.qa.shown import NONE, OURS, Exhibit, exhibit
@@ -143,9 +145,22 @@ class Run:
         self._write(file, found)
         return found
 
-    def judged(self, records: Sequence[Record], judge: ModelJudge) -> dict[str, Verdict]:
+    def examined(self, judge: ModelJudge, exam: Sequence[ExamCase]) -> Examination:
+        """What came of the judge's examination, or of the same one before. Raises what the judge does."""
+        file = self.folder / "judged" / f"{exam_digest(judge, exam)}.examination.json"
+        if file.is_file():
+            return Examination(**json.loads(file.read_text("utf-8")))
+        self._show(f"examination, {judge.name}", 0, 1)
+        examination = examined(judge, exam)
+        with writable(self.folder):
+            file.parent.mkdir(exist_ok=True)
+            write(file, asdict(examination))
+        self._show(f"examination, {judge.name}", 1, 1)
+        return examination
+
+    def judged(self, records: Sequence[Record], judge: ModelJudge, examination: Examination) -> dict[str, Verdict]:
         """What the judge says of each answer, by the record's id."""
-        file, out = self.folder / "judged.json", dict[str, Verdict]()
+        file, out = self.folder / "judged" / f"{examination.digest}.json", dict[str, Verdict]()
         if file.is_file():
             out = {id: Verdict(said) for id, said in json.loads(file.read_text("utf-8")).items()}
         left = [r for r in records if r.id not in out and not r.answer.failed]

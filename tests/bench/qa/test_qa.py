@@ -19,6 +19,7 @@ from memos.bench.qa import bench
 from memos.bench.qa.answerers import EndpointLimits, in_order, that_fit
 from memos.bench.qa.bench import Ask, bench_qa
 from memos.bench.qa.extractive import Extractive
+from memos.bench.qa.judge import read_exam
 from memos.bench.qa.records import Answer, Shown, Task
 from memos.bench.qa.shown import BASELINES
 from memos.config import Config
@@ -160,6 +161,29 @@ def test_an_endpoint_that_fails_leaves_no_question_unaccounted_for(
         monkeypatch.setattr("memos.bench.qa.answerers.ChatEndpoint", lambda _, *more: ChatEndpoint(other, *more))
         report = run(ask(talk(tmp_path), tmp_path / "out", url))
         assert not report["failures"] and len(asked) == len(BASELINES) < before  # what failed is asked again, alone
+
+
+def test_a_judge_judges_once_it_has_passed(tmp_path: Path) -> None:
+    """It knows the examination by heart, and takes Miso for right."""
+    rights = {(" ".join(case.gold.split()), " ".join(case.right.split())) for case in read_exam()} | {("Miso", "Miso")}
+
+    def verdict(_: int, request: dict[str, Any]) -> Said:
+        prompt = request["messages"][-1]["content"]
+        gold, answer = (prompt.split(f"\n{part}: ")[1].split("\n")[0] for part in ("Gold answer", "Answer to grade"))
+        return Said("RIGHT" if (gold, answer) in rights else "WRONG")
+
+    file, out = talk(tmp_path, ASKED[1:2]), tmp_path / "out"
+    with chat_server(verdict) as (url, asked):
+        report = run(ask(file, out, judge=url))
+        assert report["judge"] == f"default at {url}" and report["examination"]["believed"]
+        ours, none = (next(r for r in report["rows"] if r["system"] == name) for name in ("oracle", "none"))
+        assert ours["judged"] == (ours["exact"] == 1) and none["judged"] == 0
+        before = len(asked)
+        assert run(ask(file, out, judge=url))["rows"] == report["rows"] and len(asked) == before
+    with chat_server(lambda n, request: Said("RIGHT")) as (url, asked):
+        report = run(ask(file, out, judge=url))
+    assert report["judge"] is None and "rejects 0.0% of the wrong" in report["examination"]["why"]
+    assert all(row["judged"] is None for row in report["rows"])
 
 
 def test_of_choices_one_is_meant_by_its_letter_or_its_words(tmp_path: Path) -> None:
