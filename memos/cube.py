@@ -265,6 +265,11 @@ class Usage(Frozen):
     utility: float = 0.0  # from -1 to 1: how much it has helped, by what was said of it and measured
 
 
+def whose(speaker: str, said: datetime | None) -> str:
+    """Who said something, and on which day, as it stands before the words."""
+    return f"{speaker}, {said:%-d %B %Y}" if said else speaker
+
+
 class MemCube(Frozen):
     """One memory: identity, header, payload, usage."""
 
@@ -286,9 +291,12 @@ class MemCube(Frozen):
 
     @property
     def words(self) -> str:
-        """What is compared with a query: of what was said, without who said it and when."""
-        spoken = isinstance(self.payload, Text) and self.header.kind in (EPISODE, PASSAGE)
-        return self.payload.verbatim if spoken else self.text  # type: ignore[union-attr]
+        """What is compared with a query: of what was said, without who said it and when; of a statement, without
+        when."""
+        if isinstance(self.payload, Text) and self.header.kind in (EPISODE, PASSAGE):
+            return self.payload.verbatim
+        dated = f"{whose(self.header.speaker, self.header.said)}: "
+        return f"{self.header.speaker}: {self.text[len(dated) :]}" if self.text.startswith(dated) else self.text
 
     @property
     def rests_on(self) -> tuple[Source, ...]:

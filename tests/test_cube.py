@@ -30,3 +30,12 @@ def test_times_of_different_zones_are_ordered() -> None:
     unsaid = cube("unsaid", None)
     again = [MemCube.model_validate_json(one.model_dump_json()) for one in (london, oslo, unsaid)]
     assert [one.id for one in sorted(again, key=lambda one: one.order)] == ["unsaid", "oslo", "london"]
+
+
+def test_a_statement_is_compared_without_its_day() -> None:
+    def cube(text: str, **header: object) -> MemCube:
+        told = Header(created=NOON, speaker="Ann", **header)
+        return MemCube(id="a", form=Form.PLAINTEXT, rights=Rights(owner="ada"), header=told, payload=Text(text=text))
+
+    assert cube("Ann, 1 March 2025: I moved yesterday.", said=NOON).words == "Ann: I moved yesterday."
+    assert cube("Ann: I moved.", said=NOON).words == cube("Ann: I moved.").words == "Ann: I moved."

@@ -79,6 +79,8 @@ def test_turns_are_kept_with_speaker_and_time_and_without_talk(memos: MemOS, ada
     assert [(c.header.kind, c.header.role) for c in others] == [("episode", "user")] * 2 + [("episode", "assistant")]
     assert [c.payload.facts for c in others if isinstance(c.payload, Text)] == [()] * 3
     assert cube.text == "Tom: I live in Oslo."
+    [dated, _] = memos.within(ada).add([turn("I adopted a cat yesterday.", 1), turn("Oh!", 1)])
+    assert dated.text.startswith("Tom, 1 March 2025: I adopted a cat yesterday")  # that alone would be no day
     assert (cube.header.speaker, str(cube.header.said)) == ("Tom", "2025-03-01 09:00:00+00:00")
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 
-from memos.cube import EPISODE, PASSAGE, PASSAGE_CHARS, Trust
+from memos.cube import EPISODE, PASSAGE, PASSAGE_CHARS, Trust, whose
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.ops import Add, Episode
 
@@ -57,11 +56,6 @@ def _pieces(text: str, level: int = 0) -> Iterator[str]:
             start = found.end()
     if start < len(text):
         yield from _pieces(text[start:], level + 1)
-
-
-def whose(speaker: str, said: datetime | None) -> str:
-    """Who said something, and on which day, as it stands before the words."""
-    return f"{speaker}, {said:%-d %B %Y}" if said else speaker
 
 
 def _said(turn: DialogueTurn, words: str, kind: str, origin: str) -> Add:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from typing_extensions import assert_never
 
-from memos.cube import Contrast, Fact, Lesson, Probe, Text
+from memos.cube import Contrast, Fact, Lesson, Probe, Text, whose
 from memos.errors import InputError
 from memos.interface.reading.contrasts import contrasts
 from memos.interface.reading.documents.conversation import conversation
 from memos.interface.reading.documents.parts import DialogueTurn, Part, Passage, TableRow, ToolCall, read
-from memos.interface.reading.episodes import episode, whose
+from memos.interface.reading.episodes import episode
 from memos.interface.reading.phrasebook import (
     NAME,
     SPEAKER,
