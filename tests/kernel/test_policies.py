@@ -274,7 +274,7 @@ def test_a_search_is_in_the_order_of_the_policys_own_rank(tmp_path: Path, model:
 def test_a_budget_is_filled_by_scores_of_which_longer_memories_need_higher_ones(tmp_path: Path, model: MemOS) -> None:
     with opened(tmp_path / "vault", model) as kernel:
         long = "Mira lives in Lisbon" + ", and in summer by the sea near there" * 8 + "."
-        for text in (long, "Mira has lived in Lisbon for years.", "Bread is on the table."):
+        for text in (long, short := "Mira has a flat in Lisbon.", "Bread is on the table."):
             kernel.add(text)
         whole = kernel.search("Where does Mira live?", budget=10_000)
         assert [hit.score for hit in whole] == sorted((hit.score for hit in whole), reverse=True) and len(whole) == 3
@@ -285,6 +285,8 @@ def test_a_budget_is_filled_by_scores_of_which_longer_memories_need_higher_ones(
             assert sum(size[text] for text in found) <= budget
             assert found == [hit.cube.text for hit in whole if hit.cube.text in found]  # in the order of the ranking
             assert found or budget < min(size.values())
+        assert whole[0].cube.text == long  # the best, and still there is room for it or for the other two
+        assert texts(hit.cube for hit in kernel.search("Where does Mira live?", budget=size[long]))[0] == short
 
 
 def test_a_policy_of_ones_own_takes_the_place_of_the_named_one(tmp_path: Path, model: MemOS) -> None:

@@ -209,7 +209,9 @@ class MemOperator:
             question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
             rows, signals = self._signals(question, scope)
             compared_rows = MAX_COMPARED if self._rerank else self._compared
-            best = _best(score(signals), rows, max(k, compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)))
+            best = _best(score(signals), rows, len(rows))
+            last = _first_of_turns(indexes.catalog, rows[best])[:k][-1]  # of the row with which there are k turns
+            best = best[: max(last + 1, compared_rows * (OVERVIEW_FACTOR if wants.overview else 1))]
             rows = rows[best]
             texts = [indexes.texts[row] for row in rows] if self._rerank else []
             of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []

@@ -16,8 +16,8 @@ from memos.errors import EmptyMemory, InputError
 from memos.infrastructure.host.encoders.embedder import TextTagger
 from memos.interface.reading.mem_reader import MemReader
 from memos.interface.reading.phrasebook import phrasebook
-from memos.interface.reading.requests.intents import SentenceIntent, intent
-from memos.ops import Add, Asked, Correct, Episode, Forget
+from memos.interface.reading.requests.intents import SentenceIntent, intent, wants
+from memos.ops import Add, Asked, Correct, Episode, Forget, Wants
 
 reader = MemReader()
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -56,6 +56,28 @@ def texts(turns: list[dict[str, object]]) -> list[str]:
 )
 def test_a_sentence_has_an_intent(text: str, kind: SentenceIntent, words: str) -> None:
     assert intent(text, "User") == (kind, words)
+
+
+@pytest.mark.parametrize(
+    "question, wanted",
+    [
+        ("What did you recommend for my trip?", Wants(side="assistant", request=True)),
+        ("Which of the books you told me about is short?", Wants(side="assistant", request=True)),
+        ("What were you saying about my knee?", Wants(side="assistant")),
+        ("你推荐过什么书？", Wants(side="assistant")),
+        ("上次你说什么？", Wants(side="assistant")),
+        ("What would you recommend for my trip?", Wants(side="user", request=True)),
+        ("Could you show me how to log in?", Wants(side="user", request=True)),
+        ("Can you suggest some shoes for me?", Wants(side="user", request=True)),
+        ("请你推荐一本书", Wants(side="user", request=True)),
+        ("When did I say that I would leave?", Wants(side="user")),
+        ("Summarize what you told me.", Wants(overview=True)),
+        ("In which order did I bring up my plans?", Wants(side="user", overview=True)),
+        ("What did I buy in order to paint the door?", Wants(side="user")),
+    ],
+)
+def test_a_question_wants_replies_where_it_asks_for_one_that_was_given(question: str, wanted: Wants) -> None:
+    assert wants(question) == wanted
 
 
 @pytest.mark.parametrize(

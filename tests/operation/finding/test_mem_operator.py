@@ -462,6 +462,17 @@ def test_tokens_are_those_of_the_version_that_is_in_force(
     assert after["t1"] == pytest.approx(1, abs=1e-3)
 
 
+def test_many_parts_of_one_turn_take_no_place_of_another(vault: MemVault, embedder: WordEmbedder) -> None:
+    keep(vault, *talk("ann drinks green tea and bob drives a car"))
+    for n in range(5):
+        part = cube(f"p{n}", f"green tea {n}", thread="t")
+        said = {"payload": Text(text=part.text, verbatim=part.text), "sources": (vault.get("t0").pin,)}
+        vault.put(part.model_copy(update=said))
+    keep(vault, cube("c0", "the car is green"), cube("c1", "the bread is old"))
+    best, *others = MemOperator(vault, embedder, LIVE, compared=1).search("green tea", 3, ALL)
+    assert best.id.startswith("p") and [one.id for one in others] == ["c0", "c1"]
+
+
 def test_tokens_are_compared_as_often_as_is_asked_for(vault: MemVault, embedder: WordEmbedder) -> None:
     for n in range(4):
         vault.put(cube(f"c{n}", f"Ann drinks tea number {n}"))

@@ -161,14 +161,16 @@ def names(text: str) -> list[str]:
 # -- what a question wants beside its matter: whose words, standing instructions, how things went -----------
 
 _OVERVIEW = pattern(
-    r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the )?order\b|order in which|over time"
+    r"\b(?:summar(?:y|ies|i[sz]e)\w*|overview|recap|in (?:the |which |what )?order\b(?! to\b)|order in which|over time"
     r"|how (?:\w+ ){1,8}(?:developed|evolved|progressed|changed))|总结|概括|回顾|先后|顺序",
     re.IGNORECASE,
 )
 _BOTH_SIDES = pattern(r"\b(?:summar|overview|recap)|总结|概括|回顾", re.IGNORECASE)
-_REPLIED = pattern(  # "what did you recommend to me?"
-    r"\b(?:you(?:['’]ve| have| had)?|did you|have you) (?:\w+ )?(?:recommend|suggest|advise|tell|told|say|said|mention"
-    r"|explain|propose|give|gave|list|answer|show)\w*|你(?:推荐|建议|说|告诉|提到)",
+_REPLIED = pattern(  # "what did you recommend to me?", and not "what would you recommend?"
+    r"\b(?:you(?:['’]ve| have| had)|(?:did|have|had|were) you) (?:\w+ )?(?:recommend|suggest|advis|tell|told|say"
+    r"|said|mention|explain|propos|giv|gave|list|answer|show)\w*"
+    r"|\byou (?:\w+ )?(?:(?:recommend|suggest|advis|mention|explain|propos|list|answer|show)ed|told|said|gave)\b"
+    r"|(?:(?:之前|上次|刚才)你|你(?:之前|上次|刚才))(?:推荐|建议|说|告诉|提到)|你(?:推荐|建议|说|告诉|提到)我?(?:过|了|的)",
     re.IGNORECASE,
 )
 _REQUEST = pattern(
