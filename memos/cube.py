@@ -270,6 +270,12 @@ def whose(speaker: str, said: datetime | None) -> str:
     return f"{speaker}, {said:%-d %B %Y}" if said else speaker
 
 
+def undated(text: str, speaker: str, said: datetime | None) -> str:
+    """What somebody said, without the day on which that was."""
+    dated = f"{whose(speaker, said)}: "
+    return f"{speaker}: {text[len(dated) :]}" if text.startswith(dated) else text
+
+
 class MemCube(Frozen):
     """One memory: identity, header, payload, usage."""
 
@@ -295,8 +301,7 @@ class MemCube(Frozen):
         when."""
         if isinstance(self.payload, Text) and self.header.kind in (EPISODE, PASSAGE):
             return self.payload.verbatim
-        dated = f"{whose(self.header.speaker, self.header.said)}: "
-        return f"{self.header.speaker}: {self.text[len(dated) :]}" if self.text.startswith(dated) else self.text
+        return undated(self.text, self.header.speaker, self.header.said)
 
     @property
     def rests_on(self) -> tuple[Source, ...]:

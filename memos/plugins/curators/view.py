@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube
+from memos.cube import ANSWERING, EPISODE, PASSAGE, Form, MemCube, undated
 from memos.errors import InputError
 from memos.interface.reading.mem_reader import TOOL_TRACE
 from memos.operation.policies.policy import Floats, Recalled, Scores, Signals
@@ -103,10 +103,9 @@ class MemoriesInView:
         read = reader.read_turn(header.speaker, turn.words, header.said, header.role)
         day = (header.said or header.created).date()
         found = [one.text for one in read.statements] or ([read.turn.text] if read.turn.facts else [])
-        return found or [
-            reader.of_statement(one, header.speaker, header.said).text
-            for one in reader.stated(turn.words, header.speaker, day)
-        ]
+        tagged = () if found else reader.stated(turn.words, header.speaker, day)
+        found = found or [reader.of_statement(one, header.speaker).text for one in tagged]
+        return [undated(text, header.speaker, header.said) for text in found]
 
     def links(self, *ids: str) -> list[StoredLink]:
         self._check()

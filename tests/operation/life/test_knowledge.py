@@ -107,7 +107,7 @@ def test_what_is_told_again_after_something_else_is_changed_back(memos: MemOS, a
     say(memos, ada, "I also play the flute.", day=1)
     [again] = say(memos, ada, "I play the piano.", day=2)
     assert again != first and memos.within(ada).get(first).state is State.ARCHIVED
-    assert texts(memos, ada) == ["Mira: I also play the flute.", "Mira: I play the piano."]
+    assert texts(memos, ada) == ["Mira, 4 March 2025: I also play the flute.", "Mira: I play the piano."]
 
 
 # replaced

@@ -30,5 +30,4 @@ def test_the_system_of_the_examples_is_installed_and_chosen_by_one_line(tmp_path
     subprocess.run([sys.executable, *install, "--target", folder, source], check=True, capture_output=True)
     script = RUN.format(folder=str(folder), vault=str(tmp_path / "vault"))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    page = "2025-03-03: Ann, 3 March 2025: I moved to Oslo.\nAnn: My sister Mira plays the violin.\n"
-    assert done.stdout == page, done.stderr
+    assert done.stdout == "2025-03-03: Ann: I moved to Oslo.\nAnn: My sister Mira plays the violin.\n", done.stderr
