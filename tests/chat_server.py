@@ -53,6 +53,6 @@ def chat_server(answers: Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+        threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}/v1", asked
         http.shutdown()

@@ -130,7 +130,11 @@ def test_a_peer_asks_for_vectors_while_it_works(lists: Path, tmp_path: Path) -> 
     ("peer", "says"),
     [
         (Peer("for_nothing"), "No module named 'for_nothing'"),
-        (Peer("for_chroma", env="broken", installs=("--no-index no-such-package-of-memos",)), "no-such-package"),
+        pytest.param(
+            Peer("for_chroma", env="broken", installs=("--no-index no-such-package-of-memos",)),
+            "no-such-package",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_peer_that_does_not_run_is_a_row_with_its_error(

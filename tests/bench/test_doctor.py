@@ -30,6 +30,8 @@ FOUND = {
     "jamba, hybrid": "exact",  # forgets its state where it reads several tokens after it
     "minimax": "refused",  # has a cache of its own
 }
+# one of each verdict at once; `memos doctor --architectures`, a slow test too, has all
+AT_ONCE = ("mistral, wide sliding window", "gemma2", "camembert", "minimax")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def small() -> Host:
 def show(what: str, done: int, of: int) -> None: ...
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", [n if n in AT_ONCE else pytest.param(n, marks=pytest.mark.slow) for n in FOUND])
 def test_what_an_architecture_answers_is_right_or_refused(name: str) -> None:
     (row,) = doctor.examine_architectures(show, names=[name])["rows"]
     assert row["verdict"] == FOUND[name]

@@ -50,6 +50,7 @@ def test_bare_sqlite_writes_the_same_rows_as_durably(tmp_path: Path, batch: int,
     assert tables[0] == tables[1] and len(tables[0][0]) == 12
 
 
+@pytest.mark.slow
 def test_every_case_is_measured_beside_bare_sqlite() -> None:
     report = bench.bench_vault(300, 1, 20, 0, lambda *_: None)
     cases = [(row["op"], row["batch"], row["threads"]) for row in report["rows"]]

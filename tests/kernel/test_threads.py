@@ -30,6 +30,7 @@ print(len(kernels), failed)
 """
 
 
+@pytest.mark.slow
 def test_first_calls_that_come_at_once_are_all_answered_by_one_model(tmp_path):
     done = subprocess.run([sys.executable, "-c", _FIRST, str(tmp_path)], capture_output=True, text=True)
     assert done.stdout == "1 []\n", done.stdout + done.stderr

@@ -52,6 +52,7 @@ def test_a_varied_message_keeps_its_marks_on_words() -> None:
         assert len(swapped) <= len(other.slots)
 
 
+@pytest.mark.slow
 def test_a_few_steps_of_training_load_as_a_tagger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "en.txt").write_text(LINE + "\n", "utf-8")
     (tmp_path / "zh.txt").write_text("zh | plain | 2026-03-11 | | <freeze>锁住<what>菜谱</what></freeze>\n", "utf-8")

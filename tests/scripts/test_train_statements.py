@@ -51,6 +51,7 @@ def test_the_data_parse_and_stay_marked_as_they_are_varied() -> None:
     assert all(not one.pointed for one in unrelated(pairs))
 
 
+@pytest.mark.slow
 def test_a_few_steps_of_training_load_as_a_tagger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "en.txt").write_text(f"en | {LINE}\nen | i smoke | + quit | - my dad quit | - we smoke | - i smoked\n")
     monkeypatch.setattr("sys.argv", ["train", "--out", str(tmp_path / "out"), "--data", str(tmp_path), "--epochs", "1"])

@@ -350,6 +350,7 @@ def test_memories_of_the_same_topic_group_are_told(vault: MemVault, operator: Me
     assert found == {"a": 1, "b": 1, "c": 0}
 
 
+@pytest.mark.slow
 def test_candidates_of_a_large_store_are_those_of_either_index_and_their_neighbours(
     vault: MemVault, embedder: WordEmbedder
 ) -> None:

@@ -62,7 +62,7 @@ def test_what_is_believed_is_the_distribution_of_the_full_forward(host: Host) ->
     assert_close(row.top_p.double().cpu(), p / p.sum(-1, keepdim=True), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("cut", [3, 5, 11])
+@pytest.mark.parametrize("cut", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(11, marks=pytest.mark.slow)])
 def test_training_that_was_cut_off_ends_as_if_it_never_was(host: Host, tmp_path: Path, cut: int) -> None:
     whole, run = training(host)
     run.run(lambda *_: None)

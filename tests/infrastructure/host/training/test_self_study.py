@@ -63,7 +63,7 @@ def test_a_model_that_does_not_follow_gives_none() -> None:
     assert study(Host.load(ModelConfig()), MEMORY, 3, 2) == []
 
 
-@pytest.mark.parametrize("count", [None, 0, 4])
+@pytest.mark.parametrize("count", [None, 0, pytest.param(4, marks=pytest.mark.slow)])
 def test_memories_that_the_rules_do_not_read_are_studied(student: Host, tmp_path: Path, count: int | None) -> None:
     """Also where it is not set, as this model has a chat template, so it may follow instructions."""
 
