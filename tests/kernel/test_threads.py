@@ -5,6 +5,8 @@ import sys
 
 _FIRST = """
 import sys, threading
+import pytest
+
 from memos import Memory
 
 memory, failed, kernels = Memory(vault=sys.argv[1]), [], set()
