@@ -3,10 +3,10 @@
 import subprocess
 import sys
 
-_FIRST = """
-import sys, threading
 import pytest
 
+_FIRST = """
+import sys, threading
 from memos import Memory
 
 memory, failed, kernels = Memory(vault=sys.argv[1]), [], set()
