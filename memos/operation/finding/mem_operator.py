@@ -210,8 +210,8 @@ class MemOperator:
             rows, signals = self._signals(question, scope)
             compared_rows = MAX_COMPARED if self._rerank else self._compared
             best = _best(score(signals), rows, len(rows))
-            last = _first_of_turns(indexes.catalog, rows[best])[:k][-1]  # of the row with which there are k turns
-            best = best[: max(last + 1, compared_rows * (OVERVIEW_FACTOR if wants.overview else 1))]
+            looked_at = compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)
+            best = best[: max(_with_turns(indexes.catalog, rows[best], k), looked_at)]
             rows = rows[best]
             texts = [indexes.texts[row] for row in rows] if self._rerank else []
             of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []
@@ -431,6 +431,14 @@ def _first_of_turns(catalog: Catalog, rows: Rows) -> Rows:
     """Places of the first row of each turn, in order."""
     _, first = np.unique(catalog.turn[rows], return_index=True)
     return np.sort(first)
+
+
+def _with_turns(catalog: Catalog, rows: Rows, k: int) -> int:
+    """How many rows, from the first, have k turns; all of them, where there are fewer."""
+    most = k
+    while most < len(rows) and len(np.unique(catalog.turn[rows[:most]])) < k:
+        most *= 2  # few are looked at: to tell the turns of all of a large store takes as long as to rank them
+    return int(_first_of_turns(catalog, rows[:most])[:k][-1]) + 1
 
 
 def _spread(catalog: Catalog, rows: Rows, with_replies: bool) -> Rows:
