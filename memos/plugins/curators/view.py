@@ -103,8 +103,9 @@ class MemoriesInView:
         read = reader.read_turn(header.speaker, turn.words, header.said, header.role)
         day = (header.said or header.created).date()
         found = [one.text for one in read.statements] or ([read.turn.text] if read.turn.facts else [])
-        tagged = () if found else reader.stated(turn.words, header.speaker, day)
-        found = found or [reader.of_statement(one, header.speaker).text for one in tagged]
+        if not found:
+            tagged = reader.stated(turn.words, header.speaker, day)
+            found = [reader.of_statement(one, header.speaker).text for one in tagged]
         return [undated(text, header.speaker, header.said) for text in found]
 
     def links(self, *ids: str) -> list[StoredLink]:
