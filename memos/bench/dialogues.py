@@ -21,6 +21,7 @@ from memos.ops import Add
 KS = (1, 5, 10, 20)
 ADVERSARIAL, ABSTENTION = "adversarial", "abstention"  # questions that nothing which was said answers
 PROBING = "probing"  # questions of a set whose authors publish no answers: people score the replies
+UNANSWERABLE = (ADVERSARIAL, ABSTENTION)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 _FORMS = {
     "locomo": "a list of {sample_id, conversation, qa}",

@@ -19,7 +19,7 @@ from memos.plugins.chat_endpoint import ChatEndpoint, EndpointError
 
 EXTRACTIVE = "extractive"
 TRIES = 6  # of a call of an endpoint: some half a minute
-CHARS = 3
+CHARS = 3  # of a token, at least, in most languages
 IN_A_ROW = 20  # calls that fail one after the other, after which an endpoint is taken to be gone
 Message = dict[str, str]
 
@@ -42,9 +42,9 @@ def answerer(model: str, config: Config, limits: EndpointLimits, context: int | 
     """Whoever `model` names: extractive, a URL, or a local model's folder or hub name. context: tokens that a model is
     given at most; of one whose tokenizer is not here, CHARS characters are taken for one. Raises HostError,
     ModelNotFound."""
-    return (
-        Extractive(Embedder(config.embedder)) if model == EXTRACTIVE else language_model(model, config, limits, context)
-    )
+    if model == EXTRACTIVE:
+        return Extractive(Embedder(config.embedder))
+    return language_model(model, config, limits, context)
 
 
 def language_model(model: str, config: Config, limits: EndpointLimits, context: int | None = None) -> LanguageModel:

@@ -21,7 +21,7 @@ from memos.bench.qa.answerers import (
 from memos.bench.qa.forms import Promoted, Way
 from memos.bench.qa.judge import EXAM, Examination, ModelJudge, Verdict, read_exam
 from memos.bench.qa.page import write_page
-from memos.bench.qa.records import digest
+from memos.bench.qa.records import LanguageModel, digest
 from memos.bench.qa.report import failures_of, rows_of, timed, totals_of, with_writer
 from memos.bench.qa.run import TEXT, Plan, Run
 from memos.bench.qa.scores import read_corrections
@@ -77,7 +77,8 @@ def bench_qa(
         plan = planned(ask, file, kind, conversations, systems, config)
         run = Run(plan, ask.out, show)
         who = answerer(ask.model, config, limits, ask.context)
-        judge, examination = _examined(ask, run, config, limits) if ask.judge else (None, None)
+        model, examination = judge_of(ask, run, config, limits)
+        judge = ModelJudge(model.name, model.ask) if model and examination and examination.believed else None
         records = run.records(conversations, config, who, keys)
         promoted = dict[str, list[Promoted]]()
         for way in ways:
@@ -106,16 +107,18 @@ def bench_qa(
     return {**report, **device, "rows": timed(report["rows"], records)}
 
 
-def _examined(ask: Ask, run: Run, config: Config, limits: EndpointLimits) -> tuple[ModelJudge | None, Examination]:
-    """The judge, where it is to be believed, and what it was examined in. It is asked before the first long step."""
-    assert ask.judge
+def judge_of(
+    ask: Ask, run: Run, config: Config, limits: EndpointLimits
+) -> tuple[LanguageModel | None, Examination | None]:
+    """Who judges, and what came of its examination, before the first long step; None where none is named. Raises
+    InputError for one that cannot be asked."""
+    if ask.judge is None:
+        return None, None
     if ask.judge == EXTRACTIVE:
         raise InputError("--judge extractive reads no answers; give a model that follows instructions, or a URL")
     exam = read_exam(ask.exam or EXAM)
     who = language_model(ask.judge, config, limits)
-    judge = ModelJudge(who.name, who.ask)
-    examination = run.examined(judge, exam)
-    return judge if examination.believed else None, examination
+    return who, run.examined(ModelJudge(who.name, who.ask), exam)
 
 
 def _file(ask: Ask) -> tuple[Path, str]:

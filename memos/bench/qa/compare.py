@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from memos.bench.qa.intervals import difference
-from memos.bench.qa.page import RIGHT, rendered
+from memos.bench.qa.page import rendered
 from memos.bench.qa.records import Record
-from memos.bench.qa.report import Row, Scoring, rows_of, score_all, totals_of
+from memos.bench.qa.report import RIGHT, Row, Scoring, rows_of, score_all, totals_of
 from memos.bench.qa.run import Plan
 from memos.bench.qa.tables import ANSWERABLE, in_order
 from memos.errors import InputError

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from hashlib import sha256
 
 import numpy as np
 
 from memos.bench.qa import answer_times
 from memos.bench.qa.answer_spans import best_span, counted
 from memos.bench.qa.asked import YOU, Asked, Kind, names, read_question
-from memos.bench.qa.records import UNKNOWN, Answer, Shown, Task
+from memos.bench.qa.records import UNKNOWN, Answer, Shown, Task, digest
 from memos.infrastructure.host.encoders.bert import Floats
 from memos.infrastructure.host.encoders.embedder import Embedder
 from memos.interface.reading.phrasebook import MAX_SENTENCE, sentences
@@ -79,7 +78,7 @@ class Extractive:
         return Answer(
             text=text,
             confidence=confidence,
-            prompt=sha256(prompt.encode()).hexdigest(),
+            prompt=digest(prompt),
             prompt_tokens=self._count([one.text for one in task.shown]),
             answer_tokens=self._count([text]),
             ttft_ms=seconds * 1e3,

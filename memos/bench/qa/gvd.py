@@ -16,15 +16,13 @@ from statistics import mean
 from typing import Any
 
 from memos.bench.dialogues import PROBING, Conversation, read
-from memos.bench.qa.answerers import EXTRACTIVE, EndpointLimits, answerer, language_model
-from memos.bench.qa.bench import Ask, planned, spread
-from memos.bench.qa.judge import EXAM, Examination, ModelJudge, examined, read_exam
+from memos.bench.qa.answerers import EndpointLimits, answerer
+from memos.bench.qa.bench import Ask, judge_of, planned, spread
 from memos.bench.qa.records import LanguageModel, Record, Value, digest
 from memos.bench.qa.report import failures_of, with_writer
 from memos.bench.qa.run import Run
 from memos.bench.qa.shown import named_systems
 from memos.config import Config
-from memos.errors import InputError
 from memos.interface.doors.progress import Show
 from memos.plugins.experiment.folder import alone_in, write
 
@@ -67,13 +65,13 @@ def bench_gvd(ask: Ask, config: Config, limits: EndpointLimits, show: Show, pape
     assert ask.data is not None
     conversations = [spread(one, ask.questions) for one in read(ask.data, "gvd", evidence=False)[: ask.conversations]]
     systems = named_systems(ask.systems, any(one.questions for one in conversations))
-    judge, exam = _judge(ask, config, limits)
     with alone_in(ask.out):
         plan = planned(ask, ask.data, "gvd", conversations, systems, config)
         asked = digest(repr([(one.name, one.asked) for one in conversations]))  # the questions stand in a file beside
         plan = plan.model_copy(update={"set": "gvd", "data": digest(plan.data + asked)})
         run = Run(plan, ask.out, show)
-        who = answerer(ask.model, config, limits)
+        who = answerer(ask.model, config, limits, ask.context)
+        judge, exam = judge_of(ask, run, config, limits)
         records = run.records(conversations, config, who, {})
         believed = judge if exam is not None and exam.believed else None
         labels = _labelled(records, conversations, believed, ask.out, show)
@@ -91,16 +89,6 @@ def bench_gvd(ask: Ask, config: Config, limits: EndpointLimits, show: Show, pape
         }
         write(ask.out / "report.json", report)
     return report
-
-
-def _judge(ask: Ask, config: Config, limits: EndpointLimits) -> tuple[LanguageModel | None, Examination | None]:
-    """Who judges, and what came of its examination. Raises InputError for one that cannot be asked."""
-    if ask.judge is None:
-        return None, None
-    if ask.judge == EXTRACTIVE:
-        raise InputError("--judge extractive reads no replies; give a model that follows instructions, or a URL")
-    judge = language_model(ask.judge, config, limits)
-    return judge, examined(ModelJudge(judge.name, judge.ask), read_exam(ask.exam or EXAM))
 
 
 def _labelled(

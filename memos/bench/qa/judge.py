@@ -6,7 +6,6 @@ it is known whether they are right, and what it says of others counts only if it
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from memos.bench.qa.published import words_f1
+from memos.bench.qa.records import digest
 from memos.errors import HostError, InputError
 
 EXAM = Path(__file__).with_name("exam.json")
@@ -180,12 +180,12 @@ def examined(judge: Judge, exam: Sequence[ExamCase]) -> Examination:
     why = f"of {n} cases the judge {judge.name} {' and '.join(faults)}, where {PASS:.0%} are needed" if faults else ""
     if why and failed:
         why += f"; {failed} of its replies were neither RIGHT nor WRONG"
-    return Examination(judge.name, digest(judge, exam), n, right, wrong, vague, failed, not faults, why)
+    return Examination(judge.name, exam_digest(judge, exam), n, right, wrong, vague, failed, not faults, why)
 
 
-def digest(judge: Judge, exam: Sequence[ExamCase]) -> str:
+def exam_digest(judge: Judge, exam: Sequence[ExamCase]) -> str:
     whole = [judge.prompt, judge.name, [list(vars(case).values()) for case in exam]]
-    return hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()
+    return digest(json.dumps(whole, ensure_ascii=False))
 
 
 def read_exam(path: Path = EXAM) -> tuple[ExamCase, ...]:

@@ -18,12 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from memos.bench.qa.records import Record
 from memos.bench.qa.report import COUNTS as MEASURED
-from memos.bench.qa.report import SHARES, Judged, Row, Scoring, own_figure, score_all
+from memos.bench.qa.report import RIGHT, SHARES, Judged, Row, Scoring, own_figure, score_all
 from memos.bench.qa.shown import FULL_CONTEXT, Exhibit
 from memos.bench.qa.tables import ABSENT, Grid, band, chance, figure, label, plot_qa, share
 from memos.plugins.experiment.folder import writable
 
-RIGHT = 0.5  # F1 from which an answer counts as right, where one must be either
 MEASURES = (  # a table each, beside F1
     ("bleu1", "BLEU-1", "as A-Mem, mem0 and MemoryOS compute it"),
     ("f1_words", "F1 of distinct words", "as A-Mem, mem0 and MemoryOS compute it"),

@@ -8,9 +8,8 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memos.bench.dialogues import ABSTENTION, ADVERSARIAL
+from memos.bench.dialogues import UNANSWERABLE
 
-UNANSWERABLE = (ADVERSARIAL, ABSTENTION)  # categories of questions that nothing which was said answers
 UNKNOWN = "No information available"  # how an answer is refused: the words that LoCoMo's own scoring looks for
 
 

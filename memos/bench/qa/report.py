@@ -12,8 +12,9 @@ from functools import lru_cache
 from statistics import mean, median
 from typing import Any
 
+from memos.bench.dialogues import UNANSWERABLE
 from memos.bench.qa.intervals import difference, interval
-from memos.bench.qa.records import UNANSWERABLE, Record
+from memos.bench.qa.records import Record
 from memos.bench.qa.refusals import is_refusal
 from memos.bench.qa.scores import Scores, calibration, multiple_choice, scored
 from memos.bench.qa.shown import OURS, Exhibit

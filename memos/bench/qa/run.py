@@ -12,13 +12,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from memos.bench.dialogues import PROBING, Conversation, Question
+from memos.bench.dialogues import PROBING, UNANSWERABLE, Conversation, Question
 from memos.bench.qa.forms import FormsOf, Promoted, Way
-from memos.bench.qa.judge import Claim, ExamCase, Examination, ModelJudge, Verdict, examined
-from memos.bench.qa.judge import digest as exam_digest
-from memos.bench.qa.records import UNANSWERABLE, UNKNOWN, Answer, Answerer, Record, Task, Value
+from memos.bench.qa.judge import Claim, ExamCase, Examination, ModelJudge, Verdict, exam_digest, examined
+from memos.bench.qa.records import UNKNOWN, Answer, Answerer, Record, Task, Value
 from memos.bench.qa.scores import Correction, QuestionKey
 from memos.bench.qa.shown import NONE, OURS, Exhibit, exhibit
 from memos.config import Config
@@ -68,6 +68,7 @@ class Run:
 
     def __init__(self, plan: Plan, folder: Path, show: Show) -> None:
         self.plan, self.folder, self._show = plan, folder, show
+        self._exhibits = dict[str, Exhibit]()  # by conversation
         there = folder / "plan.json"
         if there.is_file():
             before = Plan.model_validate_json(there.read_text("utf-8"))
@@ -80,8 +81,7 @@ class Run:
     def records(
         self, conversations: Sequence[Conversation], config: Config, who: Answerer, keys: Corrections
     ) -> list[Record]:
-        """Every question answered, in the order of systems, conversations and questions. Raises
-        MemosError."""
+        """Every question answered, in the order of systems, conversations and questions. Raises MemosError."""
         exhibits = {one.name: self.exhibit(one, config) for one in conversations}
         every = [
             _with_shown(self._record(system, TEXT, one, n, question, keys), exhibits[one.name], n)
@@ -107,22 +107,17 @@ class Run:
     ) -> tuple[list[Record], list[Promoted]]:
         """Every question that the form has memories for, and the topic groups that took it, or did not."""
         done = self.folder / "forms" / str(way) / f"{_name(conversation.name)}.json"
-        questions = [
-            (n, self._record(OURS, str(way), conversation, n, question, keys))
-            for n, question in scored_questions(conversation)
-        ]
+        questions = dict(scored_questions(conversation))
+        asked = {n: self._record(OURS, str(way), conversation, n, one, keys) for n, one in questions.items()}
+        records = {n: record for n, one in asked.items() if (record := self._kept(one))}
         if done.is_file():
             told = InForm.model_validate_json(done.read_text("utf-8"))
-            return [record for n, asked in questions if n in told.asked and (record := self._kept(asked))], list(
-                told.groups
-            )
+            if all(n in records for n in told.asked):  # else some have failed, and are asked again
+                return [records[n] for n in told.asked], list(told.groups)
         vault = done.with_suffix("")
         with closing(FormsOf(conversation, way, config, vault, self._show)) as of:
-            promoted = of.promote([question for _, question in scored_questions(conversation)], groups)
-            records = {n: record for n, asked in questions if (record := self._kept(asked))}
-            left = [(n, question) for n, question in scored_questions(conversation) if n not in records]
-            asked = dict(questions)
-            for n, answer in of.answers(left):
+            promoted = of.promote(list(questions.values()), groups)
+            for n, answer in of.answers([(n, one) for n, one in questions.items() if n not in records]):
                 records[n] = asked[n].model_copy(update={"answer": answer})
                 self._write(self._file(records[n]), records[n])
                 self._show(f"answers, {way}, {conversation.name}", len(records), len(questions))
@@ -132,18 +127,15 @@ class Run:
 
     def exhibit(self, conversation: Conversation, config: Config) -> Exhibit:
         """What each system shows: all of a conversation, or nothing of it, is there from before."""
-        file = self.folder / "shown" / f"{_name(conversation.name)}.json"
-        if file.is_file():
-            return Exhibit.model_validate_json(file.read_text("utf-8"))
-        found = exhibit(
-            self.plan.systems,
-            conversation,
-            config,
-            self.plan.budget,
-            lambda done, of: self._show(f"memories, {conversation.name}", done, of),
-        )
-        self._write(file, found)
-        return found
+        if (name := conversation.name) not in self._exhibits:
+            file, plan = self.folder / "shown" / f"{_name(name)}.json", self.plan
+            if file.is_file():
+                self._exhibits[name] = Exhibit.model_validate_json(file.read_text("utf-8"))
+            else:
+                show = partial(self._show, f"memories, {name}")
+                self._exhibits[name] = exhibit(plan.systems, conversation, config, plan.budget, show)
+                self._write(file, self._exhibits[name])
+        return self._exhibits[name]
 
     def examined(self, judge: ModelJudge, exam: Sequence[ExamCase]) -> Examination:
         """What came of the judge's examination, or of the same one before. Raises what the judge does."""

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from memos.bench.dialogues import CATEGORIES
+from memos.bench.dialogues import CATEGORIES, UNANSWERABLE
 from memos.bench.qa.published import bleu1, locomo_f1, normalised, open_gold, token_f1, words_f1
 from memos.bench.qa.refusals import is_refusal
 from memos.errors import InputError
 
-UNANSWERABLE = ("adversarial", "abstention")  # categories whose questions have no answer, of LoCoMo and of BEAM
 BINS = 10  # of confidence
 _WORD = regex.compile(r"\p{Han}|[\p{L}\p{N}\p{M}]+")
 _LETTER = re.compile(r"(?:.*\b(?:answer|option|choice)(?: is)?:?\s*)?[(\[]?([a-z])(?:[)\].:](?:\s.*)?)?", re.DOTALL)

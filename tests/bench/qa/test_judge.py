@@ -16,7 +16,7 @@ from memos.bench.qa.judge import (
     ModelJudge,
     Verdict,
     WordJudge,
-    digest,
+    exam_digest,
     examined,
     prompt_of,
     read_exam,
@@ -106,7 +106,7 @@ def test_an_answer_stays_on_its_line_of_the_prompt():
 
 def test_prompt_model_and_cases_stand_in_the_digest():
     judges = ModelJudge("a", oracle()), ModelJudge("b", oracle()), WordJudge()
-    digests = {digest(judge, exam) for judge in judges for exam in (EXAM, EXAM[1:])}
+    digests = {exam_digest(judge, exam) for judge in judges for exam in (EXAM, EXAM[1:])}
     assert len(digests) == 6 and examined(judges[0], EXAM).digest in digests
 
 

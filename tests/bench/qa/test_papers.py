@@ -18,6 +18,7 @@ from memos.bench.qa.papers import Paper, paper_tables, read_paper
 from memos.bench.qa.report import own_figure
 from memos.errors import InputError
 from memos.interface.doors.cli.app import app
+from tests.chat_server import Said, chat_server
 
 FOLDER = Path(__file__).parents[3] / "configs" / "papers"
 TABLES = sorted(FOLDER.glob("*.yaml"))
@@ -220,7 +221,7 @@ def test_what_people_would_label_a_judge_labels_once_it_has_passed(
     )
     judge, passed = Judged(), Examination("a judge", "", 1, 1, 1, 1, 0, True, "")
     table.write_text(_only(table.read_text("utf-8"), "TiM", "MemGPT"), "utf-8")
-    monkeypatch.setattr(gvd, "_judge", lambda *_: (judge, passed))
+    monkeypatch.setattr(gvd, "judge_of", lambda *_: (judge, passed))
     report, printed = run(table, users, tmp_path, "--judge", "somebody")
     [row] = [row for row in report["rows"] if row["system"] == "memos"]
     # one question by its evidence, one by the judge
@@ -229,6 +230,13 @@ def test_what_people_would_label_a_judge_labels_once_it_has_passed(
     before = judge.asked
     run(table, users, tmp_path, "--judge", "somebody")
     assert judge.asked == before == sum(row["questions"] for row in report["rows"])
+
+
+@pytest.mark.slow
+def test_memorybanks_questions_too_are_asked_within_the_context_that_is_named(users: Path, tmp_path: Path) -> None:
+    with chat_server(lambda n, request: Said("two herons")) as (url, _):
+        report, _ = run(FOLDER / "gvd.yaml", users, tmp_path, "--model", url, "--context", "130")
+    assert sum(row["left_out"] for row in report["rows"]) > 0 == len(report["failures"])
 
 
 def _only(text: str, *without: str) -> str:

@@ -228,6 +228,14 @@ def test_the_packaged_model_answers_from_text_and_over_kv(tmp_path: Path) -> Non
     assert {row["via"] for row in report["rows"]} == {"none", "plaintext", "activation"}
     assert all(row["failed"] == 0 and (row["model_calls"] or row["via"] == "activation") for row in report["rows"])
     assert report["promoted"]["activation"] and not any(group["why"] for group in report["promoted"]["activation"])
+    one = next((tmp_path / "out/answers/memos/activation/talk").iterdir())
+    told = json.loads(one.read_text())
+    one.write_text(json.dumps({**told, "answer": {"failed": "no room"}}))
+    again = run(ask(talk(tmp_path), tmp_path / "out", "memos-small", via=("plaintext", "activation"), questions=2))
+    assert [r["questions"] for r in again["rows"]] == [
+        r["questions"] for r in report["rows"]
+    ]  # what failed is asked again
+    assert not again["failures"] and json.loads(one.read_text())["answer"]["text"] == told["answer"]["text"]
 
 
 def test_what_does_not_fit_is_left_out_by_rule() -> None:
