@@ -36,6 +36,7 @@ class ModelConfig(Section):
     adapters_in_memory: int = Field(
         256, ge=1, description="adapters kept ready; beyond, the least recently used is read from its folder again"
     )
+    requests_at_once: int = Field(32, ge=1, description="answered together; further ones wait until one has ended")
     adapters_on_device: int = Field(16, ge=1, description="of those, the ones that lie beside a GPU's weights")
 
     @model_validator(mode="after")

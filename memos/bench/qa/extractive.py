@@ -77,7 +77,7 @@ class Extractive:
         prompt = "\n".join([task.question, *(one.text for one in task.shown)])
         return Answer(
             text=text,
-            confidence=confidence,
+            confidence=round(confidence, 4),  # beyond, it depends on what else was read in the same batch
             prompt=digest(prompt),
             prompt_tokens=self._count([one.text for one in task.shown]),
             answer_tokens=self._count([text]),

@@ -33,6 +33,7 @@ from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
+from memos.infrastructure.host.model.continuous import ContinuousBatch
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, batches_of, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
@@ -102,6 +103,8 @@ class Host:
         self._adapters = Lazy(lambda: Adapters(model, self.fingerprint, config))
         self._has_experts = has_experts(model)
         self._kv_rows = KVRows(model, self._capability, self._head)
+        self._one_at_a_time = threading.RLock()  # answers that cannot share forwards
+        self._batch = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
         self.from_path = False  # another process can load the same model
 
     @classmethod
@@ -174,7 +177,7 @@ class Host:
     # -- answering -----------------------------------------------------------------------------------------
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> ModelAnswer:
-        return drained(self.stream(request, decode))
+        return drained(self.stream(request, decode, listened=False))
 
     def extract(self, prompts: Sequence[Sequence[Message]], schema: Schema, batch: int = 8) -> list[str]:
         """For each prompt JSON of the schema, which bounds its length; "" where that and the prompt do not fit the
@@ -213,24 +216,43 @@ class Host:
         assert isinstance(head.weight, torch.Tensor)  # [vocabulary, width]
         return Grammars(self.tokenizer, head.weight.shape[0], self.decoder.ends)
 
-    def stream(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> Generator[str, None, ModelAnswer]:
-        """Yields the answer piece by piece; returns it whole, with what it cost."""
+    def stream(
+        self, request: Request, decode: DecodeConfig = DecodeConfig(), listened: bool = True
+    ) -> Generator[str, None, ModelAnswer]:
+        """Yields the answer piece by piece, if it is listened to; returns it whole, with what it cost.
+
+        Requests of several threads are answered together (`ContinuousBatch`), where the model can do that.
+        """
         began = time.perf_counter()
         with self._machine():
             released = self.released if request.released is None else request.released
             row = self.row(request, decode, alone=True)
-            pieces = self.decoder.stream(self.model_under([request.adapters]), [row], decode, began)
-            while True:
-                try:
-                    yield next(pieces)[1]
-                except StopIteration as ended:
-                    done: ModelAnswer = ended.value[0]
-                    break
+            if self._batch.takes(row, decode) and not (request.adapters and self._has_experts):
+                done = yield from self._batch.stream(row, decode, request.adapters, began, listened)
+            else:
+                done = yield from self._alone(row, decode, request.adapters, began)
             if done.kv and request.adapters:
                 done = replace(done, kv=replace(done.kv, under=names_of(request.adapters)))
             elif done.kv and len(request.pasts) > 1 and request.fidelity.level == "L0":
                 self._kv_rows.store_exact(request.pasts, done.kv, released)
             return done
+
+    def _alone(
+        self, row: DecodeRow, decode: DecodeConfig, stack: Stack, began: float
+    ) -> Generator[str, None, ModelAnswer]:
+        """One row after the other."""
+        with self._one_at_a_time:
+            pieces = self.decoder.stream(self.model_under([stack]), [row], decode, began)
+            while True:
+                try:
+                    yield next(pieces)[1]
+                except StopIteration as ended:
+                    (done,) = ended.value
+                    return done
+
+    def _under(self, stacks: Sequence[Stack], tokens: Sequence[int]) -> CausalLM:
+        """The model to read so many tokens of each of several texts with, under the adapters of each."""
+        return self._adapters().packed(stacks, tokens) if any(stacks) else self.model
 
     @contextmanager
     def _machine(self) -> Iterator[None]:

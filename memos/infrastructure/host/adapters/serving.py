@@ -14,7 +14,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeVar
@@ -193,6 +194,15 @@ class Adapters:
         """The model under the adapters of each row of a batch. Raises what `read_adapter` raises."""
         return Adapted(self, self._planned(tuple(rows)))
 
+    def packed(self, stacks: Sequence[Stack], tokens: Sequence[int]) -> Adapted:
+        """The model under the adapters of each of several texts that lie one behind the other, [1, N], so many tokens
+        of each. Raises what `read_adapter` raises."""
+        pairs = groupby(zip(stacks, tokens, strict=True), key=lambda pair: pair[0])
+        runs = {n: (stack, sum(count for _, count in some)) for n, (stack, some) in enumerate(pairs)}
+        plan = self._planned(tuple(stack for stack, _ in runs.values()))
+        spans = tuple(count for _, count in runs.values())
+        return Adapted(self, replace(plan, spans=spans) if plan and not plan.alike else plan)
+
     def cold(self, stack: Stack) -> Adapted:
         """The model under the adapters as their files have them now, for any number of rows."""
         return Adapted(self, _plan([joined([read_adapter(f, self._modules, self._fingerprint) for f in stack])]))
@@ -251,17 +261,29 @@ class Adapters:
             if plan is None or layer is None:
                 return None
             a, b = layer
-            return out + (given[0] @ a) @ b if plan.alike else torch.baddbmm(out, torch.bmm(given[0], a), b)
+            if plan.alike:
+                return out + (given[0] @ a) @ b
+            if not plan.spans:
+                return torch.baddbmm(out, torch.bmm(given[0], a), b)
+            if len(set(plan.spans)) == 1:
+                each, added = (t.reshape(len(a), plan.spans[0], -1) for t in (given[0], out))
+                return torch.baddbmm(added, torch.bmm(each, a), b).view(out.shape)
+            spans = given[0].split(plan.spans, -2)
+            return out + torch.cat([(x @ a[n]) @ b[n] for n, x in enumerate(spans)], -2)
 
         return add
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """By layer: A and B as in `Adapter` for rows that are alike, else with a first dimension for the rows."""
+    """By layer: A and B as in `Adapter` for rows that are alike, else with a first dimension for the rows.
+
+    spans: where all lie in one row, how many tokens each has.
+    """
 
     alike: bool
     layers: dict[str, tuple[torch.Tensor, torch.Tensor]]
+    spans: tuple[int, ...] = ()
 
 
 def joined(adapters: Sequence[Adapter]) -> Adapter | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -76,8 +76,8 @@ class ModelAnswer:
 
 
 @dataclass
-class _Stream:
-    """One row's growing answer."""
+class Growing:
+    """One row's answer as it grows."""
 
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)
@@ -85,8 +85,18 @@ class _Stream:
     kv: Activation | None = None
     given: int = 0  # characters handed out
 
+    def take(self, token: int, row: DecodeRow, ends: Collection[int], most: int) -> None:
+        """The next token of at most so many, which may be one that ends the answer."""
+        self.done = self.done or token in ends
+        if not self.done:
+            self.ids.append(token)
+            if row.constraint:
+                row.constraint.take(token)
+            self.done = len(self.ids) >= most
+
     def advance(self, text: str, stops: Sequence[str]) -> str:
         """What is new and certain: half a character, and what may yet become a stop string, wait."""
+        self.done = self.done or any(stop in text for stop in stops)
         text = _cut(text, stops)
         if not self.done:
             may_stop = (n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n]))
@@ -133,33 +143,36 @@ class Decoder:
         began = time.perf_counter() if began is None else began
         for row in rows:
             self.require_room(row.past_length + len(row.ids), config)
-        stops = (*self._stop, *config.stop)
-        streams = [_Stream(torch.Generator().manual_seed(config.seed)) for _ in rows]
+        stops = self.stops(config)
+        streams = [Growing(torch.Generator().manual_seed(config.seed)) for _ in rows]
         loop = self._search if config.beams > 1 else self._loop
         first = 0.0
         try:
             for _ in loop(model, rows, config, streams):
                 first = first or now(model) - began
                 for n, stream in enumerate(streams):
-                    text = self._text(stream.ids)
-                    stream.done = stream.done or any(stop in text for stop in stops)
-                    if piece := stream.advance(text, stops):
+                    if piece := stream.advance(self.text(stream.ids), stops):
                         yield n, piece
         finally:  # an answer that is broken off has cost what there is of it
             spent(len(rows), sum(len(r.ids) + len(r.renewed) + len(s.ids) for s, r in zip(streams, rows, strict=True)))
         seconds = now(model) - began
-        return [
-            ModelAnswer(
-                text=_cut(self._text(stream.ids), stops).strip(),
-                ids=tuple(stream.ids),
-                prompt_tokens=len(row.ids) + len(row.renewed),
-                past_tokens=row.past_length - len(row.renewed),
-                ttft_s=first,
-                seconds=seconds,
-                kv=stream.kv,
-            )
-            for stream, row in zip(streams, rows, strict=True)
-        ]
+        return [self.answer(row, s, config, first, seconds) for s, row in zip(streams, rows, strict=True)]
+
+    def answer(self, row: DecodeRow, grown: Growing, config: DecodeConfig, first: float, seconds: float) -> ModelAnswer:
+        """What has grown, as a whole; seconds since the request began: until the first token, and until now."""
+        return ModelAnswer(
+            text=_cut(self.text(grown.ids), self.stops(config)).strip(),
+            ids=tuple(grown.ids),
+            prompt_tokens=len(row.ids) + len(row.renewed),
+            past_tokens=row.past_length - len(row.renewed),
+            ttft_s=first,
+            seconds=seconds,
+            kv=grown.kv,
+        )
+
+    def stops(self, config: DecodeConfig) -> tuple[str, ...]:
+        """Strings that end an answer."""
+        return (*self._stop, *config.stop)
 
     def require_room(self, prompt: int, config: DecodeConfig) -> None:
         """Raises ContextOverflow if a prompt of so many tokens and its answer do not fit the model's context."""
@@ -172,7 +185,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _loop(
-        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[Growing]
     ) -> Iterator[None]:
         """Yields after each new token. The last position's logits alone are computed."""
         step, mask = prefill_inputs(model, rows, self.pad)
@@ -180,16 +193,11 @@ class Decoder:
         for n in range(config.max_new_tokens):
             out = forward(model, step, 1)
             chosen = [
-                self._pick(r.constraint.allowed(logits) if r.constraint and not s.done else logits, s.generator, config)
+                self.pick(r.constraint.allowed(logits) if r.constraint and not s.done else logits, s.generator, config)
                 for logits, r, s in zip(out.logits[:, -1].float().cpu(), rows, streams, strict=True)
             ]
             for stream, row, token in zip(streams, rows, chosen, strict=True):
-                stream.done = stream.done or token in self.ends
-                if not stream.done:
-                    stream.ids.append(token)
-                    if row.constraint:
-                        row.constraint.take(token)
-                    stream.done = n + 1 == config.max_new_tokens
+                stream.take(token, row, self.ends, config.max_new_tokens)
             yield
             if all(s.done for s in streams):
                 streams[0].kv = _read_kv(out, rows[0], streams[0].ids) if keep else None
@@ -203,13 +211,13 @@ class Decoder:
 
     @torch.inference_mode()
     def _search(
-        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[_Stream]
+        self, model: CausalLM, rows: Sequence[DecodeRow], config: DecodeConfig, streams: list[Growing]
     ) -> Iterator[None]:
         """Yields after each forward, which computes all beams of all rows; an answer is there once it is certain."""
-        stops = (*self._stop, *config.stop)
+        stops = self.stops(config)
 
         def stopped(ids: Sequence[int]) -> bool:
-            return any(stop in self._text(ids) for stop in stops)
+            return any(stop in self.text(ids) for stop in stops)
 
         searches = [BeamSearch(config.beams, config.max_new_tokens, self.ends, stopped) for _ in rows]
         step, mask = prefill_inputs(model, rows, self.pad)
@@ -245,7 +253,7 @@ class Decoder:
         return self.limit.every or not self.crosses(rows[0], answered - 1)
 
     @staticmethod
-    def _pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
+    def pick(logits: torch.Tensor, generator: torch.Generator, config: DecodeConfig) -> int:
         """logits: [vocabulary] on the CPU in fp32. Greedy at temperature 0, else nucleus sampling."""
         if config.temperature == 0:
             return int(logits.argmax())
@@ -254,7 +262,7 @@ class Decoder:
         # drawn in token order: rounding, which differs in a batch, may swap nearly equal tokens in the sorted one
         return int(torch.multinomial(torch.zeros_like(p).scatter(0, order, p), 1, generator=generator))
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
 

@@ -36,6 +36,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.model.packed import packed_attention
 
 SMALL_MODEL = "memos-small"
 
@@ -210,6 +211,9 @@ def shared_head_attention(
     As transformers' own sdpa, which repeats each key H / G times, up to rounding; and that itself for modules without
     the mark, and for what is asked beyond.
     """
+    packed = packed_attention(module, query, key, value, scaling, rest)
+    if packed is not None:
+        return packed, None
     batch, heads, tokens, width = query.shape
     share = heads // key.shape[1]
     if (

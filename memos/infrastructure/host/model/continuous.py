@@ -1,0 +1,240 @@
+"""Continuous batching: answers share forwards, and requests join and leave at every step (Orca, OSDI 2022).
+
+    join -> [the next token of every answer that grows, and pieces of prompts] -> one forward -> choose -> leave
+
+One thread runs the model while there is something to answer; `_turn` decides who is read next.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import torch
+from transformers import PreTrainedModel
+
+from memos.config import DecodeConfig
+from memos.cost import spent
+from memos.infrastructure.host.adapters.serving import Stack
+from memos.infrastructure.host.forward import CausalLM, forward
+from memos.infrastructure.host.kv.cache import Activation, cached_layers, encode, room_for
+from memos.infrastructure.host.model.decode import (
+    Decoder,
+    DecodeRow,
+    Growing,
+    ModelAnswer,
+    in_full_precision,
+    narrowed,
+    prefill_inputs,
+    rounding,
+)
+from memos.infrastructure.host.model.load import as_loaded
+from memos.infrastructure.host.model.packed import Text, packed_forward
+from memos.lazy import Lazy
+
+log = logging.getLogger("memos")
+STEP_TOKENS, ALONE_TOKENS = (
+    512,
+    2048,
+)  # of prompts that one forward reads: so long do answers that grow wait for others' prompts
+Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
+
+
+@dataclass(eq=False)
+class _Generation:
+    """One request between its prompt and its answer."""
+
+    row: DecodeRow
+    config: DecodeConfig
+    stack: Stack
+    growing: Growing
+    listened: bool  # somebody wants the pieces
+    text: Text = field(init=False)
+    unread: tuple[int, ...] = field(init=False)  # of the prompt; then the token that was chosen last
+    pieces: deque[str] = field(default_factory=deque)
+    news: threading.Event = field(default_factory=threading.Event)
+    first_at: float = 0.0  # `time.perf_counter()` at the first token
+    failed: Exception | None = None
+    left: bool = False  # nobody waits for it any more
+
+    def __post_init__(self) -> None:
+        self.text, self.unread = Text(self.row.past), self.row.ids
+
+    @property
+    def over(self) -> bool:
+        return self.left or self.growing.done or self.failed is not None
+
+    @property
+    def place(self) -> tuple[Stack, tuple[int, int]]:
+        """In the order of which requests with the same adapters, and over the same KV, lie side by side."""
+        return self.stack, self.text.beginning or (0, 0)
+
+    def fail(self, error: Exception) -> None:
+        self.failed = error
+        self.news.set()
+
+
+class ContinuousBatch:
+    """The requests that one model answers at once, each as if it were alone."""
+
+    def __init__(self, model: PreTrainedModel, decoder: Decoder, under: Under, most: int) -> None:
+        """most: requests that are answered at once; others wait, first come, first served."""
+        self._model, self._decoder, self._under, self._most = model, decoder, under, most
+        self._packs = Lazy(lambda: packs(model))
+        self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
+        self._thread = ThreadPoolExecutor(1, "memos-model")
+
+    def takes(self, row: DecodeRow, config: DecodeConfig) -> bool:
+        """True if a row can be answered beside others on this model."""
+        has_states = row.past is not None and row.past.states
+        return config.beams == 1 and not has_states and self._decoder.limit is None and self._packs()
+
+    def stream(
+        self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool
+    ) -> Generator[str, None, ModelAnswer]:
+        """As `Decoder.stream`, of one row under its adapters. Without a listener, no pieces are made."""
+        self._decoder.require_room(row.past_length + len(row.ids), config)
+        mine = _Generation(row, config, stack, Growing(torch.Generator().manual_seed(config.seed)), listened)
+        with self._lock:
+            self._joining.append(mine)
+            if not self._running:
+                self._running = True
+                self._thread.submit(self._run)
+        try:
+            while not mine.over:
+                mine.news.wait()
+                mine.news.clear()
+                while mine.pieces:
+                    yield mine.pieces.popleft()
+            if mine.failed:
+                raise mine.failed
+            while mine.pieces:
+                yield mine.pieces.popleft()
+        finally:
+            mine.left = True
+            spent(1, len(row.ids) + len(row.renewed) + len(mine.growing.ids))
+        first = mine.first_at - began
+        return self._decoder.answer(row, mine.growing, config, first, time.perf_counter() - began)
+
+    @torch.inference_mode()
+    def _run(self) -> None:
+        """Step by step, until there is nothing to answer."""
+        going = list[_Generation]()
+        while True:
+            with self._lock:
+                going = [one for one in going if not one.over]
+                joining = [self._joining.popleft() for _ in range(min(len(self._joining), self._most - len(going)))]
+                if not (going or joining):
+                    self._running = False
+                    return
+            going += joining
+            for one in joining:
+                self._begin(one)
+            self._step(_turn(going))
+
+    def _begin(self, one: _Generation) -> None:
+        """Rows of KV that are computed anew are, with a mask of their own; the last token is read with the others."""
+        row = one.row
+        try:
+            if row.renewed:
+                assert row.past
+                inputs, _ = prefill_inputs(self._model, [replace(row, ids=row.ids[:-1])], 0)
+                layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
+                past = Activation((*row.past.ids, *row.ids[:-1]), layers)
+                one.text, one.unread = Text(past), row.ids[-1:]
+        except Exception as error:
+            one.fail(error)
+
+    def _step(self, turn: Sequence[tuple[_Generation, int]]) -> None:
+        """One forward, and what was chosen after it. Where it fails, each is read alone, and fails alone."""
+        try:
+            with room_for("this request"):
+                logits = self._forward(turn)
+        except Exception as error:
+            if len(turn) > 1:
+                for part in turn:
+                    self._step([part])
+            else:
+                turn[0][0].fail(error)
+            return
+        at = time.perf_counter()
+        chosen = logits.argmax(-1).tolist()
+        for n, (one, tokens) in enumerate(turn):
+            one.unread = one.unread[tokens:]
+            if one.text.failed:
+                one.fail(one.text.failed)
+            elif not one.unread:
+                one.first_at = one.first_at or at
+                self._take(one, chosen[n], logits[n])
+
+    def _forward(self, turn: Sequence[tuple[_Generation, int]]) -> torch.Tensor:
+        """[requests, vocabulary] in fp32 on the CPU, after the tokens that were read of each."""
+        model = self._under([one.stack for one, _ in turn], [tokens for _, tokens in turn])
+        logits = packed_forward(model, [one.text for one, _ in turn], [one.unread[:tokens] for one, tokens in turn])
+        return logits.float().cpu()
+
+    def _take(self, one: _Generation, likeliest: int, logits: torch.Tensor) -> None:
+        """The next token of an answer, and what of its text is certain."""
+        config, row, grown = one.config, one.row, one.growing
+        if row.constraint or config.temperature:
+            allowed = row.constraint.allowed(logits) if row.constraint else logits
+            likeliest = self._decoder.pick(allowed, grown.generator, config)
+        grown.take(likeliest, row, self._decoder.ends, config.max_new_tokens)
+        one.unread = (likeliest,)
+        stops = self._decoder.stops(config)
+        if (one.listened or stops) and (piece := grown.advance(self._decoder.text(grown.ids), stops)):
+            one.pieces.append(piece)
+        if grown.done and row.keep:
+            ids = (*(row.past.ids if row.past else ()), *row.ids, *grown.ids)
+            grown.kv = Activation(ids[: one.text.length], one.text.layers())
+        if grown.done or one.pieces:
+            one.news.set()
+
+
+def _turn(going: Sequence[_Generation]) -> list[tuple[_Generation, int]]:
+    """Who is read next, and how many tokens of each: of every answer that grows one; of prompts so many that the
+    answers do not wait long, a half of them of the prompt that has waited longest, then of the shortest."""
+    turn = [(one, 1) for one in going if len(one.unread) == 1 and not one.over]
+    prompts = [one for one in going if len(one.unread) > 1 and not one.over]
+    left = STEP_TOKENS if len(going) > 1 else ALONE_TOKENS
+    if prompts:
+        oldest, *others = prompts
+        others.sort(key=lambda one: len(one.unread))
+        tokens = min(len(oldest.unread), max(left // 2, left - sum(len(one.unread) for one in others)))
+        for one in (oldest, *others):
+            tokens = tokens if one is oldest else min(len(one.unread), left)
+            if tokens:
+                turn.append((one, tokens))
+                left -= tokens
+    return sorted(turn, key=lambda pair: pair[0].place)
+
+
+@torch.inference_mode()
+def packs(model: PreTrainedModel) -> bool:
+    """True if texts that share a forward are read as each alone, up to rounding, over KV, in pieces and beyond a
+    window too. Never raises for what a model cannot do."""
+    model = narrowed(in_full_precision(model), "sliding_window", 16)
+    vocabulary = model.config.get_text_config().vocab_size
+    drawn = torch.randint(min(10, vocabulary // 2), vocabulary, (60,), generator=torch.Generator().manual_seed(0))
+    ids = tuple(drawn.tolist())
+    try:
+        kv = encode(model, ids[:12])
+        pasts, ends = (kv, kv, None, kv.upto(7)), ((17, 20, 21), (14, 15, 35), (23, 24, 50), (8, 9, 10))
+        texts, reads = [Text(past) for past in pasts], [past.rows if past else 0 for past in pasts]
+        for step in zip(*ends, strict=True):
+            logits = packed_forward(model, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
+            for mine, end in zip(logits.float(), step, strict=True):
+                with as_loaded(model):
+                    whole = model(input_ids=torch.tensor([ids[:end]], device=model.device)).logits[0, -1].float()
+                if not torch.allclose(mine, whole, rtol=0, atol=rounding(model.dtype, whole)):
+                    return False
+            reads = list(step)
+    except Exception as error:  # whatever a foreign model's code raises at what is tried says that it cannot do it
+        log.info("requests to %s are answered one at a time: %s", model.config.model_type, error)
+        return False
+    return True
