@@ -20,7 +20,9 @@ class ServeConfig(KeyLimits):
     host: str = Field("127.0.0.1", description="where it listens; beyond loopback only where there is a key")
     port: int = Field(8000, ge=0, le=65535, description="0: one that is free")
     body_bytes: int = Field(4 << 20, ge=1024, description="most of a request's body; a longer one is not read (413)")
-    workers: int = Field(8, ge=1, description="calls that go on beside each other; the model answers one at a time")
+    workers: int = Field(
+        8, ge=1, description="calls that go on beside each other, those for the model apart (model.requests_at_once)"
+    )
     queue: int = Field(256, ge=0, description="calls that wait for the model, for a worker, to promote; beyond: 429")
     grace_s: float = Field(30.0, ge=0, description="for requests to end, once the server is told to stop")
     proxies: tuple[str, ...] = Field(

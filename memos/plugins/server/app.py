@@ -37,7 +37,7 @@ ROUTES: Registry[Callable[[], list[BaseRoute] | Router]] = Registry("memos.route
 
 def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAPI:
     """loopback: only this machine can reach it. The memory stays open when the app ends."""
-    kernel, lanes = memory.kernel, Lanes(config.workers, config.queue)
+    kernel, lanes = memory.kernel, Lanes(config.workers, memory.kernel.config.model.requests_at_once, config.queue)
     telemetry = Telemetry(lanes)
     provided = provided_routers()
 

@@ -1,8 +1,8 @@
 """Threads for calls that block, each lane behind a bounded queue: answers of the model, training, and all else.
 Callers take turns.
 
-The host runs one forward at a time, so answers wait for each other; what does not need the model does not wait for
-them, and nobody waits for training but who asked for it.
+Answers that go on at once share forwards of the host (`model.requests_at_once`); what does not need the model does not
+wait for them, and nobody waits for training but who asked for it.
 """
 
 from __future__ import annotations
@@ -142,8 +142,9 @@ class Lane:
 class Lanes:
     """The lanes of a server, and which of them makes a call."""
 
-    def __init__(self, workers: int, queue: int) -> None:
-        self.model, self.jobs = Lane("model", 1, queue), Lane("jobs", 1, queue)
+    def __init__(self, workers: int, answers: int, queue: int) -> None:
+        """How many calls, and answers of the model, go on at once; and how many of each may wait."""
+        self.model, self.jobs = Lane("model", answers, queue), Lane("jobs", 1, queue)
         self.calls = Lane("workers", workers, queue)
 
     def __iter__(self) -> Iterator[Lane]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,12 +15,11 @@ from memos.bench.architectures import tiny
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import CorruptBlob, MemosError
-from memos.infrastructure.host.adapters.serving import names_of
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation, Arriving, encode
 from memos.infrastructure.host.model import continuous
 from memos.infrastructure.host.model.continuous import STEP_TOKENS, ContinuousBatch, packs
-from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer
+from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer, drained
 from memos.infrastructure.host.model.packed import Text, packed_forward
 from tests.infrastructure.host.adapters.test_serving import random_adapter
 
@@ -241,24 +239,26 @@ def test_no_more_than_are_allowed_are_answered_at_once(small: Host, monkeypatch:
     assert max(most) == 4
 
 
-def test_a_long_prompt_is_read_in_pieces_between_the_answers_of_others(small: Host) -> None:
-    host, order, lock = endless(small), list[str](), threading.Lock()
+def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
+    small: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, read, real = endless(small), list[list[int]](), continuous.packed_forward
+    host.answer(questions(1)[0])  # the model is tried first
+
+    def noted(model: object, texts: Sequence[Text], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        read.append(sorted(len(new) for new in ids))
+        return real(model, texts, ids)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(continuous, "packed_forward", noted)
     long = Request(({"role": "user", "content": "word " * 800},))
-
-    def ask(name: str, request: Request, tokens: int) -> None:
-        for _ in host.stream(request, DecodeConfig(max_new_tokens=tokens)):
-            with lock:
-                order.append(name)
-
-    begun = host.stream(questions(1)[0], DecodeConfig(max_new_tokens=400))
+    begun = host.stream(questions(1)[0], DecodeConfig(max_new_tokens=200))
     next(begun)  # somebody's answer grows already
-    reading = threading.Thread(target=ask, args=("long", long, 2))
-    reading.start()
-    for _ in begun:
-        order.append("short")
-    reading.join()
-    assert len(host.prompts.build((), long.messages)) > 2 * STEP_TOKENS
-    assert order.index("long") > 2  # answers went on while it was read
+    said = host.answer(long, DecodeConfig(max_new_tokens=2))
+    drained(begun)
+    pieces = [sizes for sizes in read if sizes[-1] > 1][1:]  # after the question of the first
+    assert len(host.prompts.build((), long.messages)) == sum(sizes[-1] for sizes in pieces) > 2 * STEP_TOKENS
+    assert all(sizes[0] == 1 and sizes[-1] <= STEP_TOKENS for sizes in pieces) and len(pieces) > 2
+    assert said.ids == alone(host, long, DecodeConfig(max_new_tokens=2)).ids
 
 
 def test_a_request_holds_its_own_rows_and_a_sixteenth_more(small: Host) -> None:
@@ -279,4 +279,3 @@ def test_what_a_row_cannot_share_is_answered_alone(small: Host) -> None:
     assert batch.takes(DecodeRow((1, 2)), DecodeConfig())
     assert not batch.takes(DecodeRow((1, 2)), DecodeConfig(beams=2))
     assert not batch.takes(DecodeRow((1, 2), Activation((1,), (), states=True)), DecodeConfig())
-    assert names_of(()) == ()
