@@ -58,7 +58,7 @@ COLUMNS = {
     "overlap": Columns(
         ("context", "tier"), {"bring_ms": ".1f", "forward_ms": ".1f", "together_ms": ".1f", "hidden": ".2f"}
     ),
-    "batches": Columns(("batch",), {}, "form", {"tokens_s": ".0f", "ttft_ms": ".0f"}),
+    "batch": Columns(("requests_at_once",), {"tokens_per_s": ".0f", "one_by_one_tokens_per_s": ".0f", "ratio": ".1f"}),
     "kv-io": Columns(("tier",), {}, "codec", {"mb_s": ".0f", "share_of_raw": ".2f"}),
     "adapters": Columns(("known",), {"base_ms": ".0f"}, "distinct_in_batch", {"ms": ".0f"}),
     "promote": Columns(("objective", "facts"), _SCORES),
@@ -105,7 +105,7 @@ def jobs(shapes: Sequence[str], contexts: Sequence[int], queries: Sequence[int],
     every += [Job("overlap", model, _each("context", contexts), longest) for model in some]
     every += [Job("compose", model, ("--questions", few)) for model in one]
     every += [Job("compose", model, ("--questions", "40")) for model in trained]
-    every += [Job("batches", model, ("--size", "1", "--size", "2") if tiny else ()) for model in some]
+    every += [Job("batch", model, ("--clients", "2", "--tokens", "4") if tiny else ()) for model in some]
     every += [Job("adapters", model, ("--known", "8")) for model in (*trained, *one)]
     # what is trained must answer from its context, which random weights do not
     objectives = ("--objective", "distillation", "--objective", "trained KV")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.bench.baselines import random_adapters
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.infrastructure.host.host import Host, Request
 from memos.interface.doors.progress import Show

@@ -1,4 +1,4 @@
-"""The commands `memos bench overlap` and `batches`; knows no measuring."""
+"""The commands `memos bench overlap` and `batch`; knows no measuring."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from memos.bench.reports import Model, Seed, print_table, report_of_model
+from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.interface.doors.cli.shared import Json
 
 forms = typer.Typer()
@@ -33,20 +33,21 @@ def bench_overlap(
     print_table(rows_table(report))
 
 
-@forms.command("batches")
-def bench_batches(
+@forms.command("batch")
+def bench_batch(
     json: Json = None,
-    model: Model = "memos-small",
-    size: Annotated[list[int] | None, typer.Option(min=1, help="requests in a batch; may be given again")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 3,
+    model: Annotated[list[str] | None, typer.Option("--model", help="as elsewhere; may be given again")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="requests at once, at most")] = 64,
+    tokens: Annotated[int, typer.Option(min=1, help="of each answer that is decoded for tokens a second")] = 32,
+    repeats: Annotated[int, typer.Option(min=1, help="of which the median counts")] = 2,
     seed: Seed = 0,
 ) -> None:
-    """Answers a second by the size of a batch, over text and over KV, each request with memories of its own."""
-    from memos.bench.batches import SIZES
-    from memos.bench.batches import bench_batches as measure
+    """Requests that share forwards against one by one: tokens a second, answers that differ, how long chats take."""
+    from memos.bench.batch import MODELS
+    from memos.bench.batch import bench_batch as measure
     from memos.bench.tables import rows_table
 
-    report = report_of_model(
-        "batches", json, model, seed, lambda host, show: measure(host, size or SIZES, repeats, seed, show)
+    report = report_of_cpu(
+        "batch", json, seed, lambda show: measure(model or MODELS, clients, tokens, repeats, seed, show)
     )
     print_table(rows_table(report))

@@ -20,7 +20,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from memos.bench.architectures import every, tiny
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import InputError, MemosError
 from memos.infrastructure.host.host import Host, Request

@@ -108,9 +108,10 @@ def _share(ordered: list[float], share: float) -> float:
 
 
 @contextmanager
-def served(vault: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process, and where it listens."""
-    command = [sys.executable, "-m", "memos", "serve", "--vault", str(vault), "--port", "0"]
+def served(vault: Path, *settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process with these settings (`--set`), and where it listens."""
+    given = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "memos", "serve", "--vault", str(vault), "--port", "0", *given]
     with (vault.parent / "log").open("w+", encoding="utf-8") as log:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:

@@ -301,7 +301,9 @@ class Answering(Service):
                 messages = (*talk.turns, {"role": "user", "content": talk.question})
                 exact = talk.session is not None
                 admission, request = self._serving().request(admission, messages, via, self._tokens, exact)
-            return admission, listener.drain(self._host().stream(request, decode or self._config.decode))
+            return admission, listener.drain(
+                self._host().stream(request, decode or self._config.decode, listener.listens)
+            )
         except UNUSABLE as error:
             if talk.session and isinstance(error, (CorruptBlob, FingerprintMismatch)):
                 self._sessions().damaged(talk.session)
@@ -419,7 +421,7 @@ class _Listener:
     """Hands an answer on piece by piece, and knows whether any was."""
 
     def __init__(self, on_text: OnText | None = None) -> None:
-        self._on_text, self.heard = on_text, False
+        self._on_text, self.heard, self.listens = on_text, False, on_text is not None
 
     def drain(self, pieces: Generator[str, None, ModelAnswer]) -> ModelAnswer:
         """The whole answer, with its costs."""

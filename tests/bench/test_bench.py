@@ -12,7 +12,7 @@ import pytest
 from memos import MemOS
 from memos.bench import promote, stack
 from memos.bench.adapters import DISTINCT, bench_adapters
-from memos.bench.batches import bench_batches
+from memos.bench.batch import bench_batch
 from memos.bench.calibrate import calibrate
 from memos.bench.choice import bench_choice
 from memos.bench.compose import bench_compose
@@ -148,12 +148,12 @@ def test_bringing_kv_is_compared_with_the_forward_that_hides_it(host: Host) -> N
         assert min(row["bring_ms"], row["forward_ms"], row["together_ms"]) > 0 and 0 <= row["hidden"] <= 1
 
 
-def test_batches_answer_over_text_and_kv(host: Host) -> None:
-    report = bench_batches(host, (1, 2), 1, 0, Shown())
-    assert [(row["batch"], row["form"]) for row in report["rows"]] == [(n, f) for n in (1, 2) for f in ("text", "KV")]
-    rows = {(row["batch"], row["form"]): row for row in report["rows"]}
-    assert all(row["tokens_s"] == pytest.approx(row["tokens"] / row["ms"] * 1e3) for row in rows.values())
-    assert rows[2, "text"]["tokens"] == rows[2, "KV"]["tokens"]  # the same answers
+def test_requests_are_answered_together_and_clients_chat_with_a_server() -> None:
+    shown = Shown()
+    report = bench_batch(["memos-small"], 4, 4, 1, 0, shown)
+    assert [row["requests_at_once"] for row in report["rows"]] == [1, 2, 4]
+    assert all(row["differing_answers"] == 0 and row["chat_p50_ms"] <= row["chat_p95_ms"] for row in report["rows"])
+    assert all(row["ratio"] == row["tokens_per_s"] / row["one_by_one_tokens_per_s"] > 0 for row in report["rows"])
 
 
 def test_adapters_are_compared_with_the_base(host: Host) -> None:

@@ -21,7 +21,7 @@ RUNS = {
     "ttft": (f"{SMALL} --context 256 --query 8 --repeats 1", "256"),
     "kv-io": (f"{SMALL} --tokens 256", "fork"),
     "overlap": (f"{SMALL} --context 96 --query 8 --repeats 1", "page cache"),
-    "batches": ("--size 1 --size 2 --repeats 1", "KV"),
+    "batch": (f"{SMALL} --clients 2 --tokens 4 --repeats 1", "memos-small"),
     "choice": ("--cases 2 --repeats 1", "memos-small"),
     "adapters": ("--known 2 --repeats 1", "2"),
     "promote": ("--facts 2 --people 1 --objective answers --seeds 1", "answers"),

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported

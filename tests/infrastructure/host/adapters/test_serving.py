@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from memos.bench.architectures import tiny
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig
 from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora, serving

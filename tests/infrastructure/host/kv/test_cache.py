@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from memos.bench import architectures
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request

@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from memos.bench.architectures import tiny
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host, Request

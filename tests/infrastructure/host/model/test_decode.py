@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, PreTrainedConfig
 
 from memos.bench.architectures import tiny
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow
 from memos.infrastructure.host.adapters import lora

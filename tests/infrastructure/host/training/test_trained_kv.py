@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from memos.bench.batches import answer_all
+from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
