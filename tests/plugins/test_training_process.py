@@ -53,6 +53,7 @@ def test_what_goes_wrong_there_is_raised_here(host: Host, tmp_path: Path) -> Non
         craft_apart(host, task(answer="zorblax"), tmp_path, lambda *_: None)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_harms_nothing_here(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

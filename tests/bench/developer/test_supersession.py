@@ -25,6 +25,7 @@ def test_the_cases_are_of_five_kinds_in_two_languages_and_no_two_are_the_same() 
     assert 0.3 < sum(case.held_out for case in every) / len(every) < 0.4
 
 
+@pytest.mark.slow
 def test_the_targets_are_met() -> None:
     show = Shown()
     report = bench_supersession(show, cases()[::4])

@@ -160,6 +160,7 @@ def died(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "left"
 
 
+@pytest.mark.slow
 def test_any_bit_that_flips_in_a_closed_vault_and_any_file_that_is_cut_is_found(closed: Path) -> None:
     assert {path.parent.name if path.parent != closed else path.name for path in files(closed)} >= {
         *("vault.db", "vectors.db", "sums.json", "index")
@@ -201,6 +202,7 @@ def test_what_was_committed_last_is_not_lost_without_a_word(died: Path, name: st
     assert vault_check.problems(Place(died)) == []
 
 
+@pytest.mark.slow
 def test_after_a_crash_what_goes_unseen_changes_no_memory(closed: Path) -> None:
     """There are no sums then: a bit that flips is found, or is in space that nothing uses, or in a count or a note."""
     (closed / file_sums.NAME).unlink()

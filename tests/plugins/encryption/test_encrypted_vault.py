@@ -292,6 +292,7 @@ def test_a_payload_that_meets_a_full_disk_is_named_and_leaves_nothing(vault: Mem
 # nothing is taken that was changed
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_any_file_is_found(tmp_path: Path) -> None:
     kept, chance = Kept(tmp_path / "vault", "env:KEY"), random.Random(7)
     for path in every_file(kept.path):

@@ -92,6 +92,7 @@ def test_the_vectors_are_valid_by_the_schemas(name: str) -> None:
             jsonschema.validate(json.loads(line) | {"more": 1}, schema("record"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 def test_every_changed_bit_of_a_pack_is_found(tmp_path: Path, folder: bool) -> None:
     path = packed(tmp_path / "x", cube(1), folder=folder)

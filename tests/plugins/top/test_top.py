@@ -30,6 +30,12 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
         yield memory
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """textual waits until the process is idle, which one with threads of other tests may never be; see `settled`."""
+    monkeypatch.setattr("textual.pilot.wait_for_idle", lambda *_: asyncio.sleep(0.02))
+
+
 def driven(memory: Memory, steps: Callable[[Top, Pilot[None]], Coroutine[Any, Any, None]]) -> None:
     """Take the steps in a terminal of 120 × 36."""
 
