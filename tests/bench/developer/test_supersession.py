@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from memos.bench.developer.supersession import Case, bench_supersession, cases
 from memos.bench.tables import failures_table, rows_table
 

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from memos import Config, Memory, MemOS
-from memos.config import DecodeConfig
+from memos.config import DecodeConfig, ModelConfig
 from memos.errors import Busy, HostError, TooLarge
 from memos.plugins.server.edge.lanes import CALLER, ClientDisconnected, Lane
 from tests.plugins.server.conftest import endless, refused, running, until
@@ -23,14 +24,22 @@ MOST = 20_000  # tokens: minutes, if nobody ends it
 ASK = {"messages": [{"role": "user", "content": "Kim lives in Rome. Where does Kim live?"}], "stream": True}
 
 
-@pytest.fixture(scope="module")
-def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+@contextmanager
+def of_many_words(memory: Memory, folder: Path, at_once: int) -> Iterator[Memory]:
+    """Answers do not end by themselves; so many go on at once."""
     tokenizer = memory.kernel.host.tokenizer
     parts = {"model": endless(tokenizer), "tokenizer": tokenizer}
-    config = Config(decode=DecodeConfig(max_new_tokens=MOST))
-    with MemOS(config, vault=tmp_path_factory.mktemp("talkative"), **parts) as kernel:
+    config = Config(decode=DecodeConfig(max_new_tokens=MOST), model=ModelConfig(requests_at_once=at_once))
+    with MemOS(config, vault=folder, **parts) as kernel:
         kernel.parts.operator().refresh_soon()
         yield Memory(kernel=kernel)
+
+
+@pytest.fixture(scope="module")
+def talkative(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """One answer at a time."""
+    with of_many_words(memory, tmp_path_factory.mktemp("talkative"), at_once=1) as other:
+        yield other
 
 
 def going(client: httpx.Client) -> int:
@@ -88,6 +97,20 @@ def test_one_answer_waits_for_another_and_few_wait_at_once(talkative: Memory) ->
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "serve.queue" in second.json()["error"]["message"]
             assert client.post("/v1/memory/get_all").status_code == 200  # needs no model
+
+
+def test_a_short_answer_does_not_wait_for_a_long_one(memory: Memory, tmp_path: Path) -> None:
+    with (
+        of_many_words(memory, tmp_path / "vault", at_once=4) as other,
+        running(other, queue=0) as (url, _),
+        httpx.Client(base_url=url, timeout=300) as client,
+        client.stream("POST", "/v1/chat/completions", json=ASK) as reply,
+    ):
+        lines = reply.iter_lines()  # let go of, it would close the connection
+        next(lines)
+        short = client.post("/v1/chat/completions", json=ASK | {"stream": False, "max_tokens": 2})
+        assert short.json()["choices"][0]["finish_reason"] == "length"
+        assert going(client) == 1 and next(lines) is not None  # the long one goes on
 
 
 @pytest.mark.parametrize("mcp", [False, True])
