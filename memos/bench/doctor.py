@@ -11,6 +11,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -46,6 +47,7 @@ def examine_model(config: ModelConfig) -> dict[str, Any]:
         "composable": can.composable,
         "recompute": can.renewal,
         "limit": can.limit,
+        "together": host.together,
         "differences": dict(can.differences),
     }
     return {"models": [row], "device": str(host.model.device)}
@@ -230,8 +232,11 @@ class _Comparison:
         return max(self.below(r, self.host.answer(r, _ANSWER).ids) for r in requests)
 
     def together(self, requests: Sequence[Request]) -> float:
-        done = answer_all(self.host, requests, _ANSWER)
-        return max(self.below(r, answer.ids) for r, answer in zip(requests, done, strict=True))
+        """In one padded batch, and side by side from threads of their own."""
+        with ThreadPoolExecutor(len(requests)) as threads:
+            side_by_side = list(threads.map(lambda request: self.host.answer(request, _ANSWER), requests))
+        done = [*answer_all(self.host, requests, _ANSWER), *side_by_side]
+        return max(self.below(r, answer.ids) for r, answer in zip([*requests, *requests], done, strict=True))
 
     def below(self, request: Request, answer: Sequence[int]) -> float:
         """How far the logit of each token of an answer lies below the largest there, at most."""

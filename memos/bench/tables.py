@@ -58,10 +58,11 @@ def kv_io_table(report: dict[str, Any]) -> Table:
 
 def verdicts_table(report: dict[str, Any]) -> Table:
     """What the KV of a model can be used for."""
-    table = _folding("", "model", "attention", "verdict", "differences of logits")
+    table = _folding("", "model", "attention", "verdict", "answers", "differences of logits")
     for r in report["models"]:
         differences = ", ".join(f"{k} {v:.1e}" for k, v in r["differences"].items())
-        table.add_row(r["name"], r["attention"], r["verdict"], differences)
+        answers = "many at once" if r["together"] else "one at a time"
+        table.add_row(r["name"], r["attention"], r["verdict"], answers, differences)
     return table
 
 

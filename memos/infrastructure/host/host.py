@@ -237,6 +237,11 @@ class Host:
                 self._kv_rows.store_exact(request.pasts, done.kv, released)
             return done
 
+    @property
+    def together(self) -> bool:
+        """Whether several requests share forwards; else they are answered one after the other."""
+        return self._batch.together
+
     def _alone(
         self, row: DecodeRow, decode: DecodeConfig, stack: Stack, began: float
     ) -> Generator[str, None, ModelAnswer]:

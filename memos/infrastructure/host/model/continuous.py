@@ -89,10 +89,15 @@ class ContinuousBatch:
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
 
+    @property
+    def together(self) -> bool:
+        """Whether this model can answer several requests at once, tried once."""
+        return self._decoder.limit is None and self._packs()
+
     def takes(self, row: DecodeRow, config: DecodeConfig) -> bool:
-        """True if a row can be answered beside others on this model."""
+        """True if a row can be answered beside others."""
         has_states = row.past is not None and row.past.states
-        return config.beams == 1 and not has_states and self._decoder.limit is None and self._packs()
+        return config.beams == 1 and not has_states and self.together
 
     def stream(
         self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool
