@@ -60,6 +60,7 @@ class _Generation:
     news: threading.Event = field(default_factory=threading.Event)
     first_at: float = 0.0  # `time.perf_counter()` at the first token
     failed: Exception | None = None
+    ended: bool = False  # all of it is there
     left: bool = False  # nobody waits for it any more
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class _Generation:
 
     @property
     def over(self) -> bool:
-        return self.left or self.growing.done or self.failed is not None
+        return self.left or self.ended or self.failed is not None
 
     @property
     def place(self) -> tuple[Stack, tuple[int, int]]:
@@ -107,10 +108,10 @@ class ContinuousBatch:
         mine = _Generation(row, config, stack, Growing(torch.Generator().manual_seed(config.seed)), listened)
         with self._lock:
             self._joining.append(mine)
-            if not self._running:
-                self._running = True
-                self._thread.submit(self._run)
+            starts, self._running = not self._running, True
         try:
+            if starts:
+                self._start()
             while not mine.over:
                 mine.news.wait()
                 mine.news.clear()
@@ -126,6 +127,12 @@ class ContinuousBatch:
         first = mine.first_at - began
         return self._decoder.answer(row, mine.growing, config, first, time.perf_counter() - began)
 
+    def _start(self) -> None:
+        try:
+            self._thread.submit(self._run)
+        except RuntimeError:  # the interpreter is shutting down, and waits for the thread that calls
+            self._run()
+
     @torch.inference_mode()
     def _run(self) -> None:
         """Step by step, until there is nothing to answer."""
@@ -140,7 +147,8 @@ class ContinuousBatch:
             going += joining
             for one in joining:
                 self._begin(one)
-            self._step(_turn(going))
+            if turn := _turn(going):
+                self._step(turn)
 
     def _begin(self, one: _Generation) -> None:
         """Rows of KV that are computed anew are, with a mask of their own; the last token is read with the others."""
@@ -148,8 +156,9 @@ class ContinuousBatch:
         try:
             if row.renewed:
                 assert row.past
-                inputs, _ = prefill_inputs(self._model, [replace(row, ids=row.ids[:-1])], 0)
-                layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
+                with room_for("this request"):
+                    inputs, _ = prefill_inputs(self._model, [replace(row, ids=row.ids[:-1])], 0)
+                    layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
                 past = Activation((*row.past.ids, *row.ids[:-1]), layers)
                 one.text, one.unread = Text(past), row.ids[-1:]
         except Exception as error:
@@ -175,7 +184,10 @@ class ContinuousBatch:
                 one.fail(one.text.failed)
             elif not one.unread:
                 one.first_at = one.first_at or at
-                self._take(one, chosen[n], logits[n])
+                try:
+                    self._take(one, chosen[n], logits[n])
+                except Exception as error:  # of its schema, for instance; the thread goes on for the others
+                    one.fail(error)
 
     def _forward(self, turn: Sequence[tuple[_Generation, int]]) -> torch.Tensor:
         """[requests, vocabulary] in fp32 on the CPU, after the tokens that were read of each."""
@@ -197,7 +209,8 @@ class ContinuousBatch:
         if grown.done and row.keep:
             ids = (*(row.past.ids if row.past else ()), *row.ids, *grown.ids)
             grown.kv = Activation(ids[: one.text.length], one.text.layers())
-        if grown.done or one.pieces:
+        one.ended = grown.done  # last: whoever waits goes on with what there is then
+        if one.ended or one.pieces:
             one.news.set()
 
 

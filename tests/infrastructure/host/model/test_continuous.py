@@ -226,6 +226,15 @@ def test_a_forward_that_fails_fails_who_makes_it_fail(small: Host, monkeypatch: 
     assert [said[0], said[2]] == [alone(host, one, decode).ids for one in questions(3)[::2]]
 
 
+def test_what_fails_as_a_token_is_chosen_fails_alone(small: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, decode = endless(small), DecodeConfig(max_new_tokens=8)
+    sampled = decode.model_copy(update={"temperature": 0.5})
+    monkeypatch.setattr(host.decoder, "pick", lambda *_: 1 // 0)
+    with ThreadPoolExecutor(2) as threads:
+        bad, good = (threads.submit(host.answer, questions(1)[0], how) for how in (sampled, decode))
+        assert isinstance(bad.exception(), ZeroDivisionError) and len(good.result().ids) == 8
+
+
 def test_no_more_than_are_allowed_are_answered_at_once(small: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host, most, real = endless(small), list[int](), continuous.packed_forward
 
