@@ -41,6 +41,16 @@ class VaultConfig(Section):
         "be on a file system in memory",
     )
 
+    blobs: str | None = Field(
+        None,
+        description="s3://BUCKET/PREFIX, gs://, az:// or file:///FOLDER: where payloads (KV files and adapters) lie, "
+        "for all machines that share the vault; credentials are found where the store's own tools find them, as in "
+        "AWS_ACCESS_KEY_ID. Unset: where they were, which is with the rows at first",
+    )
+    cache_bytes: int = Field(
+        1 << 32, ge=0, description="of copies of what is in vault.blobs, on this machine; the least recently used go"
+    )
+
     @property
     def server(self) -> str | None:
         """`url`, with its password."""

@@ -24,6 +24,7 @@ from memos.errors import (
     NoRoom,
     Unsupported,
     UnsupportedLanguage,
+    VaultError,
 )
 from memos.kernel import quoting
 from memos.kernel.access import Service, unique
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("memos")
 _ALONE = frozenset(("recall", "talk"))  # there is nothing to undo
 # why KV or an adapter may turn out to be of no use to a request; its text still is
-UNUSABLE = (CorruptBlob, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
+UNUSABLE = (VaultError, FingerprintMismatch, Unsupported, ContextOverflow, NoRoom)
 Turns = Sequence[dict[str, str]]
 OnText = Callable[[str], None]
 

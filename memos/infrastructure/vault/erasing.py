@@ -84,12 +84,14 @@ class Erasing:
         try:
             self.drop_copies()
             debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
+            if payloads := {sha256 for _, sha256 in debt if sha256 is not None}:
+                with self._db.transaction():  # no put can come between the question who refers to it and the removal
+                    for sha256 in payloads:
+                        self._blobs.discard(sha256)
+            self._blobs.settle()  # which may take long, and so in nobody's way
             if not debt:
                 return
             with self._db.writing():
-                with self._db.transaction():  # no put can come between the question who refers to it and the removal
-                    for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
-                        self._blobs.discard(sha256)
                 texts = [n for n, sha256 in debt if sha256 is None]
                 if texts and texts[-1] > self._vacuumed:
                     with self._db.transaction():

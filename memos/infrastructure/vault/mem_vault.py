@@ -32,7 +32,7 @@ from memos.cube import Form, MemCube, Namespace, Source, State, ids_after
 from memos.errors import Conflict, CorruptBlob, NotFound
 from memos.infrastructure.guard.guard import Guard
 from memos.infrastructure.vault.audit.audit_log import AuditLog
-from memos.infrastructure.vault.blobs.blob_store import BlobStore
+from memos.infrastructure.vault.blobs.blob_store import BlobStore, Shelf
 from memos.infrastructure.vault.blobs.index_store import IndexStore
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.care.stats import VaultStats
@@ -40,7 +40,7 @@ from memos.infrastructure.vault.erasing import OWED, Erasing
 from memos.infrastructure.vault.store.extension_tables import ExtensionTables
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.transactions import IN, LATEST, moment
-from memos.infrastructure.vault.stores import OpenStore, Place, store_of
+from memos.infrastructure.vault.stores import OpenStore, Place, shelf_of, store_of
 from memos.infrastructure.vault.tables.ageing_table import AgeingTable, SupersededTable
 from memos.infrastructure.vault.tables.cube_table import (
     CUBE,
@@ -92,15 +92,18 @@ class MemVault:
         key: str | None = None,
         scratch: Path | None = None,
         url: str | None = None,
+        blobs: str | None = None,
+        cache_bytes: int = 1 << 32,
     ) -> None:
         """Open the vault in the folder `path`, made if absent.
 
         key: where the key of an encrypted one is; None: where it was, or no encryption. scratch: for plaintext of an
         encrypted one, on a file system in memory; None: the system's. url: of the server that its rows and payloads are
-        on; None: where they were, or in the folder. Raises VaultError, ConfigError.
+        on; None: where they were, or in the folder. blobs: URL of where payloads lie, if neither there nor here, with
+        copies here of at most cache_bytes; None: as it was. Raises VaultError, ConfigError.
         """
         self.path, self.guard = path, Guard(governance)
-        self._lock, place = FolderLock(path), Place(path, key, scratch, url)
+        self._lock, place = FolderLock(path), Place(path, key, scratch, url, blobs, cache_bytes)
         try:
             with ExitStack() as opening:
                 alone = opening.enter_context(self._lock.alone())
@@ -108,7 +111,7 @@ class MemVault:
                 try:
                     alone = opening.enter_context(store.rows.alone()) and alone
                     self._sums = file_sums.take(path)
-                    self._assemble(store, quota, governance)
+                    self._assemble(store._replace(shelf=shelf_of(place, store)), store.shelf, quota, governance)
                     self._settle(alone)
                 except BaseException:
                     store.rows.close()
@@ -117,9 +120,11 @@ class MemVault:
             self._lock.close()
             raise
 
-    def _assemble(self, store: OpenStore, quota: QuotaConfig, governance: GovernanceConfig) -> None:
-        """The tables and payloads, over an open store."""
-        db, files, self.sealing, shelf = store
+    def _assemble(
+        self, store: OpenStore, indexes: Shelf | None, quota: QuotaConfig, governance: GovernanceConfig
+    ) -> None:
+        """The tables and payloads, over an open store. indexes: where those lie, if not in the folder."""
+        db, files, self.sealing, shelf, _ = store
         self._db, self._files, self._writer = db, files, CubeWriter(db)
         self._rows = self.statements = CubeRows(db)
         self.stats = VaultStats(self.path, db, quota)
@@ -133,7 +138,7 @@ class MemVault:
         self.usage, self.superseded = UsageTable(db), SupersededTable(db)
         self.ageing = AgeingTable(db)
         self.blobs = BlobStore(self.path, files, db, self.stats.require_room, shelf)
-        self.index = IndexStore(self.path, files.format, db, shelf)
+        self.index = IndexStore(self.path, files.format, db, indexes)
         self.erasing = Erasing(db, self.blobs, self.index, self.vectors, shelved=shelf is not None)
         self.forgetting = UserErasure(self, db, self.blobs, files)
 
@@ -200,7 +205,7 @@ class MemVault:
             self._writer.require_next(cubes)
             new = {(cube.id, cube.version) for cube in cubes}
             for cube in cubes:
-                if cube.blob and not self.blobs.find(cube.blob.sha256):  # what is found stays until the cube is in
+                if cube.blob and not self.blobs.has(cube.blob.sha256):  # what is found stays until the cube is in
                     raise CorruptBlob(
                         f"cube {cube.id} names blob {cube.blob.sha256}, which is not in {self.path}; store() it first"
                     )
@@ -404,6 +409,7 @@ class MemVault:
         """Give back the space of what was deleted, and sweep; bytes on disk before and after. Raises VaultError."""
         before = self.stats.bytes()
         self.sweep()
+        self.blobs.settle(thorough=True)
         self._db.compact()
         return before, self.stats.bytes()
 

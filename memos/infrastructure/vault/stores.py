@@ -4,6 +4,8 @@
     encryption   the same files, encrypted                                   memos.plugins.encryption
     postgres     rows and payloads on a server                               memos.plugins.postgres
 
+Payloads of any of them may lie beyond, by the part of `memos.shelves`      memos.plugins.object_storage
+
 Must not know what rows are for, nor how a store keeps them.
 """
 
@@ -15,15 +17,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from memos.errors import PluginError, VaultError, how_to_install
+from memos.errors import InputError, PluginError, VaultError, how_to_install
 from memos.extensions import Registry
 from memos.infrastructure.vault.blobs.vault_files import FileFormat, Files, PlainFormat
 from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER, Driver
+from memos.infrastructure.vault.store.extension_tables import described
 
 if TYPE_CHECKING:
-    from memos.infrastructure.vault.blobs.blob_store import Shelf
+    from memos.infrastructure.vault.blobs.blob_store import ReadableShelf, Shelf
     from memos.infrastructure.vault.care.residue import Unsealer
-    from memos.infrastructure.vault.store.transactions import Store
+    from memos.infrastructure.vault.store.transactions import Rows, Store
 
 _PLAIN_FORMAT = PlainFormat()
 
@@ -31,12 +34,15 @@ _PLAIN_FORMAT = PlainFormat()
 @dataclass(frozen=True)
 class Place:
     """Where a vault is, as config.vault says. key: where the key of an encrypted one is; scratch: for its payloads in
-    the clear; url: of the server that it is on. None: as it was, or not at all."""
+    the clear; url: of the server that it is on; blobs: of where payloads lie beyond it, of which cache_bytes are here,
+    too. None: as it was, or not at all."""
 
     folder: Path
     key: str | None = None
     scratch: Path | None = None
     url: str | None = None
+    blobs: str | None = None
+    cache_bytes: int = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,14 @@ PLAIN_SEALING = Sealing()
 
 
 class OpenStore(NamedTuple):
-    """What an open vault consists of. shelf: where payloads lie, if not in the folder."""
+    """What an open vault consists of. shelf: where payloads lie, if not in the folder; identity: what a copy of the
+    vault has not, which is its folder where it is ""."""
 
     rows: Store
     files: Files
     sealing: Sealing
     shelf: Shelf | None = None
+    identity: str = ""
 
 
 class StoreKind(Protocol):
@@ -92,6 +100,49 @@ def store_of(place: Place) -> StoreKind:
     from memos.infrastructure.vault.sqlite.plain_store import PLAIN_STORE  # which stands on this
 
     return PLAIN_STORE
+
+
+class ShelfKind(Protocol):
+    """How payloads lie beyond a vault: the part of `memos.shelves`, which notes where in the table of SHELF_PLACES."""
+
+    def open(self, place: Place, store: OpenStore) -> Shelf:
+        """Reaches nobody. Raises VaultError for a place that it cannot use."""
+
+    def reading(self, folder: Path, format: FileFormat, rows: Rows, below: ReadableShelf | None) -> ReadableShelf:
+        """The same for one who only reads. below: where the others lie, if not in the folder."""
+
+
+SHELVES: Registry[ShelfKind] = Registry("memos.shelves", "place for payloads")
+SHELF_PLACES, SHELF_OBJECTS = "blob_places", "blob_objects"  # without rows there, payloads lie where the store has them
+_BEYOND = "object-storage"
+
+
+def beyond(rows: Rows) -> str:
+    """The URL of where payloads of a vault lie beyond its folder and server, or ""."""
+    if not any(table.name == SHELF_PLACES for table in described(rows)):
+        return ""
+    return next((str(url) for (url,) in rows.rows(f"SELECT url FROM {SHELF_PLACES} ORDER BY n DESC")), "")
+
+
+def shelf_of(place: Place, store: OpenStore) -> Shelf | None:
+    """Where payloads of an open vault lie, if not in the folder. Raises VaultError."""
+    if place.blobs is None and not beyond(store.rows):
+        return store.shelf
+    return _shelf_kind().open(place, store)
+
+
+def readable_shelf(
+    folder: Path, format: FileFormat, rows: Rows, below: ReadableShelf | None = None
+) -> ReadableShelf | None:
+    """The same for one who only reads."""
+    return _shelf_kind().reading(folder, format, rows, below) if beyond(rows) else below
+
+
+def _shelf_kind() -> ShelfKind:
+    try:
+        return SHELVES.get(_BEYOND)
+    except (InputError, PluginError) as error:
+        raise VaultError(f"payloads cannot lie beyond the vault: {error}; {how_to_install(_BEYOND)}") from error
 
 
 def is_vault(folder: Path) -> bool:

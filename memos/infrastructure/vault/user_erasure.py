@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memos.cube import MemCube, Namespace, Text, Turn
-from memos.errors import CorruptBlob
+from memos.errors import VaultError
 from memos.infrastructure.vault.care.residue import Searched, search
 from memos.infrastructure.vault.store.transactions import IN, Rows, Store, moment
 from memos.infrastructure.vault.tables.cube_table import checksum, kept, parsed
@@ -123,13 +123,12 @@ class UserErasure:
 
     def _places(self, sha256: str) -> set[Path]:
         """Where a payload lies, as it is on disk and in the clear."""
-        stored = self._blobs.find(sha256)
-        if stored is None:
-            return set()
+        stored = None
         try:
-            return {stored, self._files.lend(stored, sha256)}
-        except CorruptBlob:
-            return {stored}
+            stored = self._blobs.find(sha256)
+            return {stored, self._files.lend(stored, sha256)} if stored else set()
+        except VaultError:  # damaged, or in a bucket that is out of reach
+            return {stored} if stored else set()
 
     def forget(self, user_id: str, ids: Iterable[str]) -> dict[str, int]:
         """Remove these cubes of a user, and what else names the user or them; how many of each. Raises Held, Conflict.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memos.cube import Blob, Form, MemCube, State
-from memos.errors import CorruptBlob, MemosError, NoRoom
+from memos.errors import CorruptBlob, MemosError, NoRoom, VaultError
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
@@ -94,7 +94,7 @@ class Serving:
         for adapter in adapters:
             try:
                 sound.append((adapter, self._blob_path(adapter)))
-            except CorruptBlob as error:
+            except VaultError as error:  # damaged, or out of reach
                 log.warning("an adapter is passed over: %s", error)
         nats = self._host.divergences(messages, [(path,) for _, path in sound]) if sound else []
         ranked = sorted(zip(nats, sound, strict=True), key=lambda row: -row[0])  # stable: the nearer group first
@@ -180,7 +180,7 @@ class Serving:
     def _lying(self, cube: MemCube, first: bool) -> Lying:
         blob = _blob(cube)
         place: str = self._tiers.tier(blob.sha256)
-        if place == "disk" and in_page_cache(self._vault.blobs.stored(blob)):
+        if place == "disk" and (path := self._vault.blobs.local(blob)) and in_page_cache(path):
             place = "cache"
         return Lying(blob.tokens - (0 if first else len(self._host.head)), place, blob.stored)
 

@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,15 @@ from memos.infrastructure.vault.store import on_disk
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, require_known
 from memos.infrastructure.vault.store.transactions import clock
-from memos.infrastructure.vault.stores import PLAIN_SEALING, Place, Sealing, store_of
+from memos.infrastructure.vault.stores import (
+    PLAIN_SEALING,
+    SHELF_OBJECTS,
+    SHELF_PLACES,
+    Place,
+    Sealing,
+    beyond,
+    store_of,
+)
 from memos.infrastructure.vault.user_erasure import Forgotten, entries
 from memos.interface.doors.progress import Show
 from memos.plugins.care import check as vault_check
@@ -80,11 +88,18 @@ class _Gone(Exception):
     """A file was removed meanwhile, together with what named it."""
 
 
-def back_up(vault: Path, target: Path, show: Show = lambda *_: None, sealing: Sealing = PLAIN_SEALING) -> Backup:
+def back_up(
+    vault: Path,
+    target: Path,
+    show: Show = lambda *_: None,
+    sealing: Sealing = PLAIN_SEALING,
+    payloads: Blobs | None = None,
+) -> Backup:
     """Copy a vault that the caller has open, as it is at one moment, to a folder: a new one, or an earlier backup of
     the same vault, which stays until this one is whole. What an interrupted backup has copied is used.
 
-    sealing: of an encrypted vault, which stays encrypted.
+    sealing: of an encrypted vault, which stays encrypted. payloads: of a vault that has them in a bucket; they lie in
+    the folder of the backup, and of the vault that is made of it.
 
     Raises InputError for a target that is something else, CorruptBlob for a damaged payload, VaultError.
     """
@@ -97,7 +112,7 @@ def back_up(vault: Path, target: Path, show: Show = lambda *_: None, sealing: Se
             old.rename(target)  # the exchange below was cut short
         remove(old)
         _require_replaceable(target, vault)
-        copied = _Copy(vault, part, target, show, sealing).make()
+        copied = _Copy(vault, part, target, show, sealing, payloads).make()
         if target.exists():
             target.rename(old)
         part.rename(target)
@@ -246,10 +261,13 @@ class _Copy:
     """Of a vault, into a folder that may hold what an interrupted one has copied; taken from an earlier backup where
     that has it."""
 
-    def __init__(self, vault: Path, part: Path, earlier: Path, show: Show, sealing: Sealing) -> None:
+    def __init__(
+        self, vault: Path, part: Path, earlier: Path, show: Show, sealing: Sealing, payloads: Blobs | None
+    ) -> None:
         self._vault, self._part, self._show, self._sealing = vault, part, show, sealing
         self._format, self._plain = sealing.format, sealing.unsealer is None
-        self._from, self._to, self._earlier = (Blobs(place, self._format) for place in (vault, part, earlier))
+        self._to, self._earlier = Blobs(part, self._format), Blobs(earlier, self._format)
+        self._from = payloads or Blobs(vault, self._format)
         self._taken: dict[str, int] = {}  # bytes copied of each payload that is there, and is what it was
 
     def make(self) -> int:
@@ -307,6 +325,8 @@ class _Copy:
         path = self._part / DATABASES[schema]
         remove(path)
         reader.copy(schema, path, partial(self._show, path.name))
+        if schema == "main" and beyond(reader):
+            _without_buckets(path, self._sealing)
         synced = threads.submit(fsync, path)
 
         def settled() -> tuple[str, int]:
@@ -342,7 +362,7 @@ class _Copy:
             raise _Gone from None
 
     def _fetched_from(self, path: Path, sha256: str) -> int:
-        target = self._part / path.relative_to(self._vault)
+        target = self._part / "blobs" / path.parent.name / path.name
         if self._plain:
             return _copy(path, target, sha256)[1]
         _, size = _copy(path, target)
@@ -374,6 +394,13 @@ class _Copy:
             return _copy(self._vault / name, self._part / name)
         except FileNotFoundError:
             raise _Gone from None  # a newer one has come
+
+
+def _without_buckets(database: Path, sealing: Sealing) -> None:
+    """The copy of a database says no more that payloads lie elsewhere than beside it."""
+    with closing(sealing.driver.connect(database, database.name, isolation_level=None)) as copy:
+        for table in (SHELF_OBJECTS, SHELF_PLACES):
+            copy.execute(f"DELETE FROM {table}")
 
 
 def _at_once(act: Callable[[Value], Result], values: Iterable[Value]) -> Iterator[Result]:

@@ -43,11 +43,19 @@ def back_up(folder: Path, target: Path, show: Show = _quiet, settings: VaultConf
     if advice := store_of(Place(folder)).elsewhere:
         raise VaultError(f"{folder} is of a vault on a server, of which memos cannot make a backup; {advice}")
     with opened(folder, settings.model_copy(update={"url": None})) as vault:
-        return vault_backup.back_up(vault.path, target, show, vault.sealing)
+        return vault_backup.back_up(vault.path, target, show, vault.sealing, vault.blobs)
 
 
 def opened(folder: Path, settings: VaultConfig = VaultConfig()) -> MemVault:
     """The vault that is there. Raises VaultError."""
     if not is_vault(folder):
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
-    return MemVault(folder, settings.quota, key=settings.key, scratch=settings.scratch, url=settings.server)
+    return MemVault(
+        folder,
+        settings.quota,
+        key=settings.key,
+        scratch=settings.scratch,
+        url=settings.server,
+        blobs=settings.blobs,
+        cache_bytes=settings.cache_bytes,
+    )

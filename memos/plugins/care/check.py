@@ -32,7 +32,7 @@ from memos.infrastructure.vault.blobs.vault_files import FileFormat
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
 from memos.infrastructure.vault.store.transactions import IN, Row, Rows
-from memos.infrastructure.vault.stores import Place, Sealing, store_of
+from memos.infrastructure.vault.stores import Place, Sealing, readable_shelf, store_of
 from memos.infrastructure.vault.tables.cube_table import HEAD, checksum, facts, head, sources
 from memos.interface.doors.progress import Show
 from memos.plugins.care import audit, wal_file
@@ -187,6 +187,7 @@ class _Content:
         """again: a snapshot of a later moment."""
         self._folder, self._db, self._alone, self._show = folder, reader, alone, show
         self._format, self._again, self._shelf = format, again, shelf
+        self._payload_shelf = readable_shelf(folder, format, reader, shelf)
 
     def findings(self) -> list[str]:
         if broken := self._db.damage("main"):  # what follows would stumble over it
@@ -285,14 +286,17 @@ class _Content:
 
     def _payloads(self, db: Rows) -> list[str]:
         """What is wrong with each payload that is named, or there."""
-        blobs, found = Blobs(self._folder, self._format, partial(referrers, db), self._shelf), list[str]()
+        blobs, found = Blobs(self._folder, self._format, partial(referrers, db), self._payload_shelf), list[str]()
         sha256 = "json_extract(json, '$.payload.sha256')"
         named = f"SELECT DISTINCT {sha256} FROM versions WHERE {sha256} IS NOT NULL"
         wanted = {sha256 for (sha256,) in db.rows(named)}
         every = sorted(wanted | set(blobs.all()))
         for i, sha256 in enumerate(every):
             self._show("payloads", i, len(every))
-            problem = blobs.problem(sha256)
+            try:
+                problem = blobs.problem(sha256)
+            except VaultError as error:  # they are out of reach, all of them
+                return [*found, str(error)]
             if problem and (sha256 in wanted or blobs.here(sha256)):
                 found.append(problem)
         self._show("payloads", len(every), len(every))

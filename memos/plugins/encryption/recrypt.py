@@ -16,7 +16,7 @@ from memos.infrastructure.vault.sqlite.opening import PLAIN_DRIVER
 from memos.infrastructure.vault.store.folder_lock import FolderLock
 from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.schema import READINGS, reading
-from memos.infrastructure.vault.stores import Place, store_of
+from memos.infrastructure.vault.stores import Place, beyond, store_of
 from memos.plugins.encryption import vault_key
 from memos.plugins.encryption.store import PAGE_PROOF_BYTES, SealedDriver, literal
 from memos.plugins.encryption.swap import FILES, NEXT, PART, finish_swap, swap
@@ -101,9 +101,14 @@ def _alone(folder: Path, must: bool = True) -> Iterator[bool]:
 
 def _rewrite(folder: Path, old: DataKey | None, new: DataKey | None, source: str, scratch: Path | None) -> None:
     """source: of the user's key to the new one."""
-    Database(
-        folder / "vault.db", SealedDriver(old) if old else PLAIN_DRIVER
-    ).close()  # as this memos has it, and all of it in the file
+    database = Database(folder / "vault.db", SealedDriver(old) if old else PLAIN_DRIVER)
+    elsewhere = beyond(database)
+    database.close()  # as this memos has it, and all of it in the file
+    if elsewhere:
+        raise VaultError(
+            f"payloads of {folder} lie in {elsewhere}, sealed as they are; bring them home with `memos vault "
+            "move-blobs home`, and move them back afterwards"
+        )
     part = folder / PART
     try:
         part.mkdir()

@@ -407,6 +407,13 @@ class PostgresDatabase(Transactions):
 
     # upkeep
 
+    def identity(self) -> str:
+        """What a dump that was restored has not: the cluster, the database and the schema that the tables are in."""
+        sql = """SELECT (SELECT system_identifier FROM pg_control_system()) || ' ' ||
+                 (SELECT oid FROM pg_database WHERE datname = current_database()) || ' ' ||
+                 (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"""
+        return str(self.rows(sql)[0][0])
+
     def sizes(self) -> dict[str, int]:
         """Without payloads, which are counted by themselves."""
         sql = f"""SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS BIGINT) FROM pg_class

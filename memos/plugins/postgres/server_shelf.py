@@ -31,9 +31,22 @@ class ServerShelf:
         """All, sorted."""
         return [name for (name,) in self._db.rows("SELECT DISTINCT name FROM payloads ORDER BY name")]
 
+    def bring(self, name: str, path: Path, suffix: str) -> None:
+        """Nothing: pieces are rows, which the transaction holds."""
+
+    def used(self, path: Path) -> Path:
+        return path
+
+    def give_up(self) -> None: ...
+
+    def settle(self, thorough: bool = False) -> None:
+        """Nothing: what was dropped went with its transaction."""
+
     def put(self, name: str, path: Path) -> None:
-        """Keep a file or a folder, in place of what was; part of the transaction that goes on. Raises VaultError,
-        OSError."""
+        """Keep a file or a folder, in place of what was, unless it is the very same; part of the transaction that goes
+        on. Raises VaultError, OSError."""
+        if self.digest(name) == name:
+            return
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         with self._db.transaction():
             self.drop(name)

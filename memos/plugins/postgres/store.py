@@ -13,14 +13,17 @@ from memos.plugins.postgres.server_shelf import ServerShelf
 class PostgresStore:
     """A `StoreKind`."""
 
-    elsewhere = "run `pg_dump` on its database, which holds the payloads, too"
+    elsewhere = (
+        "run `pg_dump` on its database, which holds the payloads, too, but for those in the bucket of vault.blobs"
+    )
 
     def claims(self, place: Place) -> bool:
         return place.url is not None or vault_server.is_on_server(place.folder)
 
     def open(self, place: Place, alone: bool) -> OpenStore:
         database = vault_server.opened(place.folder, vault_server.url_of(place.folder, place.url, place.key))
-        return OpenStore(database, PlainFiles(place.folder), PLAIN_SEALING, ServerShelf(database))
+        shelf = ServerShelf(database)
+        return OpenStore(database, PlainFiles(place.folder), PLAIN_SEALING, shelf, database.identity())
 
     def sealing(self, place: Place) -> Sealing:
         raise VaultError(f"{place.folder} is of a vault on a server, which has no files here; {self.elsewhere}")

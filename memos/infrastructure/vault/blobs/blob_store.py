@@ -22,20 +22,36 @@ from memos.infrastructure.vault.store.on_disk import fsync
 from memos.infrastructure.vault.store.transactions import Rows, Store
 
 
-class Shelf(Protocol):
+class ReadableShelf(Protocol):
     """Where payloads lie, if not in the folder: then that has copies of some, for this machine alone."""
 
     def has(self, name: str) -> bool: ...
 
     def names(self) -> list[str]: ...
 
-    def put(self, name: str, path: Path) -> None: ...
-
     def fetch(self, name: str, target: Path, suffix: str) -> Path | None: ...
+
+    def used(self, path: Path) -> Path:
+        """A copy that is about to be read."""
 
     def digest(self, name: str) -> str: ...
 
+
+class Shelf(ReadableShelf, Protocol):
+    """What is brought, and then put in a transaction, is kept; what is dropped in one is gone after its commit."""
+
+    def bring(self, name: str, path: Path, suffix: str) -> None:
+        """What takes long of `put`, before its transaction. suffix: that it will have. Raises VaultError."""
+
+    def put(self, name: str, path: Path) -> None: ...
+
     def drop(self, name: str) -> None: ...
+
+    def give_up(self) -> None:
+        """With nobody else writing: what was brought and never put is dropped."""
+
+    def settle(self, thorough: bool = False) -> None:
+        """Outside of a transaction: erase what was dropped; thorough: and what nothing names. Raises VaultError."""
 
 
 class Blobs:
@@ -46,7 +62,7 @@ class Blobs:
         folder: Path,
         format: FileFormat,
         referrers: Callable[[str], Sequence[str]] = lambda _: (),
-        shelf: Shelf | None = None,
+        shelf: ReadableShelf | None = None,
     ) -> None:
         """folder: of a vault, or of a backup. referrers: the ids of the cubes that refer to a blob."""
         self._folder, self._format, self._referrers, self._shelf = folder, format, referrers, shelf
@@ -58,7 +74,17 @@ class Blobs:
             return path
         if not self._shelf.has(sha256):
             return None
-        return path or self._shelf.fetch(sha256, self._home(sha256) / sha256, SUFFIX)
+        return self._shelf.used(path) if path else self._fetched(sha256)
+
+    def _fetched(self, sha256: str) -> Path | None:
+        assert self._shelf
+        return self._shelf.fetch(sha256, self._home(sha256) / self._format.name(sha256), SUFFIX)
+
+    def has(self, sha256: str) -> bool:
+        """Here or on the shelf, from which nothing is copied."""
+        if self._shelf is None or not DIGEST.fullmatch(sha256):
+            return self.here(sha256) is not None
+        return self._shelf.has(sha256)
 
     def here(self, sha256: str) -> Path | None:
         """In the folder."""
@@ -107,6 +133,7 @@ class BlobStore(Blobs):
     ) -> None:
         """require_room: for so many bytes, and so many of payloads; raises QuotaExceeded."""
         super().__init__(folder, files.format, partial(referrers, db), shelf)
+        self.shelf = shelf
         self._files, self._db, self._require_room = files, db, require_room
         self._lock = threading.Lock()
         self._staged: set[Path] = set()
@@ -138,32 +165,39 @@ class BlobStore(Blobs):
             sha256, size = digest(path)
             suffix = "" if path.is_dir() else SUFFIX
             sealed = self._files.keep(path, sha256)
+        if self.shelf is not None:
+            self._require_room_for(sha256, size)
+            self.shelf.bring(sha256, sealed, suffix)
         with self._db.transaction(), _named(sealed):  # as removing a payload is, in this process or another
-            if self.find(sha256) is None:
-                self._require_room(size, size)
+            self._require_room_for(sha256, size)
             target = place(sealed, self._home(sha256), sha256, suffix, self._format)
-            if self._shelf is not None and self._shelf.digest(sha256) != sha256:
-                self._shelf.put(sha256, target)
+            if self.shelf is not None:
+                self.shelf.put(sha256, target)
         return sha256, size
+
+    def _require_room_for(self, sha256: str, size: int) -> None:
+        if not self.has(sha256):
+            self._require_room(size, size)
 
     def path(self, blob: Blob, verified: bool = True) -> Path:
         """Where the payload can be read, after its digest was verified. Raises CorruptBlob.
 
         verified: False for a reader that verifies a checksum of its own; then only a missing file is told.
         """
-        if not verified:
-            return self._files.lend(self.stored(blob), blob.sha256)
-        path = self.find(blob.sha256)
+        return self._files.lend(self.sound(blob.sha256) if verified else self.stored(blob), blob.sha256)
+
+    def sound(self, sha256: str) -> Path:
+        """Where a payload lies on disk, maybe encrypted, after its digest was verified. Raises CorruptBlob."""
+        path = self.find(sha256)
         if self._shelf is not None and path is not None:
-            if self._format.problem(path, blob.sha256):  # a copy, of which another is to be had
-                remove(path)
-                path = self.find(blob.sha256)
-            if path is not None and not self._format.problem(path, blob.sha256):
+            if self._format.problem(path, sha256):  # a copy, maybe, of which another is to be had
+                path = self._fetched(sha256) or path
+            if not self._format.problem(path, sha256):
                 return path
-        problem = self.problem(blob.sha256)
+        problem = self.problem(sha256)
         if path is None or problem:
             raise CorruptBlob(problem)
-        return self._files.lend(path, blob.sha256)
+        return path
 
     def stored(self, blob: Blob) -> Path:
         """Where the payload lies on disk, maybe encrypted. Raises CorruptBlob if nowhere."""
@@ -171,6 +205,10 @@ class BlobStore(Blobs):
         if path is None:
             raise CorruptBlob(self.problem(blob.sha256))
         return path
+
+    def local(self, blob: Blob) -> Path | None:
+        """Where the payload lies on this machine; None where it is to be copied first. Raises CorruptBlob."""
+        return self.here(blob.sha256) if self.shelf else self.stored(blob)
 
     def forget_lent(self, blob: Blob) -> None:
         """What an encrypted vault keeps of a payload in memory goes; the next reader decrypts it again."""
@@ -181,8 +219,8 @@ class BlobStore(Blobs):
         with self._db.transaction():  # as `put` does: what another process is about to name is not taken from under it
             if self._referrers(sha256):
                 return
-            if self._shelf is not None:
-                self._shelf.drop(sha256)
+            if self.shelf is not None:
+                self.shelf.drop(sha256)
             if path := self.here(sha256):
                 self._files.forget(sha256)
                 remove(path)
@@ -205,12 +243,19 @@ class BlobStore(Blobs):
             orphans += (self._folder / "blobs").glob("*/.*.part")  # copies that were cut off
             unused = [sha256 for sha256 in self.all() if not self._referrers(sha256)]
             orphans += [path for sha256 in unused if (path := self.here(sha256))]
-            if self._shelf is not None:
+            if self.shelf is not None:
                 for sha256 in unused:
-                    self._shelf.drop(sha256)
+                    self.shelf.drop(sha256)
+                self.shelf.give_up()
             for path in orphans:
                 remove(path)
         return sorted(str(path.relative_to(self._folder)) for path in orphans)
+
+    def settle(self, thorough: bool = False) -> None:
+        """Outside of a transaction: what was discarded leaves the shelf; thorough: as does what nothing there names.
+        Raises VaultError."""
+        if self.shelf is not None:
+            self.shelf.settle(thorough)
 
     def work(self, job: str) -> Path:
         """A folder for what a job can be taken up from; it goes when the job ends or a source of it changes."""
