@@ -70,13 +70,14 @@ def bench_kv_io(
     json: Json = None,
     model: Model = "shape:cpu-126m",
     tokens: Annotated[int, typer.Option(min=64, help="length of the cache")] = 4096,
+    blobs: Annotated[str | None, typer.Option(help="also from a bucket, as vault.blobs names it")] = None,
     seed: Seed = 0,
 ) -> None:
     """Fork, save and load of a KV cache, as a share of a raw read of the same file in the same run."""
     from memos.bench.kv_io import bench_kv_io as measure
     from memos.bench.tables import kv_io_table
 
-    report = report_of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show))
+    report = report_of_model("kv-io", json, model, seed, lambda host, show: measure(host, tokens, seed, show, blobs))
     print_table(kv_io_table(report))
 
 

@@ -1,4 +1,8 @@
-"""`memos bench kv-io`: compares fork, save and load of a KV cache with a raw read of the same bytes."""
+"""`memos bench kv-io`: compares fork, save and load of a KV cache with a raw read of the same bytes.
+
+With `--blobs URL`, also from a bucket, as a vault loads it that has no copy here, with what obstore alone takes to get
+the same object into memory.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +17,24 @@ from typing import Any
 
 import torch
 
+from memos.cube import Blob, new_id
 from memos.infrastructure.host.forward import forward
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.model.decode import DecodeRow, prefill_inputs
 from memos.infrastructure.host.model.measure import drop_from_page_cache
+from memos.infrastructure.vault.blobs.vault_files import remove
+from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.doors.progress import Show
+from memos.plugins.object_storage.object_shelf import ObjectShelf
 
 _TIMES = 5
 
 
-def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any]:
-    """Medians. tier disk: not in the page cache; tier host: in it. share_of_raw: of a plain read of the
-    same file into new memory.
+def bench_kv_io(host: Host, tokens: int, seed: int, show: Show, blobs: str | None = None) -> dict[str, Any]:
+    """Medians. tier disk: not in the page cache; tier host: in it; tier bucket: not on this machine. share_of_raw: of a
+    plain read of the same bytes into new memory.
 
     fidelity_kl: nats between the first answer token over the stored cache and over the one in memory, on random
     ids: a floor for what a codec loses, not a figure of a trained model.
@@ -64,7 +72,39 @@ def bench_kv_io(host: Host, tokens: int, seed: int, show: Show) -> dict[str, Any
                     }
                 )
                 show("kv-io", 2 * n + m + 1, 2 * len(codecs))
+            if blobs:
+                rows.append({"codec": codec, "fidelity_kl": kl} | _from_bucket(host, path, blobs, Path(folder)))
     return {"model": host.describe(), "tokens": tokens, "bytes": kept.bytes, "fork_ms": fork_ms, "rows": rows}
+
+
+def _from_bucket(host: Host, path: Path, url: str, folder: Path) -> dict[str, Any]:
+    """Of a KV file that a new vault keeps in a bucket, under a prefix of its own, and deletes at the end."""
+    with MemVault(folder / f"vault-{path.stem}", blobs=f"{url}/bench-{new_id()}") as vault:
+        saves, loads, raws = [], [], []
+        with vault.blobs.staging() as staged:
+            staged.hardlink_to(path)
+            began = time.perf_counter()
+            sha256, size = vault.blobs.store(staged)
+            saves.append(time.perf_counter() - began)
+        blob = Blob(sha256=sha256, bytes=size, fingerprint="none")
+        shelf = vault.blobs.shelf
+        assert isinstance(shelf, ObjectShelf)
+        for _ in range(_TIMES):
+            raws.append(_seconds(partial(shelf.raw_read, sha256)))
+            remove(vault.blobs.stored(blob))
+            loads.append(_seconds(lambda: _load(host, vault.blobs.path(blob, verified=False))))
+        vault.blobs.discard(sha256)
+        vault.blobs.settle()
+        shelf.leave_empty()
+    load, raw = statistics.median(loads), statistics.median(raws)
+    return {
+        "tier": "bucket",
+        "bytes": size,
+        "mb_s": size / load / 1e6,
+        "raw_mb_s": size / raw / 1e6,
+        "share_of_raw": raw / load,
+        "save_mb_s": size / saves[0] / 1e6,
+    }
 
 
 def _load(host: Host, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Keeps the copies of payloads on this machine within a budget: the least recently used go, where a bucket has them.
 
-Knows files and when they were used, which is the time of their last change; must not know a bucket.
+Knows files and when they were used, which is their time of access; must not know a bucket.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Copies:
     def used(self, path: Path) -> Path:
         """Whoever is told this path may open it now."""
         with suppress(OSError):  # it went meanwhile, which its reader will find
-            os.utime(path)
+            for file in _files(path):
+                os.utime(file, ns=(time.time_ns(), file.stat().st_mtime_ns))
         return path
 
     def make_room(self, more: int) -> None:
@@ -56,5 +57,10 @@ class Copies:
         """When each was used, and its bytes."""
         for path in self._folder.glob("*/*"):
             with suppress(FileNotFoundError):  # another process makes room, too
-                size = sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file())
-                yield path.stat().st_mtime, size, path
+                known = [file.stat() for file in _files(path)]
+                yield max((file.st_atime for file in known), default=0.0), sum(file.st_size for file in known), path
+
+
+def _files(path: Path) -> list[Path]:
+    """Of a payload; the time of a folder's own access is no use of it, since to look for its files changes it."""
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

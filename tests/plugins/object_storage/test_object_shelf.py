@@ -47,8 +47,12 @@ def objects(s3: S3, bucket: str) -> list[str]:
 
 def age(folder: Path) -> None:
     """All copies were used two hours ago."""
-    for path in [*(folder / "blobs").glob("*/*")]:
-        os.utime(path, (time.time() - 7200,) * 2)
+    for path in local(folder):
+        used(path, 7200)
+
+
+def used(path: Path, ago_s: float) -> None:
+    os.utime(path, (time.time() - ago_s,) * 2)
 
 
 # what is kept
@@ -170,10 +174,12 @@ def test_an_adapter_that_a_training_may_wait_with_stays_longer(url: str, tmp_pat
         adapter = payload(vault, Form.PARAMETRIC, ADAPTER, text(vault, "Two."))
         assert adapter.blob
         path = vault.blobs.path(adapter.blob)
-        os.utime(path, (time.time() - copies.FOLDER_LEASE_S + 60,) * 2)
+        for file in path.iterdir():
+            used(file, copies.FOLDER_LEASE_S - 60)
         kv_of(vault, b"k" * 100)
         assert path.exists()
-        os.utime(path, (time.time() - copies.FOLDER_LEASE_S - 60,) * 2)
+        for file in path.iterdir():
+            used(file, copies.FOLDER_LEASE_S + 60)
         kv_of(vault, b"j" * 100)
         assert not path.exists()
 
