@@ -11,8 +11,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "gs", "az", "file")
-PIECE = 8 << 20  # bytes that are asked for at once
-_AT_ONCE = 4  # pieces
-_CONNECT_S, _READ_S, _WRITE_S = 5, 30, 600  # for a connection, a piece, and a whole payload
+_CHUNK = 1 << 18  # bytes of a stream, which the cache of a core holds while they are checked and written
+_CONNECT_S, _SILENCE_S, _REQUEST_S = 5, 20, 1800  # for a connection, of one that says nothing, and for a whole payload
 _RETRIES, _RETRY_S = 2, 60
 _PAUSE_S = 30.0  # in which a bucket that could not be reached is not asked again
 _NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|bucket does not exist|Unable to canonicalize")
@@ -43,7 +41,7 @@ _MOST_BYTES = 5 << 30  # that S3 takes in one conditional put
 
 
 class Absent(Exception):
-    """There is no object of that key, or it ends before what was asked of it."""
+    """There is no object of that key."""
 
 
 class Bucket:
@@ -52,21 +50,26 @@ class Bucket:
     def __init__(self, url: str) -> None:
         """url: as `vault.blobs`. Raises VaultError for one that is none."""
         self.url, self._scheme = url.rstrip("/"), _require_scheme(url)
-        self._reading, self._writing = Lazy(lambda: self._client(_READ_S)), Lazy(lambda: self._client(_WRITE_S))
+        self._connected = Lazy(self._connect)
         self._outage: tuple[float, str] | None = None  # until when nobody asks, and why
         self._lock = threading.Lock()
 
     @property
     def client(self) -> ObjectStore:
-        """As obstore has it, for reading."""
-        return self._reading()
+        """As obstore has it."""
+        return self._connected()
 
-    def _client(self, timeout_s: int) -> ObjectStore:
+    def _connect(self) -> ObjectStore:
         store = _obstore().store
         if self._scheme == "file":
             return store.LocalStore(urlsplit(self.url).path, automatic_cleanup=True)
         plain = any(value.startswith("http://") for name, value in os.environ.items() if "ENDPOINT" in name)
-        options = {"timeout": f"{timeout_s}s", "connect_timeout": f"{_CONNECT_S}s", "allow_http": plain}
+        options = {
+            "connect_timeout": timedelta(seconds=_CONNECT_S),
+            "read_timeout": timedelta(seconds=_SILENCE_S),
+            "timeout": timedelta(seconds=_REQUEST_S),
+            "allow_http": plain,
+        }
         retries = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_S)}
         return store.from_url(self.url, client_options=options, retry_config=retries)
 
@@ -82,7 +85,7 @@ class Bucket:
             )
         with self._named(f"{key} was not written to") as obstore:
             try:
-                return obstore.put(self._writing(), key, path, mode="create")["e_tag"] or ""
+                return obstore.put(self.client, key, path, mode="create")["e_tag"] or ""
             except (
                 obstore.exceptions.AlreadyExistsError
             ):  # an earlier try of this very put has arrived, and its answer was lost
@@ -96,9 +99,9 @@ class Bucket:
         refuse to create it again."""
         with self._named("nothing can be claimed in") as obstore:
             with suppress(obstore.exceptions.AlreadyExistsError):
-                obstore.put(self._writing(), key, content, mode="create")
+                obstore.put(self.client, key, content, mode="create")
             try:
-                obstore.put(self._writing(), key, content, mode="create")
+                obstore.put(self.client, key, content, mode="create")
             except obstore.exceptions.AlreadyExistsError:
                 return self.read(key)
         self.delete([key])  # else it would pass for claimed the next time
@@ -110,7 +113,7 @@ class Bucket:
     def replace(self, key: str, content: bytes) -> None:
         """Write a small object in place of what was. Raises VaultError."""
         with self._named(f"{key} was not written to") as obstore:
-            obstore.put(self._writing(), key, content)
+            obstore.put(self.client, key, content)
 
     def read(self, key: str) -> bytes:
         """A small object. Raises Absent, VaultError."""
@@ -126,33 +129,28 @@ class Bucket:
             return None
         return head["size"], head["e_tag"] or ""
 
-    def download(self, key: str, size: int, target: Path) -> None:
-        """Copy an object of so many bytes to a file, in pieces. Raises Absent, VaultError, OSError for the file."""
-
-        def piece(start: int) -> None:
-            length = min(PIECE, size - start)
-            with self._named(f"{key} cannot be read from") as obstore:
-                content = obstore.get_range(self.client, key, start=start, length=length)
-            os.pwrite(file.fileno(), memoryview(content), start)
-
-        with target.open("wb") as file, ThreadPoolExecutor(_AT_ONCE) as threads:
-            tries = [threads.submit(piece, start) for start in range(0, size, PIECE)]
-            try:
-                for one in tries:
-                    one.result()
-            finally:
-                for one in tries:  # of one that cannot be whole any more, no further piece is asked for
-                    one.cancel()
+    def download(self, key: str, target: Path, seen: Callable[[memoryview], object]) -> int:
+        """Copy an object to a file as it comes, in one stream; its bytes. seen: told of each part. Raises Absent,
+        VaultError, OSError for the file."""
+        size = 0
+        with target.open("wb", buffering=0) as file, self._named(f"{key} cannot be read from") as obstore:
+            for chunk in obstore.get(self.client, key).stream(min_chunk_size=_CHUNK):
+                part = memoryview(chunk)
+                seen(part)
+                size += len(part)
+                while part:
+                    part = part[os.write(file.fileno(), part) :]
+        return size
 
     def delete(self, keys: Iterable[str]) -> None:
         """Those that are there. Raises VaultError."""
         with self._named("nothing can be deleted from") as obstore:
             if self._scheme != "file":
-                obstore.delete(self._writing(), list(keys))
+                obstore.delete(self.client, list(keys))
                 return
             for key in keys:
                 with suppress(FileNotFoundError):
-                    obstore.delete(self._writing(), key)
+                    obstore.delete(self.client, key)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Raises VaultError."""
@@ -181,8 +179,6 @@ class Bucket:
         except exceptions.NotSupportedError as error:
             raise self._unconditional(what, error) from error
         except exceptions.BaseError as error:
-            if re.search("InvalidRange|416 ", str(error)):
-                raise Absent from error
             raise self._other(what, error) from error
 
     def _other(self, what: str, error: Exception) -> VaultError:

@@ -11,6 +11,7 @@ rows. So a vault may be given one at any time, and payloads may be moved one by 
 from __future__ import annotations
 
 import errno
+import hmac
 import logging
 import os
 import shutil
@@ -19,6 +20,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.poly1305 import Poly1305
 
 from memos.cube import new_id
 from memos.errors import CorruptBlob, VaultError
@@ -28,6 +32,9 @@ from memos.infrastructure.vault.store.transactions import Rows, Store
 from memos.plugins.object_storage.bucket import Absent, Bucket
 from memos.plugins.object_storage.copies import Copies
 from memos.plugins.object_storage.tables import ObjectRow, ObjectRows, ObjectTable, PlaceRow
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 log = logging.getLogger("memos")
 MARKER, _OBJECTS, _TAR = "memos-vault", "blobs/", ".tar"
@@ -82,12 +89,13 @@ class Objects:
             return "" if path is None else "damaged" if self._format.problem(path, name) else name
         with tempfile.TemporaryDirectory() as folder:
             try:
-                self._copied(there, Path(folder) / name, SUFFIX)
+                if not self._format.problem(self._copied(there, Path(folder) / name, SUFFIX), name):
+                    return name
             except Absent:
                 return ""
             except CorruptBlob:
-                return f"{self._key_of(there)} in {self.bucket_of(there).url}"
-        return name
+                pass
+        return f"{self._key_of(there)} in {self.bucket_of(there).url}"
 
     def bucket_of(self, row: ObjectRow) -> Bucket:
         return self._bucket(self._place(row.place))
@@ -108,13 +116,12 @@ class Objects:
         try:
             made(target.parent)
             self._copies.make_room(row.bytes)
-            self._download(row, part)
-            sound = _unpacked(part) if row.key.endswith(_TAR) else part
-            if self._format.problem(sound, row.name):
+            if not self._downloaded(row, part):
                 raise CorruptBlob(
                     f"{self._key_of(row)} in {self.bucket_of(row).url} does not match its digest; demote its cube, or "
                     "promote its sources again"
                 )
+            sound = _unpacked(part) if row.key.endswith(_TAR) else part
             if sound.is_dir() and path.exists():  # a rename replaces a file, but no folder
                 if not self._format.problem(path, row.name):
                     return path
@@ -130,14 +137,19 @@ class Objects:
             remove(_folder_of(part))
         return path
 
-    def _download(self, row: ObjectRow, part: Path) -> None:
+    def _downloaded(self, row: ObjectRow, part: Path, again: bool = True) -> bool:
+        """False for bytes that are not what they were."""
+        key, tag = (bytes.fromhex(half) for half in row.proof.split())
+        proof = Poly1305(key)
         try:
-            self.bucket_of(row).download(self._key_of(row), row.bytes, part)
+            return self.bucket_of(row).download(
+                self._key_of(row), part, proof.update
+            ) == row.bytes and hmac.compare_digest(proof.finalize(), tag)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not again or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            self._copies.clear()
-            self.bucket_of(row).download(self._key_of(row), row.bytes, part)
+        self._copies.clear()
+        return self._downloaded(row, part, again=False)
 
     def _missing(self, row: ObjectRow) -> VaultError:
         """CorruptBlob where this payload alone is gone: who takes it for lost must not do so for a wrong bucket."""
@@ -150,8 +162,7 @@ class Objects:
                 "back, or mend AWS_ENDPOINT_URL; memories answer as text meanwhile"
             )
         return CorruptBlob(
-            f"{self._key_of(row)} is missing from {bucket.url}, or cut short; demote its cube, or promote its sources "
-            "again"
+            f"{self._key_of(row)} is missing from {bucket.url}; demote its cube, or promote its sources again"
         )
 
 
@@ -249,11 +260,11 @@ class ObjectShelf(Objects):
                     self._shelf_below.put(name, path)
                 self._leave(there)
 
-    def raw_read(self, name: str) -> bytes:
-        """The object of a payload as obstore gets it, in one request: what a load is measured against."""
+    def object_of(self, name: str) -> tuple[ObjectStore, str]:
+        """The client of the bucket that a payload is in, as obstore has it, and the key."""
         there = self._rows.here(name)
         assert there
-        return self.bucket_of(there).read(self._key_of(there))
+        return self.bucket_of(there).client, self._key_of(there)
 
     def leave_empty(self) -> None:
         """The buckets that have nothing of this vault any more are forgotten."""
@@ -295,7 +306,7 @@ class ObjectShelf(Objects):
         called = self._format.name(name)
         with _packed(path, self._folder) as file:
             key = f"{called[:2]}/{called}.{new_id()}{suffix if file == path else _TAR}"
-            row = ObjectRow(key, self._current.n, name, file.stat().st_size, "")
+            row = ObjectRow(key, self._current.n, name, file.stat().st_size, _proof(file), "")
             self._table.coming(row)
             try:
                 return row._replace(etag=bucket.put(self._key_of(row), file))
@@ -312,6 +323,15 @@ class _Brought:
 
     def __init__(self, row: ObjectRow, replaces: str) -> None:
         self.row, self.replaces = row, replaces
+
+
+def _proof(file: Path) -> str:
+    key = os.urandom(32)
+    tag = Poly1305(key)
+    with file.open("rb", buffering=0) as content:
+        while chunk := content.read(1 << 20):
+            tag.update(chunk)
+    return f"{key.hex()} {tag.finalize().hex()}"
 
 
 @contextmanager

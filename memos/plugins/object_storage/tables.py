@@ -1,7 +1,7 @@
 """The rows that say which object of which bucket is which payload; the one place that decides what may be deleted.
 
     blob_places    n, url, token (which the bucket's marker repeats), identity of the vault that owns it
-    blob_objects   key, place, name (the payload's sha256), bytes, etag, state
+    blob_objects   key, place, name (the payload's sha256), bytes, proof (see below), etag, state
 
     coming --put--> here --drop--> leaving --deleted--> no row
        `---given up-------------------^   `--deleted, but never seen to arrive--> late --deleted again--> no row
@@ -15,6 +15,10 @@ process at a time has, so that
   somebody may take (GIVEN_UP) only says when it pays to look.
 - a deletion that a network delivers late hits nothing: its key is never used again.
 - a put that a network delivers late, after it was given up, is deleted a second time, an hour later.
+
+The proof of an object is a key, drawn for it alone, and Poly1305's tag of its bytes under it (RFC 8439): what is copied
+from a bucket is compared with that as it comes, at several times the rate of sha256, and who can write to the bucket,
+but does not read these rows, can forge no object.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from memos.cube import new_id
-from memos.infrastructure.vault.store.extension_tables import ExtensionTable, described
+from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.transactions import Rows, Store
 from memos.infrastructure.vault.stores import SHELF_OBJECTS, SHELF_PLACES
 
@@ -40,13 +44,13 @@ TABLES = (
         SHELF_OBJECTS,
         (
             "CREATE TABLE blob_objects (key TEXT PRIMARY KEY, place INTEGER NOT NULL, name TEXT NOT NULL, "
-            "bytes INTEGER NOT NULL, etag TEXT NOT NULL, state TEXT NOT NULL, at TEXT NOT NULL)",
+            "bytes INTEGER NOT NULL, proof TEXT NOT NULL, etag TEXT NOT NULL, state TEXT NOT NULL, at TEXT NOT NULL)",
             "CREATE INDEX blob_objects_named ON blob_objects (name)",
         ),
         times=("at",),
     ),
 )
-_COLUMNS = "key, place, name, bytes, etag"
+_COLUMNS = "key, place, name, bytes, proof, etag"
 
 
 class PlaceRow(NamedTuple):
@@ -63,6 +67,7 @@ class ObjectRow(NamedTuple):
     place: int
     name: str
     bytes: int
+    proof: str
     etag: str
 
 
@@ -126,7 +131,7 @@ class ObjectTable(ObjectRows):
     def coming(self, row: ObjectRow) -> None:
         """An object is about to be created."""
         with self._db.transaction():
-            sql = f"INSERT INTO blob_objects ({_COLUMNS}, state, at) VALUES (?, ?, ?, ?, ?, 'coming', ?)"
+            sql = f"INSERT INTO blob_objects ({_COLUMNS}, state, at) VALUES (?, ?, ?, ?, ?, ?, 'coming', ?)"
             self._db.write(sql, *row, self._db.stamp())
 
     def arrive(self, row: ObjectRow) -> bool:
@@ -175,7 +180,3 @@ class ObjectTable(ObjectRows):
         with self._db.transaction():
             named = self._db.rows("SELECT key FROM blob_objects WHERE place = ?", place.n)
         return listed - {key for (key,) in named}
-
-
-def has_tables(rows: Rows) -> bool:
-    return {SHELF_PLACES, SHELF_OBJECTS} <= {table.name for table in described(rows)}

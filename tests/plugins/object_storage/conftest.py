@@ -40,8 +40,7 @@ def line(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyLine]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that wait for no answer for long, and ask again at once."""
-    monkeypatch.setattr(buckets, "_READ_S", 0.5)
-    monkeypatch.setattr(buckets, "_WRITE_S", 0.5)
+    monkeypatch.setattr(buckets, "_SILENCE_S", 0.5)
     monkeypatch.setattr(buckets, "_PAUSE_S", 0.0)
 
 

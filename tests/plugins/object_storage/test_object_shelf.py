@@ -111,7 +111,7 @@ def test_a_payload_that_is_damaged_in_the_bucket_is_named_and_never_cached(
         s3.ask("PUT", f"{bucket}/{key}", b"")
         assert read(vault, kv) == b"k" * 5000  # the copy here is sound
         empty_cache(tmp_path)
-        with pytest.raises(CorruptBlob, match="or cut short; demote its cube, or promote"):
+        with pytest.raises(CorruptBlob, match="does not match its digest"):
             vault.blobs.path(kv.blob)
         s3.ask("PUT", f"{bucket}/{key}", b"k" * 4999 + b"x")
         for verified in (True, False):
@@ -143,7 +143,7 @@ def test_an_object_that_is_missing_is_told_from_a_bucket_that_is_another_one(
         for key in objects(s3, bucket):
             s3.ask("DELETE", f"{bucket}/{key}")
         empty_cache(tmp_path)
-        with pytest.raises(CorruptBlob, match="is missing from s3://.*, or cut short; demote its cube"):
+        with pytest.raises(CorruptBlob, match="is missing from s3://.*; demote its cube"):
             read(vault, kv)
         for key in s3.keys(bucket):
             s3.ask("DELETE", f"{bucket}/{key}")
@@ -193,14 +193,14 @@ def test_a_full_disk_makes_room_and_where_that_is_not_enough_it_is_named(
         for kv in kvs[:2]:
             read(vault, kv)
         age(tmp_path)
-        real = os.pwrite
+        real = os.write
 
-        def full(file: int, content: bytes, at: int) -> int:
+        def full(file: int, content: bytes) -> int:
             if len(local(tmp_path)) > room:
                 raise OSError(28, "No space left on device")
-            return real(file, content, at)
+            return real(file, content[: len(content) // 2 + 1])  # a part of it, as the system may
 
-        monkeypatch.setattr(os, "pwrite", full)
+        monkeypatch.setattr(os, "write", full)
         room = 1  # the part that is being written
         assert read(vault, kvs[2]) == b"\2" * 10_000
         room = 0
