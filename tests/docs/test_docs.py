@@ -204,8 +204,10 @@ def _is_config(taken: Any) -> bool:
 
 def test_an_extra_that_is_named_is_there_and_is_installed_from_the_clone() -> None:
     sources = "".join(text(path) for path in [*DOCS, *ROOT.glob("memos/**/*.py"), ROOT / "scripts/quickstart"])
-    extras = re.findall(r"^(\w+) = \[", text(ROOT / "pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE)
-    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,]+)", sources, re.MULTILINE)
+    extras = re.findall(
+        r"^([\w-]+) = \[", text(ROOT / "pyproject.toml").split("optional-dependencies]")[1], re.MULTILINE
+    )
+    named = re.findall(r"(?:pip install -e '\.\[|how_to_install\([\"']|^install )([\w,-]+)", sources, re.MULTILINE)
     assert named and {extra for one in named for extra in one.split(",")} <= set(extras)
     assert "memos[" not in sources  # on PyPI the name is somebody else's
 

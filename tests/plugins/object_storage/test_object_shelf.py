@@ -447,3 +447,31 @@ def test_a_folder_that_is_shared_serves_as_a_bucket(tmp_path: Path) -> None:
     with MemVault(tmp_path / "other", blobs=f"file://{tmp_path}/none") as vault:
         with pytest.raises(VaultError, match="none.*"):
             kv_of(vault, b"k" * 5000)
+
+
+def test_payloads_are_moved_by_a_command_which_says_what_it_left(
+    s3: S3, url: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from memos.interface.doors.cli.app import app
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["vault", "move-blobs", *words, "--vault", str(tmp_path)])
+        return done.exit_code, done.output
+
+    with MemVault(tmp_path) as vault:
+        kv, spoilt = kv_of(vault, b"k" * 5000), kv_of(vault, b"j" * 5000)
+        assert spoilt.blob
+        vault.blobs.path(spoilt.blob).write_bytes(b"spoilt")
+    code, said = run(url)
+    assert code == 1 and f"1 payloads of {tmp_path} were moved to {url}" in said and "1 are damaged" in said
+    with MemVault(tmp_path) as vault:
+        vault.delete([spoilt.id])
+    assert run(url)[0] == 0 and len(objects(s3, bucket)) == 1
+    code, said = run("home")
+    assert code == 0 and "unset vault.blobs" in said and s3.keys(bucket) == []
+    code, said = run("home")
+    assert code == 1 and "no payload of" in said
+    with MemVault(tmp_path) as vault:
+        assert read(vault, kv) == b"k" * 5000
