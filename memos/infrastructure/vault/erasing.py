@@ -84,14 +84,12 @@ class Erasing:
         try:
             self.drop_copies()
             debt = self._db.rows("SELECT n, sha256 FROM erasures ORDER BY n")
-            if payloads := {sha256 for _, sha256 in debt if sha256 is not None}:
-                with self._db.transaction():  # no put can come between the question who refers to it and the removal
-                    for sha256 in payloads:
-                        self._blobs.discard(sha256)
-            self._blobs.settle()  # which may take long, and so in nobody's way
             if not debt:
-                return
+                return self._blobs.settle()
             with self._db.writing():
+                with self._db.transaction():  # no put can come between the question who refers to it and the removal
+                    for sha256 in {sha256 for _, sha256 in debt if sha256 is not None}:
+                        self._blobs.discard(sha256)
                 texts = [n for n, sha256 in debt if sha256 is None]
                 if texts and texts[-1] > self._vacuumed:
                     with self._db.transaction():
@@ -99,9 +97,11 @@ class Erasing:
                     self._index.sweep(alone=True)  # whoever writes one now began before the deletion
                 if texts and texts[-1] > self._vacuumed and self._db.vacuum():
                     self._vacuumed = texts[-1]
-                if (not texts or texts[-1] <= self._vacuumed) and self._db.clear_logs():
-                    with self._db.transaction():
-                        self._db.write_many("DELETE FROM erasures WHERE n = ?", [(n,) for n, _ in debt])
+                cleared = (not texts or texts[-1] <= self._vacuumed) and self._db.clear_logs()
+            self._blobs.settle()  # which may take long, and so in nobody's way
+            if cleared:
+                with self._db.transaction():
+                    self._db.write_many("DELETE FROM erasures WHERE n = ?", [(n,) for n, _ in debt])
         except (VaultError, OSError) as error:  # as another process is writing: a later commit pays the debt
             log.warning("what was deleted has left traces on disk (%s); the next write tries again", error)
 

@@ -409,8 +409,8 @@ class MemVault:
         """Give back the space of what was deleted, and sweep; bytes on disk before and after. Raises VaultError."""
         before = self.stats.bytes()
         self.sweep()
-        self.blobs.settle(thorough=True)
         self._db.compact()
+        self.blobs.settle(thorough=True)
         return before, self.stats.bytes()
 
     def sweep(self) -> list[str]:

@@ -14,7 +14,7 @@ from memos.config import VaultConfig
 from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.infrastructure.vault.store.on_disk import fsync_all
+from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
 from memos.infrastructure.vault.stores import is_vault
 from memos.interface.doors.progress import Show
 from memos.plugins.object_storage.object_shelf import ObjectShelf
@@ -78,6 +78,8 @@ def _moved(vault: MemVault, shelf: ObjectShelf, name: str, out: bool) -> bool:
         shelf.bring(name, path, SUFFIX if path.suffix == SUFFIX else "")
     else:
         fsync_all(path)  # it was a copy, and is the only one from now on
+        for folder in path.parents[:3]:
+            fsync(folder)
     with vault.transaction():
         if out:
             shelf.put(name, path)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import hmac
-import logging
 import os
 import shutil
 import tarfile
@@ -36,7 +35,6 @@ from memos.plugins.object_storage.tables import ObjectRow, ObjectRows, ObjectTab
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-log = logging.getLogger("memos")
 MARKER, _OBJECTS, _TAR = "memos-vault", "blobs/", ".tar"
 _TRIES = 3  # of a payload that is replaced again and again meanwhile
 
@@ -101,7 +99,7 @@ class Objects:
         return self._bucket(self._place(row.place))
 
     def _place(self, n: int) -> PlaceRow:
-        return next(place for place in self._rows.places() if place.n == n)
+        return {place.n: place for place in self._rows.places()}[n]
 
     def _bucket(self, place: PlaceRow) -> Bucket:
         return self._buckets.setdefault(place.url, Bucket(place.url))
@@ -142,9 +140,8 @@ class Objects:
         key, tag = (bytes.fromhex(half) for half in row.proof.split())
         proof = Poly1305(key)
         try:
-            return self.bucket_of(row).download(
-                self._key_of(row), part, proof.update
-            ) == row.bytes and hmac.compare_digest(proof.finalize(), tag)
+            size = self.bucket_of(row).download(self._key_of(row), part, proof.update)
+            return size == row.bytes and hmac.compare_digest(proof.finalize(), tag)
         except OSError as error:
             if not again or error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

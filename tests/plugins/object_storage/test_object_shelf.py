@@ -423,8 +423,10 @@ def test_an_endpoint_that_goes_away_in_the_middle_is_not_waited_for_each_time(
             assert not isinstance(error.value, CorruptBlob)
             asked = line.asked.total()
         assert line.asked.total() == asked
-        vault.delete([gone.id])  # what is deleted is gone here, and from the bucket as soon as it is back
+        said = text(vault, "An aardvark.")
+        vault.delete([gone.id, said.id])  # what is deleted is gone here, and from the bucket as soon as it is back
         assert vault.erasing.owes() and len(objects(s3, bucket)) == 2
+        assert not any(b"aardvark" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
         line.fails = lambda method, path: None
         shelf = vault.blobs.shelf
         assert isinstance(shelf, ObjectShelf)
