@@ -59,7 +59,7 @@ class FaultyLine:
         self.fails: Callable[[str, str], Fault | None] = lambda method, path: None
         self.answers: Callable[[str, Any], tuple[int, str] | None] = lambda method, headers: None
         self.asked, self.failed = Counter[str](), Counter[str]()
-        self.late = list[threading.Thread]()
+        self.late, self.going_on = list[threading.Thread](), 0
         line = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -68,7 +68,13 @@ class FaultyLine:
             def log_message(self, *_: object) -> None: ...
 
             def _any(self) -> None:
-                line._handle(self, port)
+                with line._lock:
+                    line.going_on += 1
+                try:
+                    line._handle(self, port)
+                finally:
+                    with line._lock:
+                        line.going_on -= 1
 
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _any
 
@@ -102,9 +108,11 @@ class FaultyLine:
         self._server.server_close()
 
     def settle(self) -> None:
-        """What is under way arrives."""
+        """What is under way arrives, also of a client that has given it up."""
         for thread in self.late:
             thread.join()
+        while self.going_on:
+            time.sleep(0.01)
 
     def _handle(self, request: BaseHTTPRequestHandler, port: int) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))

@@ -139,7 +139,7 @@ def work(told: Connection, environment: dict[str, str], folder: Path, url: str, 
 
 
 def kill_again_and_again(
-    s3: S3, bucket: str, folder: Path, server: str | None, kills: int, seed: int, later: Later
+    s3: S3, bucket: str, line: FaultyLine, folder: Path, server: str | None, kills: int, seed: int, later: Later
 ) -> None:
     chance, live, doubtful = random.Random(seed), dict[str, bytes](), set[str]()
     url = f"s3://{bucket}/some/prefix"
@@ -165,6 +165,7 @@ def kill_again_and_again(
         except (EOFError, OSError):
             pass
         if n % 10 == 9 or n == kills - 1:
+            line.settle()  # what those who are dead had asked for
             with MemVault(folder, url=server) as vault:
                 there_are = {cube.id for cube in vault.cubes(form=Form.ACTIVATION)}
                 assert live.keys() - doubtful <= there_are  # what was acknowledged is there
@@ -180,14 +181,14 @@ def kill_again_and_again(
 def test_whoever_is_killed_leaves_a_whole_vault(
     s3: S3, bucket: str, line: FaultyLine, tmp_path: Path, later: Later
 ) -> None:
-    kill_again_and_again(s3, bucket, tmp_path, None, 8, 1, later)
+    kill_again_and_again(s3, bucket, line, tmp_path, None, 8, 1, later)
 
 
 @pytest.mark.crash
 def test_whoever_is_killed_on_a_server_leaves_a_whole_vault(
     s3: S3, bucket: str, line: FaultyLine, tmp_path: Path, later: Later, new_url: Callable[[], str]
 ) -> None:
-    kill_again_and_again(s3, bucket, tmp_path, new_url(), 4, 2, later)
+    kill_again_and_again(s3, bucket, line, tmp_path, new_url(), 4, 2, later)
 
 
 @pytest.mark.slow
@@ -197,7 +198,7 @@ def test_after_100_kills_a_vault_is_whole(
     s3: S3, bucket: str, line: FaultyLine, tmp_path: Path, later: Later, request: pytest.FixtureRequest, where: str
 ) -> None:
     server = request.getfixturevalue("new_url")() if where == "server" else None
-    kill_again_and_again(s3, bucket, tmp_path, server, 100, 3, later)
+    kill_again_and_again(s3, bucket, line, tmp_path, server, 100, 3, later)
 
 
 # what one process is about to publish

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from memos import MemOS
+from memos.bench.kv_io import bench_kv_io
 from memos.cube import Form
 from memos.errors import VaultError
+from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.plugins.object_storage import bucket as buckets
 from tests.kernel import test_forms as test_kernel_forms
@@ -97,3 +99,12 @@ def test_a_conversation_goes_on_while_the_bucket_is_out_of_reach(
     finally:
         far.fails = lambda method, path: None
     assert own.ask(ASKED, session="s").text == first.text
+
+
+def test_a_load_from_the_bucket_is_measured_against_obstore_alone(memos: MemOS, s3: S3, far: FaultyLine) -> None:
+    bucket = s3.bucket("measured")
+    report = bench_kv_io(memos.host, 64, 0, lambda *_: None, f"s3://{bucket}")
+    rows = [row for row in report["rows"] if row["tier"] == "bucket"]
+    assert [row["codec"] for row in rows] == list(storing_codecs())
+    assert all(row["share_of_raw"] > 0 and row["save_mb_s"] > 0 for row in rows)
+    assert s3.keys(bucket) == []
