@@ -34,7 +34,7 @@ from memos.infrastructure.host.model.decode import (
     rounding,
 )
 from memos.infrastructure.host.model.load import as_loaded
-from memos.infrastructure.host.model.packed import Text, packed_forward
+from memos.infrastructure.host.model.packed import PackedText, packed_forward
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
@@ -54,7 +54,7 @@ class _Generation:
     stack: Stack
     growing: Growing
     listened: bool  # somebody wants the pieces
-    text: Text = field(init=False)
+    text: PackedText = field(init=False)
     unread: tuple[int, ...] = field(init=False)  # of the prompt; then the token that was chosen last
     pieces: deque[str] = field(default_factory=deque)
     news: threading.Event = field(default_factory=threading.Event)
@@ -64,7 +64,7 @@ class _Generation:
     left: bool = False  # nobody waits for it any more
 
     def __post_init__(self) -> None:
-        self.text, self.unread = Text(self.row.past), self.row.ids
+        self.text, self.unread = PackedText(self.row.past), self.row.ids
 
     @property
     def over(self) -> bool:
@@ -160,7 +160,7 @@ class ContinuousBatch:
                     inputs, _ = prefill_inputs(self._model, [replace(row, ids=row.ids[:-1])], 0)
                     layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
                 past = Activation((*row.past.ids, *row.ids[:-1]), layers)
-                one.text, one.unread = Text(past), row.ids[-1:]
+                one.text, one.unread = PackedText(past), row.ids[-1:]
         except Exception as error:
             one.fail(error)
 
@@ -243,7 +243,7 @@ def packs(model: PreTrainedModel) -> bool:
     try:
         kv = encode(model, ids[:12])
         pasts, ends = (kv, kv, None, kv.upto(7)), ((17, 20, 21), (14, 15, 35), (23, 24, 50), (8, 9, 10))
-        texts, reads = [Text(past) for past in pasts], [past.rows if past else 0 for past in pasts]
+        texts, reads = [PackedText(past) for past in pasts], [past.rows if past else 0 for past in pasts]
         for step in zip(*ends, strict=True):
             logits = packed_forward(model, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
             for mine, end in zip(logits.float(), step, strict=True):

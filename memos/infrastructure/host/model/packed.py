@@ -24,7 +24,7 @@ _GROWS = 16  # own rows are kept with room for a sixteenth more, and for so many
 _now = threading.local()  # the packed forward of this thread
 
 
-class Text:
+class PackedText:
     """What one text has been read of: rows that it begins with and does not change, then rows of its own."""
 
     def __init__(self, past: Activation | None = None) -> None:
@@ -89,7 +89,7 @@ class Text:
 class Packed(Cache):
     """The texts of one forward, as the cache that transformers hands through the layers."""
 
-    def __init__(self, texts: Sequence[Text], tokens: Sequence[int]) -> None:
+    def __init__(self, texts: Sequence[PackedText], tokens: Sequence[int]) -> None:
         """tokens: how many new ones each text has, in the order in which they lie."""
         super().__init__(layers=[])
         self._tokens = list(tokens)
@@ -197,7 +197,7 @@ def packed_attention(
     return packed.attend(int(module.layer_idx), query, key, value, scale, rest.get("sliding_window"))  # type: ignore[arg-type]
 
 
-def packed_forward(model: CausalLM, texts: Sequence[Text], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+def packed_forward(model: CausalLM, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
     """Logits after the last of the new tokens of each text: [texts, vocabulary]. Texts that begin with the same rows
     should lie side by side. Each has read its tokens then; where it raises, none has."""
     device, packed = model.device, Packed(texts, [len(new) for new in ids])

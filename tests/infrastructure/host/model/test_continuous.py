@@ -20,7 +20,7 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, encode
 from memos.infrastructure.host.model import continuous
 from memos.infrastructure.host.model.continuous import STEP_TOKENS, ContinuousBatch, packs
 from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer, drained
-from memos.infrastructure.host.model.packed import Text, packed_forward
+from memos.infrastructure.host.model.packed import PackedText, packed_forward
 from tests.infrastructure.host.adapters.test_serving import random_adapter
 
 # peft's use of transformers
@@ -55,8 +55,8 @@ def test_where_it_does_not_requests_go_one_at_a_time(name: str, small: Host) -> 
 
 
 def test_a_fault_in_how_texts_are_told_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Text.append
-    monkeypatch.setattr(Text, "append", lambda self, layer, new: real(self, layer, new)[:, :, :, 1:])
+    real = PackedText.append
+    monkeypatch.setattr(PackedText, "append", lambda self, layer, new: real(self, layer, new)[:, :, :, 1:])
     assert not packs(tiny("llama"))
 
 
@@ -70,7 +70,7 @@ def test_logits_are_those_of_the_whole_text_in_pieces_and_over_shared_kv(small: 
         (short, ids[:9]),
         (None, []),
     ]
-    texts = [Text(past) for past, _ in begun]
+    texts = [PackedText(past) for past, _ in begun]
     for step in ((3, 1, 20, 40), (1, 1, 1, 1), (7, 1, 1, 30), (1, 1, 1, 1)):
         new = [torch.randint(10, 2000, (n,), generator=draw).tolist() for n in step]
         with torch.inference_mode():
@@ -213,7 +213,7 @@ def test_a_forward_that_fails_fails_who_makes_it_fail(small: Host, monkeypatch: 
     host, decode, real = endless(small), DecodeConfig(max_new_tokens=8), continuous.packed_forward
     poison = host.prompts.build((), questions(3)[1].messages)
 
-    def failing(model: object, texts: Sequence[Text], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def failing(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         if any(tuple(new) == poison.prefix + poison.tail for new in ids):
             raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 99 bytes")
         return real(model, texts, ids)  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ def test_what_fails_as_a_token_is_chosen_fails_alone(small: Host, monkeypatch: p
 def test_no_more_than_are_allowed_are_answered_at_once(small: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host, most, real = endless(small), list[int](), continuous.packed_forward
 
-    def counted(model: object, texts: Sequence[Text], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def counted(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         most.append(len(texts))
         return real(model, texts, ids)  # type: ignore[arg-type]
 
@@ -254,7 +254,7 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
     host, read, real = endless(small), list[list[int]](), continuous.packed_forward
     host.answer(questions(1)[0])  # the model is tried first
 
-    def noted(model: object, texts: Sequence[Text], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def noted(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         read.append(sorted(len(new) for new in ids))
         return real(model, texts, ids)  # type: ignore[arg-type]
 
@@ -272,7 +272,7 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
 
 def test_a_request_holds_its_own_rows_and_a_sixteenth_more(small: Host) -> None:
     kv = small.encode(("Mira lives in Lisbon.",) * 9)
-    text = Text(kv)
+    text = PackedText(kv)
     with torch.inference_mode():
         packed_forward(small.model, [text], [list(range(10, 310))])
         for n in range(100):
