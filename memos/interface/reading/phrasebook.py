@@ -395,6 +395,11 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
+def opened(words: str, text: str = "") -> str:
+    """Words as they open a sentence: with a capital, unless the text that they are of is written without any."""
+    return words if (text or words).islower() else words[:1].upper() + words[1:]
+
+
 def require_text(text: str, where: str) -> None:
     """Raises InputError for half a character, which JSON can write and nothing can keep."""
     if half := _SURROGATE.search(text):

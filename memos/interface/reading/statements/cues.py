@@ -178,7 +178,6 @@ FROM_TO = pattern(
     r"\b((?:moved|relocated|switched|changed|went|swapped|transferred)(?: \w+)?) from ((?:[\w'-]+ ?){1,3}?) to (?=\w)"
 )
 FOR = pattern(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
-NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))
 NO_ATTRIBUTE = pattern(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
 STEM_OF_E = pattern(  # of a gerund: "smok", of "smoke"
     r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"

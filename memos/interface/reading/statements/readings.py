@@ -17,6 +17,7 @@ FormMode = Literal["is", "now", "also", "ended"]
 KEYS: dict[str, FormMode] = {"is": "is", "now": "now", "adds": "also", "ends": "ended", "not": "ended"}
 _GROUP = r"(?:[^()]|\([^()]*\))*\)"
 _MAY_MISS = pattern(rf"[a-z]\?|\({_GROUP}\?|\(\?!{_GROUP}")  # an optional letter or group; what must not follow
+_NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))  # relations of which names alone are over
 _SLOTS = {
     "{s}": rf"(?-i:I|(?P<s>{NAME}))",
     "{s's}": rf"(?-i:[Mm]y|(?P<s>{NAME})'s)",
@@ -35,6 +36,7 @@ class EnglishForm:
     literal: int
     mode: FormMode
     anchors: tuple[tuple[str, ...], ...]  # a clause without one of each is not worth the expression
+    named: bool  # its object is a name
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def english_readings() -> EnglishReadings:
         "INSTRUMENT": _several(book["instruments"]),
         "TONGUE": _several(book["tongues"]),
         "SUBJECT": _several(book["subjects"]),
+        "NAME": r"\w+",
+        "SUM": r"[£$€]?\d[\d.,]*k?(?: (?:pounds|quid|grand|dollars|bucks|euros))?",
         "DAY": r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?",
     }
     updates = {form for relation in phrasebook().values() for form in relation.updates}
@@ -117,4 +121,5 @@ def _compiled(relation: str, form: str, mode: FormMode, lexicon: dict[str, str])
         source = source.replace(slot, regex)
     literal = len(re.sub(r"\{[^}]*\}|\(\?[^)]*\)\??|[\[\]|?\\]", "", form)) + 20 * ("{o=" in form)
     literal = 1 if relation == "does" else literal  # any other relation is more specific
-    return EnglishForm(relation, pattern(rf"(?i:{source}){END}"), literal, mode, anchors)
+    named = mode == "ended" and (relation in _NAMED_ENDS or "{o=NAME}" in form)
+    return EnglishForm(relation, pattern(rf"(?i:{source}){END}"), literal, mode, anchors, named)

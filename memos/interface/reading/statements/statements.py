@@ -28,8 +28,10 @@ from memos.interface.reading.phrasebook import (
 )
 from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import EnglishForm, Mode, english_readings
+from memos.lazy import pattern
 
 Manner = Mode | Literal["instead"]  # in which a clause is said; "instead" is "now" of what has several values, too
+_OWN = pattern(rf"(?:[Mm]y|(?P<s>{NAME})['’]s) (?P<noun>[\w-]+(?: [\w-]+){{0,2}})")
 _KIN = "Somekin"  # stands in a clause for "my brother"
 
 
@@ -242,6 +244,11 @@ def _bare(words: str) -> str:
     return re.sub(r"^(?:an?|the|my|his|her|their|on|to|some|any) ", "", words).strip()
 
 
+def _is_name(words: str, lower: bool) -> bool:
+    """True for what may be a name. lower: they stand in a text without capitals."""
+    return (lower or not words[0].islower()) and words.capitalize() not in NOT_NAMES
+
+
 def _is_no_job(words: str) -> bool:
     """True for what one can become beside a job: "I became a father"."""
     return words.split()[-1].lower() in english_readings().no_jobs
@@ -307,9 +314,7 @@ def _of_form(form: EnglishForm, match: re.Match[str], voice: _Voice, manner: Man
     groups, relation = match.groupdict(), form.relation
     subject, words = groups.get("s") or voice.name, groups.get("o") or ""
     if form.mode == "ended":
-        if manner in ("ended", "was") or (
-            relation in cues.NAMED_ENDS and words and not voice.lower and words[0].islower()
-        ):
+        if manner in ("ended", "was") or (form.named and words and not _is_name(words, voice.lower)):
             return []
         mode: Mode = "will" if manner == "will" else "ended"
         return [Fact(subject=subject, relation=relation, object=_bare(words).replace("_", " "), mode=mode)]
@@ -384,12 +389,24 @@ def _attribute(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
         return []
     if re.match(r"(?:favou?rite)$", noun):
         return []
-    nouns = {relation.noun: relation.name for relation in phrasebook().values()}
-    relation = nouns.get(noun, english_readings().nouns.get(noun, noun))
+    relation = _relation_of(noun)
     changed = bool(groups.get("new")) or "chang" in verb or "bec" in verb
     mode: Mode = "now" if manner == "instead" or (manner == "is" and changed) else manner
     sole = listed and mode in ("is", "now")
     return [Fact(subject=subject, relation=relation, object=_bare(value).replace("_", " "), mode=mode, sole=sole)]
+
+
+def attribute_in(words: str, speaker: str) -> Fact | None:
+    """What "my salary" or "Mira's dentist" names, whatever it is: a fact without its object."""
+    named = _OWN.fullmatch(words.strip(" .!"))
+    if not named or not ({noun := named["noun"].lower()} & {*english_readings().attributes, *english_readings().nouns}):
+        return None
+    return Fact(subject=named["s"] or speaker, relation=_relation_of(noun), object="")
+
+
+def _relation_of(noun: str) -> str:
+    nouns = {relation.noun: relation.name for relation in phrasebook().values()}
+    return nouns.get(noun, english_readings().nouns.get(noun, noun))
 
 
 def _job(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
