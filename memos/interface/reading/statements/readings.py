@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -44,6 +45,8 @@ class EnglishReadings:
     """over: what is given up, whatever it was. holds: "one", "few" or "many" objects of a relation at a time."""
 
     forms: tuple[EnglishForm, ...]
+    anchors: frozenset[str]  # of all forms
+    opened_by: dict[str, tuple[int, ...]]  # the places of forms, by each of their first anchors; "" for those without
     over: tuple[re.Pattern[str], ...]
     holds: dict[str, str]
     adds: frozenset[str]  # updates of the phrasebook that stand beside what was
@@ -67,17 +70,20 @@ def english_readings() -> EnglishReadings:
         "TONGUE": _several(book["tongues"]),
         "SUBJECT": _several(book["subjects"]),
         "NAME": r"\w+",
-        "SUM": r"[£$€]?\d[\d.,]*k?(?: (?:pounds|quid|grand|dollars|bucks|euros))?",
+        "SUM": r"[£$€]?\d+(?:[.,]\d+)*(?![.,]?\d)k?(?: (?:pounds|quid|grand|dollars|bucks|euros))?",
         "DAY": r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?",
     }
     updates = {form for relation in phrasebook().values() for form in relation.updates}
+    forms = tuple(
+        _compiled(name, form, mode, lexicon)
+        for name, mode, form in _forms(relations)
+        if not (mode == "also" and form in updates)
+    )
     kin = "|".join(sorted(_words(book["kin"]), key=len, reverse=True))
     return EnglishReadings(
-        forms=tuple(
-            _compiled(name, form, mode, lexicon)
-            for name, mode, form in _forms(relations)
-            if not (mode == "also" and form in updates)
-        ),
+        forms=forms,
+        opened_by=_opened_by(forms),
+        anchors=frozenset(anchor for form in forms for either in form.anchors for anchor in either),
         over=tuple(_compiled("", form, "ended", lexicon).regex for form in book["over"]),
         holds=dict.fromkeys(phrasebook(), "many")
         | {n: str(entry.get("holds", "many")) for n, entry in relations.items()},
@@ -100,6 +106,14 @@ def _forms(relations: dict[str, dict[str, list[str]]]) -> Iterator[tuple[str, Fo
     for name, entry in relations.items():
         for key, mode in KEYS.items():
             yield from ((name, mode, form) for form in entry.get(key, ()))
+
+
+def _opened_by(forms: Sequence[EnglishForm]) -> dict[str, tuple[int, ...]]:
+    found = defaultdict[str, list[int]](list)
+    for n, form in enumerate(forms):
+        for anchor in form.anchors[0] if form.anchors else ("",):
+            found[anchor].append(n)
+    return {anchor: tuple(places) for anchor, places in found.items()}
 
 
 def _several(words: str) -> str:

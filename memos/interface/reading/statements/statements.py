@@ -77,8 +77,9 @@ def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     if text.endswith("?"):
         return [], []
     text = cues.QUOTED.sub("", text)
-    for spelling, usual in cues.SPELLINGS:
-        text = spelling.sub(usual, text)
+    text = text.translate(cues.MARKS)
+    for part, spelling, usual in cues.SPELLINGS:
+        text = spelling.sub(usual, text) if part in text else text
     if cues.DOUBT.search(text):
         return [], [text]
     facts, unread = list[Fact](), list[str]()
@@ -291,8 +292,10 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
 
 @lru_cache(maxsize=1 << 4)  # a clause is read as it stands, and again without its cues, of which most have none
 def _forms_of(clause: str) -> tuple[tuple[EnglishForm, re.Match[str]], ...]:
-    words, forms = clause.lower(), english_readings().forms
-    near = [form for form in forms if all(any(anchor in words for anchor in either) for either in form.anchors)]
+    words, readings = clause.lower(), english_readings()
+    there = {anchor for anchor in readings.anchors if anchor in words}
+    places = sorted({n for anchor in ("", *there) for n in readings.opened_by.get(anchor, ())})
+    near = [form for form in map(readings.forms.__getitem__, places) if not any(map(there.isdisjoint, form.anchors))]
     return tuple((form, match) for form in near if (match := form.regex.match(clause)))
 
 
