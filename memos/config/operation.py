@@ -159,7 +159,8 @@ class ReaderConfig(Section):
     model: bool = Field(
         False,
         description="turns given to `add` of which the rules make no memory are kept, and read by the local model "
-        "beside the requests; needs the extra `reader`",
+        "beside the requests; long conversations are summed up by it, where it is a chat model; needs the extra "
+        "`reader`",
     )
     every_turns: int = Field(
         8, ge=4, le=9, description="turns of one conversation that it reads at once, when so many have gathered"

@@ -157,7 +157,7 @@ class Answering(Service):
 
     def _ask(self, caller: Caller, question: str, request: _Request, beside: Sequence[MemCube] = ()) -> Reply:
         """beside: memories of what was said beside the question."""
-        op = self._reader.recall(question)
+        op = self._reader.recall(question, today=self._today())
         quotes = request.quotes and self._host().in_closed_world
         if not quotes:  # what is not read can be quoted all the same
             self._require_language(question)
@@ -245,7 +245,7 @@ class Answering(Service):
         match scheduler.policy.reads:
             case "groups":
                 near = scheduler.looked_at(hits, self._vault.payloads_of(cube.id for cube, _ in hits))
-                view = self._access.view(caller, summaries=op.wants.summary)
+                view = self._access.view(caller, (None, op.wants.since, None), summaries=op.wants.summary)
                 texts = self._vault.at(self._operator().group_of(near, view))
             case "found":
                 texts = [cube for cube, _ in hits]
@@ -350,7 +350,7 @@ class Answering(Service):
         """
         from memos.operation.forms.insight import Explanation, reasons  # loads torch and transformers
 
-        op = self._reader.recall(question)
+        op = self._reader.recall(question, today=self._today())
         self._require_language(question)
         decision = self._governance.permitted(caller, op)
         found, narrowed = self._finding.find(caller, op)

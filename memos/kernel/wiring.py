@@ -173,18 +173,21 @@ class Parts:
         return learnt
 
     def make_serving(self) -> Serving:
-        from memos.operation.forms.serving import Serving  # loads torch and transformers
+        with loading():
+            from memos.operation.forms.serving import Serving  # loads torch and transformers
 
         return Serving(self.config, self.vault, self.schedulers.main.policy, self.host(), self.foresight())
 
     def make_sessions(self) -> Sessions:
-        from memos.operation.forms.sessions import Sessions  # loads torch and transformers
+        with loading():
+            from memos.operation.forms.sessions import Sessions  # loads torch and transformers
 
         parts = (self.vault, self.governance, self.lifecycle, self.host(), self.serving())
         return Sessions(self.config.decode, *parts)
 
     def make_transitions(self) -> Transitions:
-        from memos.operation.forms.transitions import Transitions  # loads torch and transformers
+        with loading():
+            from memos.operation.forms.transitions import Transitions  # loads torch and transformers
 
         parts = (self.vault, self.lifecycle, self.reader, self.host(), self.serving().require_disk)
         return Transitions(*parts, self.config.distil, self.config.activation)

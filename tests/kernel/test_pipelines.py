@@ -295,6 +295,94 @@ def test_all_of_a_user_is_not_deleted_by_a_message(kernel: MemOS, ada: str, word
     assert kernel.within(ada).memories() == kept
 
 
+@pytest.mark.parametrize(
+    "said, words",
+    [
+        ("i earn 52k", "pls remove my salary"),
+        ("i earn 52k a year", "delete my pay"),
+        ("i get paid 12 quid an hour", "forget my wage pls"),
+        ("Mira earns £40,000.", "Delete Mira's salary."),
+        ("my gp is dr shah", "forget my gp"),
+        ("my email is a@b.org", "pls remove my email address"),
+    ],
+)
+def test_what_is_deleted_may_be_named_otherwise_than_it_was_said(
+    kernel: MemOS, ada: str, said: str, words: str
+) -> None:
+    mine = kernel.within(ada)
+    others = ["my rent is 800 a month", "my boss pays me late every month", "my job is nurse", "i love jazz"]
+    for other in others:
+        mine.add([{"role": "user", "content": other}])
+    mine.add([{"role": "user", "content": said}])
+    reply = mine.chat(words)
+    assert reply.forgotten or "Is it this one?" in reply.text or "Which of these" in reply.text
+    named = [line for line in reply.text.split("\n") if said.rstrip(".") in line]
+    assert named, reply.text
+    assert {c.text.removeprefix("User: ").rstrip(".") for c in mine.memories()} >= set(others)
+
+
+def test_what_no_memory_states_is_asked_back_with_what_is_near(kernel: MemOS, ada: str) -> None:
+    [kept] = kernel.within(ada).add("we got a rise at work, 60k now for the whole team")
+    reply = kernel.within(ada).chat("forget my salary")
+    assert not reply.forgotten and kept.id in reply.text
+
+
+@pytest.mark.parametrize("door", ["add", "chat"])
+@pytest.mark.parametrize(
+    "was, now",
+    [
+        ("i've got a fiesta called gerald", "i sold gerald"),
+        ("my car is called gerald, a ford fiesta", "i got rid of gerald"),
+        ("remember that i live in oslo", "i moved to rome"),
+        ("i work at greggs", "i quit greggs"),
+    ],
+)
+def test_who_writes_without_capitals_is_read_so_at_every_door(
+    kernel: MemOS, ada: str, door: str, was: str, now: str
+) -> None:
+    mine = kernel.within(ada)
+    for text in (was, now):
+        _ = mine.chat(text) if door == "chat" else mine.add([{"role": "user", "content": text}])
+    assert [c.text for c in mine.memories()] == [f"User: {now}."]
+
+
+SAID = {"2026-05-20": "we got a new project", "2026-06-15": "work is stressful", "2026-07-03": "i adopted a cat"}
+
+
+@pytest.mark.parametrize(
+    "words, days",
+    [
+        ("list everything since june", [1, 2]),
+        ("What do you know about me since June?", [1, 2]),
+        ("list my memories from june", [1]),
+        ("show my memories before june", [0]),
+        ("list everything after june", [2]),
+        ("what's new since june?", [1, 2]),
+        ("search my notes about work since june", [1]),
+    ],
+)
+def test_a_list_or_a_search_is_of_what_was_said_in_the_time_it_names(
+    kernel: MemOS, ada: str, words: str, days: list[int], later: Callable[[timedelta], None]
+) -> None:
+    mine = kernel.within(ada)
+    later(datetime(2026, 8, 20, tzinfo=timezone.utc) - datetime.now(timezone.utc))
+    texts = list(SAID.values())
+    mine.add([{"role": "user", "content": text, "time": f"{day}T10:00:00Z"} for day, text in SAID.items()])
+    reply = mine.chat(words)
+    assert [op.intent for op in reply.operations] != ["remember"] and not reply.remembered
+    shown = reply.text + " ".join(hit.cube.text for hit in mine.search(words) if "search" in words)
+    assert {n for n, text in enumerate(texts) if text in shown} >= set(days)
+    left_out = set(range(3)) - set(days) - ({2} if "search" in words else set())
+    assert not any(texts[n] in shown for n in left_out)
+
+
+def test_a_time_that_is_asked_about_limits_nothing(kernel: MemOS, ada: str) -> None:
+    mine = kernel.within(ada)
+    mine.add([{"role": "user", "content": "i will move to leeds in june", "time": "2026-05-20T10:00:00Z"}])
+    assert mine.search("Where have I lived since June?")
+    assert mine.search("What did I say about Leeds since June 2027?")  # which is no such time
+
+
 def test_a_question_that_the_model_cannot_read_is_answered_with_quotes(kernel: MemOS, ada: str) -> None:
     kernel.within(ada).add([{"role": "user", "content": "我的房东姓王"}])
     assert "我的房东姓王" in kernel.within(ada).chat("你记得我的房东什么").text

@@ -27,6 +27,7 @@ from memos.interface.reading.phrasebook import (
     SPEAKER,
     is_all_parsed,
     language,
+    opened,
     parse,
     parse_question,
     phrasebook,
@@ -37,8 +38,8 @@ from memos.interface.reading.requests import arguments, intents, wordings
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.intents import SentenceIntent
 from memos.interface.reading.statements import tagged
+from memos.interface.reading.statements.statements import attribute_in, says_change
 from memos.interface.reading.statements.statements import read as read_statement
-from memos.interface.reading.statements.statements import says_change
 from memos.interface.reading.statements.tagged import TaggedStatement
 from memos.interface.reading.times import times
 from memos.lazy import pattern
@@ -162,7 +163,9 @@ class MemReader:
         if (all_of := wordings.FORGETS_ALL.fullmatch(text)) and (naming := self.forget(all_of["all"]).naming):
             doubted = "forget" if naming == USER else ""
             return (Asked(intent="ask_back" if doubted else "forget", what=all_of["all"], doubted=doubted),)
-        day = today or datetime.now().astimezone().date()
+        day = today or _today()
+        if asked := self._asked_within(text, turns, day):
+            return (asked,)
         [first, *more] = found = arguments.read(text, turns, day, self._tagger)
         clear = not more and (first.doubted or first.intent in ("forget", "rollback"))
         if wordings.UNDO.fullmatch(text) or (first.doubted == "rollback" and not first.what):
@@ -180,6 +183,16 @@ class MemReader:
             return (unsure.model_copy(update={"what": next(filter(None, order.groups()))}),)
         return tuple(found)
 
+    def _asked_within(self, text: str, turns: Sequence[Mapping[str, object]], today: date) -> Asked | None:
+        """A request for a list, a count or a search of what was said in some time; None for any other message."""
+        within = times.bounds(text, today)
+        if not within or not self._tagger:
+            return None
+        asked, when = arguments.read(within.rest, turns, today, self._tagger), f"{within.first}/{within.last}"
+        if [one.ask for one in asked] in (["list"], ["count"]):
+            return asked[0].model_copy(update={"when": when})
+        return Asked(intent="recall", what=text, when=when) if intents.wants(text, today).since else None
+
     def withholds(self, text: str) -> bool:
         """True of words that ask not to be kept."""
         return bool(wordings.UNKEPT.search(text))
@@ -195,7 +208,7 @@ class MemReader:
 
     def to_statement(self, asked: Asked, speaker: str = USER) -> Add | Correct:
         """What was asked to be remembered or corrected, as a statement; behind "last Friday" stands which that was."""
-        words = asked.what[:1].upper() + asked.what[1:]
+        words = opened(asked.what)
         if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
             words = f"{changed[1]} is now {changed[2]}"
         op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
@@ -215,11 +228,11 @@ class MemReader:
         facts = (*_described(words, speaker), *(fact for fact, _ in parse(words, speaker)))
         return Forget(query=words, facts=tuple(dict.fromkeys(facts)))
 
-    def recall(self, question: str, speaker: str = USER) -> Recall:
-        """To answer a question, whatever the rules would think of it."""
+    def recall(self, question: str, speaker: str = USER, today: date | None = None) -> Recall:
+        """To answer a question, whatever the rules would think of it. today: as in a request."""
         asks = tuple(dict.fromkeys(parse_question(question, speaker)))
         about = _about(question, speaker, asks)
-        return Recall(question=question, about=about, asks=asks, wants=intents.wants(question))
+        return Recall(question=question, about=about, asks=asks, wants=intents.wants(question, today or _today()))
 
     def facts(self, text: str) -> tuple[Fact, ...]:
         """What a remembered text says."""
@@ -386,7 +399,12 @@ def _described(words: str, speaker: str) -> list[Fact]:
             question = " ".join([*head, *([aux] if aux else []), *(plain if aux == "does" else tail)])
             if found := parse_question(question[0].upper() + question[1:] + "?", speaker):
                 return found
-    return parse_question(words, speaker)
+    own = attribute_in(words, speaker)
+    return parse_question(words, speaker) or ([own] if own else [])
+
+
+def _today() -> date:
+    return datetime.now().astimezone().date()
 
 
 def _is_dated(words: str) -> bool:

@@ -141,13 +141,13 @@ _SLOTS = {
 _AGAIN = {"s": r"(?:I|(?P=s)|s?he|they)", "me": "(?:me|(?P=s))", "s's": r"(?:my|his|her|their|(?P=s)['’]s)"}
 SPEAKER = pattern(rf"({NAME})(?:, \d{{1,2}} [A-Z][a-z]+ \d{{4}})?: +(?=\S)")  # and perhaps when
 _STILL = pattern(r",? (?:now|these days|nowadays)\b")
-_SPELLING = (
-    (pattern(r"\bi\b(?!\.)"), "I"),
-    (pattern(r"\bI['’]m\b"), "I am"),
-    (pattern(r"\bI['’]ve\b"), "I have"),
-    (pattern(r"\bcan(?:['’]t| not)\b"), "cannot"),
-    (pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
-    (pattern(r"\b([Cc])olor\b"), r"\1olour"),
+_SPELLING = (  # (what must stand in a text for it to be worth the expression, the expression, the usual spelling)
+    ("i", pattern(r"\bi\b(?!\.)"), "I"),
+    ("I", pattern(r"\bI['’]m\b"), "I am"),
+    ("I", pattern(r"\bI['’]ve\b"), "I have"),
+    ("can", pattern(r"\bcan(?:['’]t| not)\b"), "cannot"),
+    ("avorite", pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
+    ("olor", pattern(r"\b([Cc])olor\b"), r"\1olour"),
 )
 
 
@@ -254,8 +254,8 @@ def _spelt(text: str, speaker: str) -> tuple[str, str, bool]:
     if not speaker and (named := SPEAKER.match(text)) and named[1] not in NOT_NAMES:
         speaker, text = named[1], text[named.end() :]
     lower = text.islower()
-    for spelling, usual in _SPELLING:
-        text = spelling.sub(usual, text)
+    for part, spelling, usual in _SPELLING:
+        text = spelling.sub(usual, text) if part in text else text
     return speaker, text, lower
 
 
@@ -381,6 +381,8 @@ def _installed() -> dict[str, Language]:
 
 def language(text: str) -> str:
     """A rough tag by script: "en" for Latin letters and for none; a foreign name in an English text does not count."""
+    if text.isascii():
+        return "en"
     counts = {tag: len(script.findall(text)) for tag, script in _SCRIPT_OF}
     # One Han or kana character is about a word of Latin letters.
     if sum(counts.values()) * 3 <= len(_LATIN.findall(text)):
@@ -393,6 +395,11 @@ def language(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a text, without the space around them."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+def opened(words: str, text: str = "") -> str:
+    """Words as they open a sentence: with a capital, unless the text that they are of is written without any."""
+    return words if (text or words).islower() else words[:1].upper() + words[1:]
 
 
 def require_text(text: str, where: str) -> None:

@@ -74,7 +74,7 @@ class Finding(Service):
             raise InputError(f"top_k {top_k} finds nothing; give 1 or more, or leave it out")
         if budget is not None and (budget < 1 or top_k is not None):
             raise InputError(f"budget {budget}: give 1 token or more, and no top_k beside it, which counts memories")
-        recall = self._reader.recall(query)
+        recall = self._reader.recall(query, today=self._vault.now().astimezone().date())
         most = MAX_IN_BUDGET if budget else top_k or self._config.scheduler.top_k
         op = Search(query=query, top_k=most, about=recall.about, asks=recall.asks, wants=recall.wants)
         limits = (None if kinds is None else frozenset(kinds), in_zone(since), in_zone(until))
@@ -141,7 +141,8 @@ class Finding(Service):
     ) -> tuple[list[Hit], Decision]:
         """What a policy, by default the caller's, finds in the caller's view; and how far that view reached, which is
         still to be written into the audit log. k: None for as much as a request needs."""
-        view = self._access.view(caller, limits, summaries=op.wants.summary)
+        kinds, since, until = limits
+        view = self._access.view(caller, (kinds, since or op.wants.since, until), summaries=op.wants.summary)
         if (rules := self._config.lifecycle).cool_after_days is not None:
             view = replace(view, enough=rules.cold_below)
         if where:
@@ -153,6 +154,9 @@ class Finding(Service):
         # what was revoked while it was looked for is left out as well
         cubes = {c.id: c for c in self._governance.visible(caller, there) if c.state in ANSWERING}
         hits = [Hit(cubes[one.id], one.score, one.why) for one in found if one.id in cubes]
+        if op.wants.whatever:  # the latest first, all as good as can be
+            latest = sorted(hits, key=lambda hit: hit.cube.order, reverse=True)
+            hits = [replace(h, score=1 - n * 1e-6, why=h.why | {"tokens": 1.0}) for n, h in enumerate(latest)]
         return (self._by_use(hits) if any(hit.cube.usage.utility for hit in hits) else hits), narrowed
 
     def _found(self, caller: Caller, op: Recall | Search, k: int | None, policy: str, view: View) -> list[FoundMemory]:
@@ -195,11 +199,12 @@ class Finding(Service):
             own = [cube for cube in self.cubes(caller, form=Form.PLAINTEXT) if cube.rights.owner == caller.user_id]
             return _least([c for c in own if _names(c.text, op.naming)], lambda text: _names(text, op.naming)), []
         texts = [cube for cube in self._access.texts(caller) if cube.header.kind != SUMMARY]
-        if op.facts:
-            return [c for c in texts if any(_fits(wanted, fact) for wanted in op.facts for fact in stated(c))], []
-        words = frozenset(terms(op.query, query=True))
+        facts, words = op.facts, frozenset(terms(op.query, query=True))
+        if fits := [c for c in texts if any(_fits(wanted, fact) for wanted in facts for fact in stated(c))]:
+            return fits, []
         shared = {cube.id: len(words.intersection(terms(said_words(cube)))) for cube in texts}
-        if words and (all_words := [cube for cube in texts if shared[cube.id] == len(words)]):
+        literal = all(words.issuperset(terms(wanted.relation)) for wanted in facts)  # the words are those of its name
+        if words and literal and (all_words := [cube for cube in texts if shared[cube.id] == len(words)]):
             return _least(all_words, lambda text: words <= {*terms(text)}), []
         # what is meant does not depend on how answers are found
         near, narrowed = self.find(caller, Search(query=op.query), MAX_NEAR, policy="memos")
@@ -207,7 +212,7 @@ class Finding(Service):
         cubes, least = [hit.cube for hit in near], self._config.scheduler.forget_score
         close = [hit.cube for hit in near if hit.why["near"] >= least]
         most = max((shared.get(cube.id, 0) for cube in close), default=0)
-        if is_final and 0 < most <= len(words) / 2:  # "my sister's birthday" is not that of my brother
+        if facts or (is_final and 0 < most <= len(words) / 2):  # "my sister's birthday" is not that of my brother
             return [], cubes
         return [cube for cube in close if shared.get(cube.id, 0) == most], cubes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import date
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
@@ -171,9 +172,9 @@ class Seeing(Service):
         """What a message asks about the memory itself: what there is, how much, since when. Raises Denied."""
         match asked.ask:
             case "list":
-                return self._listed(self._meant(caller, asked.what))
+                return self._listed(self._meant(caller, asked))
             case "count":
-                count = len(self._meant(caller, asked.what))
+                count = len(self._meant(caller, asked))
                 return "1 memory." if count == 1 else f"{count} memories."
             case "history":
                 return self._history(caller, asked.what)
@@ -185,9 +186,12 @@ class Seeing(Service):
             case _:
                 return self._origins_of(caller, asked.what)
 
-    def _meant(self, caller: Caller, what: str) -> list[MemCube]:
-        """The memories about something; about nothing or oneself, all."""
-        cubes = self._access.texts(caller)
+    def _meant(self, caller: Caller, asked: Asked) -> list[MemCube]:
+        """The memories about something; about nothing or oneself, all; those alone that were said in a time."""
+        cubes, what = self._access.texts(caller), asked.what
+        if asked.when:
+            first, last = (date.fromisoformat(day) for day in asked.when.split("/"))
+            cubes = [c for c in cubes if first <= c.order[0].date() <= last]
         if not what or what.lower() in ("me", "我"):
             return cubes
         about = self._reader.recall(what).about or (what,)

@@ -1,19 +1,25 @@
-"""Sums up conversations: of which so much has been said, and not summed up yet."""
+"""Sums up conversations: of which so much has been said, and not summed up yet; by the local model where it may."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memos.cube import EPISODE, PASSAGE, SUMMARY, MemCube
+from memos.errors import MemosError
 from memos.kernel.access import Service
+from memos.kernel.retelling import retold
 from memos.operation.life import summaries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memos.rights import Caller
 
+log = logging.getLogger("memos")
 SAID = frozenset([EPISODE, PASSAGE])  # kinds
 
 
@@ -42,5 +48,20 @@ class Summing(Service):
                         continue
                     telling = operator.telling([cube.id for cube in there], said)
                 places = summaries.quoted(np.stack([vectors[cube.id] for cube in there]), telling)
-                made.append(self._lifecycle.publish(summaries.summary(there, places, now)))
+                made.append(self._lifecycle.publish(self._summary(there, places, now)))
         return self._freshness.changed(made) if made else made
+
+    def _summary(self, turns: Sequence[MemCube], places: Sequence[int], now: datetime) -> MemCube:
+        """In the words of the local model, if `reader.model` lets it read turns, it reads more than a closed world, and
+        what it says may be kept; else by what is quoted."""
+        quotes = summaries.summary(turns, places, now)
+        if not self._config.reader.model:
+            return quotes
+        try:
+            host, guard = self._host(), self._vault.guard
+            words = "" if host.in_closed_world else retold([guard.as_shown(cube) for cube in turns], host)
+        except MemosError as error:
+            log.warning("a conversation is summed up by quotes, as the model failed: %s", error)
+            return quotes
+        told = summaries.summary(turns, places, now, words) if words else quotes
+        return quotes if guard.suspicion(told, lambda _: 0) else told

@@ -1,4 +1,4 @@
-"""Sums up long conversations in their own words, by the turns that stand for most of the others.
+"""Sums up long conversations, in their own words by the turns that stand for most of the others, or as a model has.
 
 Knows turns and their vectors. Must not know how they are found or who may see them.
 """
@@ -11,7 +11,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from memos.cube import SUMMARY, Form, Header, MemCube, Text, new_id
+from memos.cube import SUMMARY, Form, Header, MemCube, Text, Trust, new_id
 
 Floats = npt.NDArray[np.float32]
 TURNS, FEWEST = 40, 20  # that one summary is of; in a conversation that has ended
@@ -42,17 +42,18 @@ def quoted(vectors: Floats, telling: Floats, most: int = QUOTED) -> list[int]:
     return sorted(taken)
 
 
-def summary(turns: Sequence[MemCube], places: Sequence[int], now: datetime) -> MemCube:
+def summary(turns: Sequence[MemCube], places: Sequence[int], now: datetime, words: str = "") -> MemCube:
     """A memory that quotes of these turns of a conversation those at these places. It is made of them and of the last
-    one, which tells how far the conversation is summed up."""
+    one, which tells how far the conversation is summed up. words: of a model in place of quotes, made of all turns."""
     first, last, lines = turns[0], turns[-1], [turns[n] for n in places]
-    sources = {cube.id: cube for cube in (*lines, last)}.values()
+    sources = turns if words else {cube.id: cube for cube in (*lines, last)}.values()
+    trusts = [cube.header.trust for cube in sources] + ([Trust.MODEL] if words else [])
     days = dict.fromkeys(f"{cube.order[0]:%Y-%m-%d}" for cube in (first, last))
     header = Header(
         created=now,
         said=last.order[0],
         origin=SUMMARY,
-        trust=max((cube.header.trust for cube in sources), key=lambda trust: trust.rank),
+        trust=max(trusts, key=lambda trust: trust.rank),
         segment=f"{SUMMARY} of {last.header.thread}",
         kind=SUMMARY,
     )
@@ -62,7 +63,7 @@ def summary(turns: Sequence[MemCube], places: Sequence[int], now: datetime) -> M
         namespace=last.namespace,
         rights=last.rights,
         header=header,
-        payload=Text(text="\n".join([" – ".join(days), *map(_quote, lines)]), more=True),
+        payload=Text(text="\n".join([" – ".join(days), *([words] if words else map(_quote, lines))]), more=True),
         sources=tuple(cube.pin for cube in sources),
     )
 

@@ -10,8 +10,10 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -45,6 +47,7 @@ PURPOSES = {
     "Programs and agents": "serve mcp",
     "Measurements": "run bench simulate",
 }
+_UsageError: Any = typer.BadParameter.__mro__[1]  # which typer has under no name of its own
 
 
 class Commands(TyperGroup):
@@ -102,19 +105,38 @@ class Commands(TyperGroup):
                 print(f"left out: {problem}", file=sys.stderr)
         return self.commands.get(cmd_name)
 
+    def make_context(self, *args: Any, **named: Any) -> Context:
+        with _usage_told():
+            return super().make_context(*args, **named)
+
     def invoke(self, ctx: Context) -> object:
         try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            if isinstance(error.__cause__, ValidationError):  # of which typer gives the rule alone
-                error.message += f" (given: {error.__cause__.errors()[0]['input']!r:.80})"
-            raise
+            with _usage_told():
+                return super().invoke(ctx)
         except MemosError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("interrupted; what was acknowledged is kept, the same command goes on from there", file=sys.stderr)
             raise typer.Exit(130) from None
+
+
+@contextmanager
+def _usage_told() -> Iterator[None]:
+    """Say in one line what is wrong with a command line."""
+    try:
+        yield
+    except _UsageError as error:
+        command = error.ctx.command_path if error.ctx else "memos"
+        message = error.format_message().rstrip(".")
+        if isinstance(error.__cause__, ValidationError):  # of which typer gives the rule alone
+            message += f" (given: {error.__cause__.errors()[0]['input']!r:.80})"
+        if hasattr(error, "possibilities") and (name := getattr(error, "option_name", "")):  # NoSuchOption
+            known = [option for one in error.ctx.command.params for option in one.opts] if error.ctx else []
+            near = get_close_matches(name, [option for option in known if option.startswith("-")], 1)
+            message = f"No such option: {name}" + "".join(f"; did you mean {option}?" for option in near)
+        print(f"error: {message} (`{command} --help` lists what there is)", file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 app = typer.Typer(

@@ -6,6 +6,7 @@ Knows English and Chinese; knows no stores and no tensors.
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, time, timezone
 from enum import Enum
 from functools import lru_cache
 
@@ -14,11 +15,13 @@ from memos.interface.reading.phrasebook import (
     NAME,
     NOT_NAMES,
     messages_in,
+    opened,
     parse,
     parse_question,
     sentences,
 )
 from memos.interface.reading.statements.statements import read
+from memos.interface.reading.times import times
 from memos.lazy import pattern
 from memos.ops import Wants
 
@@ -97,7 +100,7 @@ def intent(text: str, speaker: str) -> tuple[SentenceIntent, str]:
     """What the speaker wants, and the words it is about."""
     text = text.strip()
     if change := _CHANGE.fullmatch(text):
-        return SentenceIntent.CORRECT, f"{change[1][0].upper()}{change[1][1:]} is now {change[2]}"
+        return SentenceIntent.CORRECT, opened(f"{change[1]} is now {change[2]}", text)
     if (polite := _COULD_YOU.match(text)) and (asks := intent(text[polite.end() :].rstrip(" ?"), speaker)):
         # "Could you remember my birthday?" asks; "Could you remember that my birthday is 3 May?" states
         clear = _OF_SOMEBODY.match(asks[1]) if asks[0] is SentenceIntent.FORGET else parse(asks[1], speaker)
@@ -106,7 +109,7 @@ def intent(text: str, speaker: str) -> tuple[SentenceIntent, str]:
         if (found := mark.match(text)) and not _NOTHING.fullmatch(rest := text[found.end() :]):
             if kind is SentenceIntent.FORGET:
                 return kind, _FROM_MEMORY.sub("", rest)
-            return (SentenceIntent.ASK, text) if is_question(rest, speaker) else (kind, rest[0].upper() + rest[1:])
+            return (SentenceIntent.ASK, text) if is_question(rest, speaker) else (kind, opened(rest, text))
     return (SentenceIntent.ASK if is_question(text, speaker) else SentenceIntent.TALK), text
 
 
@@ -180,12 +183,27 @@ _REQUEST = pattern(
     re.IGNORECASE,
 )
 
+_SAID_OR_NEW = (
+    r"(?:(?:what|anything|everything|all)(?:(?:['’]?s| is| has| have| did| was)? (?:that )?(?:i|we) (?:have |had )?"
+    r"(?:say|said|tell|told|mention\w*|talk\w*|discuss\w*)(?: to)?(?: you)?"
+    r"|(?:['’]?s| is| has)? (?:new|changed|happened))"
+    r"|everything|all(?! my| the)|(?:all )?(?:my |the )?memories)"
+)
+_ASKS_FOR_SAID = pattern(  # "what did I say about work", "what's new", "find my notes"; and not "where have I lived"
+    rf"(?:please |can you |could you )*(?P<do>(?:list|show|find|search)(?: me)?(?: for)? |(?:give|tell) me )?"
+    rf"(?(do)(?:{_SAID_OR_NEW}\b)?|{_SAID_OR_NEW}\b)(?P<matter>.*\w)?\W*",
+    re.IGNORECASE,
+)
 _BETWEEN_US = pattern(r"\b(?:i|me|my|we|us|our|you|your)\b|我|你", re.IGNORECASE)  # not about two others
 
 
-def wants(question: str) -> Wants:
+def wants(question: str, today: date) -> Wants:
     """An overview is of both sides where it sums up, and else of what the user brought up."""
+    found = times.bounds(question, today)
+    said = _ASKS_FOR_SAID.fullmatch(found.rest) if found and found.is_since else None
+    since = datetime.combine(found.first, time(), timezone.utc) if found and said else None
+    within = {"since": since, "whatever": bool(said and not said["matter"])}
     if _OVERVIEW.search(question):
-        return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user")
+        return Wants(overview=True, side="" if _BOTH_SIDES.search(question) else "user", **within)
     is_request = bool(_REQUEST.search(question) and _BETWEEN_US.search(question))
-    return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request)
+    return Wants(side="assistant" if _REPLIED.search(question) else "user", request=is_request, **within)

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from memos.interface.reading.requests import wordings
+from memos.lazy import pattern
 
 if TYPE_CHECKING:
     from memos.interface.reading.requests.arguments import TaggedMessage
@@ -20,10 +21,10 @@ ORDERS = frozenset(
 )  # labels of parts, without their details
 MEANT, SURENESS = 1.8, 0.8  # log odds from which an order is meant, and what those of its labels count in them
 WHOLE = 0.8  # share of a message
-_TELLS = re.compile(
+_TELLS = pattern(
     r"(?!need|feed|speed|embed|regarding|concerning|speaking)(?:\w{2,}ed|\w*[aeiouy]\w*ing)\b", re.IGNORECASE
 )
-_ASKS = re.compile(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
+_ASKS = pattern(  # for what was said or done, not for what the memory has: "how many have I mentioned?"
     r"(?:in .+?, )?how many .*\b(?:did|have) (?:I|we)\b(?! got\b)(?!.*\byou\b)|wh(?!y)\w+ do you think\b"
     r"|(?:(?:can|could|would) you )?(?:please )?(?:give|provide|list)(?: me)? (?:an?|the)(?: \w+)? (?:summary|overview"
     r"|recap|order)\b(?!.*\byou\b)|would (?!you\b|it\b)",

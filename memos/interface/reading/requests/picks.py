@@ -7,18 +7,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-ID = re.compile(r"\b[0-9a-zA-Z_-]{6,}\b")
+from memos.lazy import pattern
+
+ID = pattern(r"\b[0-9a-zA-Z_-]{6,}\b")
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1, "最后一": -1}
 _PLACES |= {f"第{word}": place for place, word in enumerate("一二三四五")}
-_PICK = re.compile(
+_PICK = pattern(
     rf"\W*(?:i mean(?:t)? |yes,? |please )*(?:the )?(?:(?P<nth>{'|'.join(_PLACES)})[个条]?|(?:no\.?|number|#)? ?(?P<n>[1-9])(?:st|nd|rd|th)?)(?: one)?(?:,? please)?[\s.!。！]*",
     re.IGNORECASE,
 )
-_ALL = re.compile(
+_ALL = pattern(
     r"\W*(?:yes,? |please |delete |forget )*(?:all|both|every one)(?: of (?:them|these|those))?(?:,? (?:please|pls))?\W*|\W*(?:全部|[全两]?[个条]?都)(?:要|删掉?|是)?\W*",
     re.IGNORECASE,
 )
-_YES = re.compile(
+_YES = pattern(
     r"\W*(?:yes|yeah|yep|yup|ok(?:ay)?|sure|that(?:['’]s the)? one|it is|do it|是的?|对的?|好的?|嗯)(?:,? (?:please|pls|do))?\W*",
     re.IGNORECASE,
 )

@@ -134,26 +134,28 @@ LIST = pattern(
     rf"((?:, {ITEM})*),? (?:and|as well as|plus) ({ITEM})(?=\s*(?:[.!?;]|, (?:too|as well|but|and)\b|$| too\b"
     rf"| as well\b| on\b| for\b| in\b| at\b))"
 )
-SPELLINGS = (
-    (pattern(r"[’‘]"), "'"),
-    (pattern(r"。"), "."),
-    (pattern(r"，"), ", "),
-    (pattern(r"\bi\b(?!\.)"), "I"),
-    (pattern(r"\b(?:We|we)(?= |')"), "I"),
-    (pattern(r"\b(?:Our|our)(?= )"), "my"),
-    (pattern(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
-    (pattern(r"\bI've\b"), "I have"),
-    (pattern(r"\bI'll\b"), "I will"),
-    (pattern(r"\bI'd\b"), "I would"),
-    (pattern(r"\b(can|could|do|does|did|is|are|was|were|has|have|had|would|should)n't\b", re.IGNORECASE), r"\1 not"),
-    (pattern(r"\bwon't\b"), "will not"),
-    (pattern(r"\bcan(?:'t| not)\b"), "cannot"),
-    (pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
-    (pattern(r"\b([Cc])olor\b"), r"\1olour"),
-    (pattern(r",? ?\b(?:every )?now and (?:then|again)\b"), " sometimes"),
-    (pattern(r"\b(a new (?:boss|manager|supervisor)), (?=[A-Z])"), r"\1 called "),
-    (pattern(r"\b(Dr|Mr|Mrs|Ms|St|Prof)\. "), r"\1 "),
-    (pattern(r"\bgot a new (job|role|position)\b"), r"got a \1"),
+MARKS = str.maketrans({"’": "'", "‘": "'", "。": ".", "，": ", "})
+SPELLINGS = (  # (what must stand in a text for it to be worth the expression, the expression, the usual spelling)
+    ("i", pattern(r"\bi\b(?!\.)"), "I"),
+    ("e", pattern(r"\b(?:We|we)(?= |')"), "I"),
+    ("ur ", pattern(r"\b(?:Our|our)(?= )"), "my"),
+    ("I", pattern(r"\bI'm\b|\bI're\b|\bI are\b|\bIm\b(?= )"), "I am"),
+    ("I've", pattern(r"\bI've\b"), "I have"),
+    ("I'll", pattern(r"\bI'll\b"), "I will"),
+    ("I'd", pattern(r"\bI'd\b"), "I would"),
+    (
+        "'",
+        pattern(r"\b(can|could|do|does|did|is|are|was|were|has|have|had|would|should)n't\b", re.IGNORECASE),
+        r"\1 not",
+    ),
+    ("won't", pattern(r"\bwon't\b"), "will not"),
+    ("can", pattern(r"\bcan(?:'t| not)\b"), "cannot"),
+    ("avorite", pattern(r"\b([Ff])avorite\b"), r"\1avourite"),
+    ("olor", pattern(r"\b([Cc])olor\b"), r"\1olour"),
+    ("now and ", pattern(r",? ?\b(?:every )?now and (?:then|again)\b"), " sometimes"),
+    ("a new ", pattern(r"\b(a new (?:boss|manager|supervisor)), (?=[A-Z])"), r"\1 called "),
+    (". ", pattern(r"\b(Dr|Mr|Mrs|Ms|St|Prof)\. "), r"\1 "),
+    ("got a new ", pattern(r"\bgot a new (job|role|position)\b"), r"got a \1"),
 )
 ATTRIBUTE = pattern(
     rf"(?:(?:the (?P<of>[a-z][\w -]*?) of )?(?:[Mm]y|(?P<s>{NAME})'s)(?P<new> new)?|[Tt]he (?P<for>[a-z][\w -]*?) (?:of"
@@ -178,7 +180,6 @@ FROM_TO = pattern(
     r"\b((?:moved|relocated|switched|changed|went|swapped|transferred)(?: \w+)?) from ((?:[\w'-]+ ?){1,3}?) to (?=\w)"
 )
 FOR = pattern(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
-NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))
 NO_ATTRIBUTE = pattern(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
 STEM_OF_E = pattern(  # of a gerund: "smok", of "smoke"
     r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"

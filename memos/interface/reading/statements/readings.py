@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -17,6 +18,7 @@ FormMode = Literal["is", "now", "also", "ended"]
 KEYS: dict[str, FormMode] = {"is": "is", "now": "now", "adds": "also", "ends": "ended", "not": "ended"}
 _GROUP = r"(?:[^()]|\([^()]*\))*\)"
 _MAY_MISS = pattern(rf"[a-z]\?|\({_GROUP}\?|\(\?!{_GROUP}")  # an optional letter or group; what must not follow
+_NAMED_ENDS = frozenset(("city", "employer", "school", "partner", "friend"))  # relations of which names alone are over
 _SLOTS = {
     "{s}": rf"(?-i:I|(?P<s>{NAME}))",
     "{s's}": rf"(?-i:[Mm]y|(?P<s>{NAME})'s)",
@@ -35,6 +37,7 @@ class EnglishForm:
     literal: int
     mode: FormMode
     anchors: tuple[tuple[str, ...], ...]  # a clause without one of each is not worth the expression
+    named: bool  # its object is a name
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class EnglishReadings:
     """over: what is given up, whatever it was. holds: "one", "few" or "many" objects of a relation at a time."""
 
     forms: tuple[EnglishForm, ...]
+    anchors: frozenset[str]  # of all forms
+    opened_by: dict[str, tuple[int, ...]]  # the places of forms, by each of their first anchors; "" for those without
     over: tuple[re.Pattern[str], ...]
     holds: dict[str, str]
     adds: frozenset[str]  # updates of the phrasebook that stand beside what was
@@ -64,16 +69,21 @@ def english_readings() -> EnglishReadings:
         "INSTRUMENT": _several(book["instruments"]),
         "TONGUE": _several(book["tongues"]),
         "SUBJECT": _several(book["subjects"]),
+        "NAME": r"\w+",
+        "SUM": r"[£$€]?\d+(?:[.,]\d+)*(?![.,]?\d)k?(?: (?:pounds|quid|grand|dollars|bucks|euros))?",
         "DAY": r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?",
     }
     updates = {form for relation in phrasebook().values() for form in relation.updates}
+    forms = tuple(
+        _compiled(name, form, mode, lexicon)
+        for name, mode, form in _forms(relations)
+        if not (mode == "also" and form in updates)
+    )
     kin = "|".join(sorted(_words(book["kin"]), key=len, reverse=True))
     return EnglishReadings(
-        forms=tuple(
-            _compiled(name, form, mode, lexicon)
-            for name, mode, form in _forms(relations)
-            if not (mode == "also" and form in updates)
-        ),
+        forms=forms,
+        opened_by=_opened_by(forms),
+        anchors=frozenset(anchor for form in forms for either in form.anchors for anchor in either),
         over=tuple(_compiled("", form, "ended", lexicon).regex for form in book["over"]),
         holds=dict.fromkeys(phrasebook(), "many")
         | {n: str(entry.get("holds", "many")) for n, entry in relations.items()},
@@ -98,6 +108,14 @@ def _forms(relations: dict[str, dict[str, list[str]]]) -> Iterator[tuple[str, Fo
             yield from ((name, mode, form) for form in entry.get(key, ()))
 
 
+def _opened_by(forms: Sequence[EnglishForm]) -> dict[str, tuple[int, ...]]:
+    found = defaultdict[str, list[int]](list)
+    for n, form in enumerate(forms):
+        for anchor in form.anchors[0] if form.anchors else ("",):
+            found[anchor].append(n)
+    return {anchor: tuple(places) for anchor, places in found.items()}
+
+
 def _several(words: str) -> str:
     """A pattern of one of the words, or of some."""
     one = "|".join(_words(words))
@@ -117,4 +135,5 @@ def _compiled(relation: str, form: str, mode: FormMode, lexicon: dict[str, str])
         source = source.replace(slot, regex)
     literal = len(re.sub(r"\{[^}]*\}|\(\?[^)]*\)\??|[\[\]|?\\]", "", form)) + 20 * ("{o=" in form)
     literal = 1 if relation == "does" else literal  # any other relation is more specific
-    return EnglishForm(relation, pattern(rf"(?i:{source}){END}"), literal, mode, anchors)
+    named = mode == "ended" and (relation in _NAMED_ENDS or "{o=NAME}" in form)
+    return EnglishForm(relation, pattern(rf"(?i:{source}){END}"), literal, mode, anchors, named)

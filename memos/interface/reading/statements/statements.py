@@ -28,8 +28,10 @@ from memos.interface.reading.phrasebook import (
 )
 from memos.interface.reading.statements import cues
 from memos.interface.reading.statements.readings import EnglishForm, Mode, english_readings
+from memos.lazy import pattern
 
 Manner = Mode | Literal["instead"]  # in which a clause is said; "instead" is "now" of what has several values, too
+_OWN = pattern(rf"(?:[Mm]y|(?P<s>{NAME})['’]s) (?P<noun>[\w-]+(?: [\w-]+){{0,2}})")
 _KIN = "Somekin"  # stands in a clause for "my brother"
 
 
@@ -75,8 +77,9 @@ def _english(sentence: str, speaker: str) -> tuple[list[Fact], list[str]]:
     if text.endswith("?"):
         return [], []
     text = cues.QUOTED.sub("", text)
-    for spelling, usual in cues.SPELLINGS:
-        text = spelling.sub(usual, text)
+    text = text.translate(cues.MARKS)
+    for part, spelling, usual in cues.SPELLINGS:
+        text = spelling.sub(usual, text) if part in text else text
     if cues.DOUBT.search(text):
         return [], [text]
     facts, unread = list[Fact](), list[str]()
@@ -242,6 +245,11 @@ def _bare(words: str) -> str:
     return re.sub(r"^(?:an?|the|my|his|her|their|on|to|some|any) ", "", words).strip()
 
 
+def _is_name(words: str, lower: bool) -> bool:
+    """True for what may be a name. lower: they stand in a text without capitals."""
+    return (lower or not words[0].islower()) and words.capitalize() not in NOT_NAMES
+
+
 def _is_no_job(words: str) -> bool:
     """True for what one can become beside a job: "I became a father"."""
     return words.split()[-1].lower() in english_readings().no_jobs
@@ -284,8 +292,10 @@ def _by_forms(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
 
 @lru_cache(maxsize=1 << 4)  # a clause is read as it stands, and again without its cues, of which most have none
 def _forms_of(clause: str) -> tuple[tuple[EnglishForm, re.Match[str]], ...]:
-    words, forms = clause.lower(), english_readings().forms
-    near = [form for form in forms if all(any(anchor in words for anchor in either) for either in form.anchors)]
+    words, readings = clause.lower(), english_readings()
+    there = {anchor for anchor in readings.anchors if anchor in words}
+    places = sorted({n for anchor in ("", *there) for n in readings.opened_by.get(anchor, ())})
+    near = [form for form in map(readings.forms.__getitem__, places) if not any(map(there.isdisjoint, form.anchors))]
     return tuple((form, match) for form in near if (match := form.regex.match(clause)))
 
 
@@ -307,9 +317,7 @@ def _of_form(form: EnglishForm, match: re.Match[str], voice: _Voice, manner: Man
     groups, relation = match.groupdict(), form.relation
     subject, words = groups.get("s") or voice.name, groups.get("o") or ""
     if form.mode == "ended":
-        if manner in ("ended", "was") or (
-            relation in cues.NAMED_ENDS and words and not voice.lower and words[0].islower()
-        ):
+        if manner in ("ended", "was") or (form.named and words and not _is_name(words, voice.lower)):
             return []
         mode: Mode = "will" if manner == "will" else "ended"
         return [Fact(subject=subject, relation=relation, object=_bare(words).replace("_", " "), mode=mode)]
@@ -384,12 +392,24 @@ def _attribute(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
         return []
     if re.match(r"(?:favou?rite)$", noun):
         return []
-    nouns = {relation.noun: relation.name for relation in phrasebook().values()}
-    relation = nouns.get(noun, english_readings().nouns.get(noun, noun))
+    relation = _relation_of(noun)
     changed = bool(groups.get("new")) or "chang" in verb or "bec" in verb
     mode: Mode = "now" if manner == "instead" or (manner == "is" and changed) else manner
     sole = listed and mode in ("is", "now")
     return [Fact(subject=subject, relation=relation, object=_bare(value).replace("_", " "), mode=mode, sole=sole)]
+
+
+def attribute_in(words: str, speaker: str) -> Fact | None:
+    """What "my salary" or "Mira's dentist" names, whatever it is: a fact without its object."""
+    named = _OWN.fullmatch(words.strip(" .!"))
+    if not named or not ({noun := named["noun"].lower()} & {*english_readings().attributes, *english_readings().nouns}):
+        return None
+    return Fact(subject=named["s"] or speaker, relation=_relation_of(noun), object="")
+
+
+def _relation_of(noun: str) -> str:
+    nouns = {relation.noun: relation.name for relation in phrasebook().values()}
+    return nouns.get(noun, english_readings().nouns.get(noun, noun))
 
 
 def _job(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:

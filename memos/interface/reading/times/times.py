@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
 from memos.interface.reading.phrasebook import languages
 from memos.interface.reading.times import times_en
@@ -21,6 +21,11 @@ from memos.lazy import pattern
 # traditional characters of times
 _SIMPLE = str.maketrans("週禮後號個這兩過開時點間從節慶聖誕業來", "周礼后号个这两过开时点间从节庆圣诞业来")
 _ONLY_DAY = pattern(r"(\d{1,2})(?:st|nd|rd|th)\b(?! of)")
+_BOUNDED = pattern(
+    r"\s(?P<how>since|after|before|in|from|during|on)\s(?P<time>(?:(?!\b(?:since|after|before|in|from|during|on)\b)[^.?!])+?)"
+    r"(?P<end>[.?!\s]*)$",
+    re.IGNORECASE,
+)
 _TO = pattern(r"\s*(?:to|till|until|through|[-–—~到至])\s*(?:the )?")
 
 
@@ -30,6 +35,16 @@ class FoundTime:
 
     when: str
     span: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The first and the last day of a time at the end of a text, and the text without it. is_since: up to now."""
+
+    rest: str
+    first: date
+    last: date
+    is_since: bool
 
 
 def find(text: str, today: date, past: bool = False) -> FoundTime | None:
@@ -61,6 +76,22 @@ def find(text: str, today: date, past: bool = False) -> FoundTime | None:
         if last and last.span[0] == 0 and last.when > first.when:
             return FoundTime(f"{first.when}/{last.when.split('/')[-1]}", (first.span[0], to.end() + last.span[1]))
     return first
+
+
+def bounds(text: str, today: date) -> Bounds | None:
+    """The time that a text ends with, of which what is meant has been said; None where it ends with none."""
+    if not (last := _BOUNDED.search(text)) or not (found := find(f"since {last['time']}", today, past=True)):
+        return None
+    if found.span[0] > len("since ") or found.span[1] < len("since " + last["time"]):
+        return None
+    begin, end = (date.fromisoformat(day) for day in (found.when.split("/") * 2)[:2])
+    rest, how = text[: last.start()].rstrip(" ,") + last["end"], last["how"].lower()
+    first, day = {
+        "since": (begin, today),
+        "after": (end + timedelta(1), today),
+        "before": (date.min, begin - timedelta(1)),
+    }.get(how, (begin, end))
+    return Bounds(rest, first, day, how == "since")
 
 
 def _inside(match: re.Match[str], best: tuple[int, int, FoundTime] | None) -> bool:

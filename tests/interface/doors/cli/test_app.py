@@ -86,6 +86,10 @@ def test_a_memory_is_added_found_and_listed_without_a_library_for_language_model
         (["zorb"], "No such command 'zorb'"),
         (["run"], "Missing argument"),
         (["run", "a.yaml", "--zorb"], "No such option: --zorb"),
+        (["search", "x", "--vualt", "v"], "No such option: --vualt; did you mean --vault?"),
+        (["vault", "check", "--jsno"], "did you mean --json?"),
+        (["serach", "x"], "Did you mean 'search'?"),
+        (["ls", "--vault"], "requires an argument"),
         (["show"], "Missing argument"),
         (["grant", "ID", "bob"], "Missing argument 'relation'"),
         (["search", "x", "--top-k", "abc"], "given: 'abc'"),
@@ -97,6 +101,7 @@ def test_a_wrong_command_line_is_explained(args: list[str], said: str) -> None:
     result = invoke(*args)
     assert result.exit_code == 2
     assert said in result.output
+    assert not args or (len(result.output.splitlines()) == 1 and "--help` lists what there is" in result.output)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def asked(text: str, *turns: str) -> list[tuple[str, dict[str, str | int]]]:
         (
             "what's new since february?",
             "recall",
-            {"what": "what's new since february?", "when": "2026-02-01/2026-02-28"},
+            {"what": "what's new since february?", "when": "2026-02-01/2026-03-11"},
         ),
         ("Where did I park?", "recall", {"what": "Where did I park?", "who": "user"}),
         ("Sorry, I meant 14 Elm Street, not 40", "correct", {"what": "14 Elm Street, not 40"}),
