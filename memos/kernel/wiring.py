@@ -71,7 +71,7 @@ class Parts:
         settings = config.vault
         folder = Path(vault or settings.path or os.environ.get("MEMOS_VAULT") or "memos-data")
         self.vault = MemVault(
-            folder, settings.quota, config.governance, settings.key, settings.scratch, settings.server
+            folder, settings.quota, config.governance, settings.key, settings.scratch, settings.server, settings.jobs
         )
         self.governance = MemGovernance(self.vault)
         self.identity = Identity(self.vault, config)

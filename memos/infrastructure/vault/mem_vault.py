@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from memos.config import GovernanceConfig, QuotaConfig
+from memos.config import GovernanceConfig, JobsConfig, QuotaConfig
 from memos.cube import Form, MemCube, Namespace, Source, State, ids_after
 from memos.errors import Conflict, CorruptBlob, NotFound
 from memos.infrastructure.guard.guard import Guard
@@ -92,6 +92,7 @@ class MemVault:
         key: str | None = None,
         scratch: Path | None = None,
         url: str | None = None,
+        jobs: JobsConfig = JobsConfig(),
     ) -> None:
         """Open the vault in the folder `path`, made if absent.
 
@@ -108,7 +109,7 @@ class MemVault:
                 try:
                     alone = opening.enter_context(store.rows.alone()) and alone
                     self._sums = file_sums.take(path)
-                    self._assemble(store, quota, governance)
+                    self._assemble(store, quota, governance, jobs)
                     self._settle(alone)
                 except BaseException:
                     store.rows.close()
@@ -117,14 +118,15 @@ class MemVault:
             self._lock.close()
             raise
 
-    def _assemble(self, store: OpenStore, quota: QuotaConfig, governance: GovernanceConfig) -> None:
+    def _assemble(self, store: OpenStore, quota: QuotaConfig, governance: GovernanceConfig, jobs: JobsConfig) -> None:
         """The tables and payloads, over an open store."""
         db, files, self.sealing, shelf = store
         self._db, self._files, self._writer = db, files, CubeWriter(db)
         self._rows = self.statements = CubeRows(db)
         self.stats = VaultStats(self.path, db, quota)
         self.audit_log = AuditLog(db, self.path, governance.audit)
-        self.jobs, self.vectors, self.cards = JobList(db, self.transaction), VectorTable(db), CardTable(db)
+        self.jobs = JobList(db, self.transaction, files.has_work, jobs)
+        self.vectors, self.cards = VectorTable(db), CardTable(db)
         self.snapshots = SnapshotTable(db, self.guard.as_written, self.owned)
         named = self.guard.require_name
         self.grants, self.credentials = GrantTable(db, named), CredentialTable(db, named)
@@ -142,7 +144,7 @@ class MemVault:
         ids_after(self.now())
         self.erasing.drop_copies()
         if alone:
-            self.jobs.end_cut_off(self._files.has_work)
+            self.jobs.end_cut_off()
             self.blobs.sweep()
             for name in self.index.sweep(alone=True):
                 log.warning("%s is not named by the vault as it is now, and was removed", self.path / name)

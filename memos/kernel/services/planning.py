@@ -120,7 +120,8 @@ class Planning(Service):
     def _queue(self, move: Move) -> str:
         cubes = move.segment.cubes if move.segment else (move.cube,) if move.cube else ()
         kind = JobKind.promote(move.to) if move.to else JobKind.DEMOTE
-        return self._vault.jobs.queue(kind, {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why})
+        payload = {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why}
+        return self._vault.jobs.queue(kind, payload, kind.priority)
 
     def segments(self, caller: Caller) -> list[Segment]:
         """The topic groups that move together."""
@@ -157,11 +158,13 @@ class Planning(Service):
         owner = Caller(Namespace(user_id=first.rights.owner))
         done = {"move": job.kind, "why": job.payload.get("why", "")}
         if job.kind == JobKind.DEMOTE:
-            self._give_up(owner, first)
+            with self._vault.transaction():
+                self._give_up(owner, first)
+                self._vault.jobs.end(job, "done", first.id)
             return done | {"cube": first.id}
         to = JobKind(job.kind).form
         assert to
-        made = self._forming.promote(owner, ids, to, progress=progress, job=job.id)
+        made = self._forming.promote(owner, ids, to, progress=progress, job=job)
         return done | {"cube": made.id}
 
     def _give_up(self, owner: Caller, cube: MemCube) -> None:

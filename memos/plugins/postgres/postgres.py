@@ -376,6 +376,9 @@ class PostgresDatabase(Transactions):
                 threading.Thread(target=old.close, daemon=True).start()  # takes as long as who reads through it
             return self._pool
 
+    def seconds(self) -> float:
+        return float(self.rows("SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")[0][0])
+
     def write(self, sql: str, *values: object) -> int:
         """Within a transaction; the number of rows written."""
         return int(self._writer.execute(translated(sql), values).rowcount)

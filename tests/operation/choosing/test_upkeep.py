@@ -95,4 +95,4 @@ def test_closing_interrupts_training_and_the_next_round_goes_on_with_it(tmp_path
         [job] = vault.jobs.all("interrupted")
         taken = vault.jobs.take()
         assert taken and taken.id == job.id and [p.name for p in vault.blobs.work(job.id).iterdir()] != []
-        vault.jobs.end(job.id, "undone")
+        vault.jobs.end(taken, "undone")
