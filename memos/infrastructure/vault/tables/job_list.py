@@ -45,6 +45,7 @@ class Job(NamedTuple):
     note: str = ""  # how far it is, or how it ended
     state: str = "running"
     holder: str = ""  # to whom it is lent: another each time that it is begun
+    tries: int = 0  # how often it was begun, where nobody waits for it
 
 
 class JobList:
@@ -227,13 +228,13 @@ class JobList:
     def all(self, state: str, kind: str | None = None) -> list[Job]:
         """Those in this state, of one kind or of every kind; oldest first."""
         rows = self._db.rows(
-            "SELECT id, kind, payload, started, note, holder FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
+            "SELECT id, kind, payload, started, note, holder, tries FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
             "ORDER BY started, id",
             *(state, kind),
         )
         return [
-            Job(id, kind, json.loads(text), moment(at), note, state, holder or "")
-            for id, kind, text, at, note, holder in rows
+            Job(id, kind, json.loads(text), moment(at), note, state, holder or "", tries or 0)
+            for id, kind, text, at, note, holder, tries in rows
         ]
 
 
