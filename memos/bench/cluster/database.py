@@ -50,9 +50,9 @@ class ServerDatabase:
     can_die = True
 
     def __init__(self, folder: Path) -> None:
-        import pgserver
+        from pgserver.postgres_server import get_server
 
-        self._server: Any = pgserver.get_server(folder)
+        self._server: Any = get_server(folder)
         self._schemas = count()
         self._server.psql("CREATE EXTENSION vector;")
         self.name = f"PostgreSQL {self._server.psql('SHOW server_version;').split()[2]}"

@@ -17,7 +17,6 @@ from memos.bench.cluster.database import SharedDatabase
 from memos.bench.cluster.jobs import LEASE_S, JobFeed, ended, settings_with
 from memos.bench.cluster.workers import Workers, working
 from memos.config import JobsConfig, parse_config
-from memos.infrastructure.vault.blobs.blob_store import referrers
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS

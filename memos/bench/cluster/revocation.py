@@ -1,7 +1,7 @@
 """How soon a right that is taken back, a deletion and the forgetting of a user reach every serving process.
 
-Several `memos serve` share a vault. Somebody asks each of them for one memory, again and again, while others write; then
-it is taken away at one of them. An answer that shows it and was asked for after that call had returned is a leak.
+Several `memos serve` share a vault. Somebody asks each of them for one memory, again and again, while others write;
+then it is taken away at one of them. An answer that shows it and was asked for after that call had returned is a leak.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -48,10 +48,8 @@ class Worker:
     def heard(self) -> bool:
         """Whether it has said by now that it is ready."""
         if not self.is_ready and self.told.poll():
-            try:
+            with suppress(EOFError):  # it has ended, and is begun again
                 self.is_ready = self.told.recv_bytes() == b"ready"
-            except EOFError:
-                pass  # it has ended; it is begun again
         return self.is_ready
 
 

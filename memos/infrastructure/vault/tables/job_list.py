@@ -228,8 +228,8 @@ class JobList:
     def all(self, state: str, kind: str | None = None) -> list[Job]:
         """Those in this state, of one kind or of every kind; oldest first."""
         rows = self._db.rows(
-            "SELECT id, kind, payload, started, note, holder, tries FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
-            "ORDER BY started, id",
+            "SELECT id, kind, payload, started, note, holder, tries FROM jobs "
+            "WHERE state = ? AND kind = ifnull(?, kind) ORDER BY started, id",
             *(state, kind),
         )
         return [

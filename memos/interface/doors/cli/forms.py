@@ -46,8 +46,8 @@ def work(
     every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
     user: User = None,
 ) -> Output:
-    """Plan which memories should change form, and carry it out; what was cut off before goes on. Several may work on one
-    vault: each job is done by one of them."""
+    """Plan which memories should change form, and carry it out; what was cut off before goes on. Several may work on
+    one vault: each job is done by one of them."""
     moves = rounds(kernel, every, user)
     lines = (f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}" for move in moves)
     return Output(moves, lines, empty="there is nothing to move")
