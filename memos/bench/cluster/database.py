@@ -5,9 +5,7 @@ Knows how each is made, killed and begun again; must not know what is kept there
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -75,8 +73,6 @@ class ServerDatabase:
         self._server.ensure_postgres_running()
 
     def close(self) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self._server.get_pid(), signal.SIGQUIT)  # at once: nothing of it is wanted any more
         self._server.cleanup()
 
 
