@@ -6,6 +6,7 @@ those come back with must not be published.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -35,6 +36,7 @@ def run_kills(
     """orphans: payloads without a cube, and files of unfinished work, after collection. late_refused: results that a
     worker came back with after its job was another's, and that were refused. check_clean: what `memos vault check`
     finds."""
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # that the server is away is what is meant
     rng, url = random.Random(seed), database.url()
     shared = folder / "vault"
     folders = [folder / f"worker{n}" if url else shared for n in range(workers)]

@@ -15,6 +15,7 @@ from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 
 _READY_S, _DONE_S = 120.0, 300.0
+_LOOK_S = 0.1
 
 
 def jobs_a_second(database: SharedDatabase, folder: Path, workers: int, jobs: int, seed: int, show: Show) -> float:
@@ -36,6 +37,6 @@ def jobs_a_second(database: SharedDatabase, folder: Path, workers: int, jobs: in
                 show(f"work with {workers}", done, jobs)
                 if time.perf_counter() - began > _DONE_S:
                     raise MemosError(f"{workers} workers did {done} of {jobs} jobs: {running.log()[-500:]}")
-                time.sleep(0.02)
+                time.sleep(_LOOK_S)
             show(f"work with {workers}", jobs, jobs)
             return jobs / (time.perf_counter() - began)
