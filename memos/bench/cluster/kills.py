@@ -26,7 +26,7 @@ _PAUSE_S = (0.1, 0.9)  # between two kills
 _STALLED_S = 1.5 * LEASE_S
 _WAITING = 6  # jobs that wait at least, as long as there is somebody to kill
 _PATIENCE_S = 120.0  # without a job being done, before what is left is given up
-_ADAPTERS = 0.15  # of the jobs; the others make KV
+_ADAPTERS = 0.06  # of the jobs; the others make KV, which takes a tenth of the time
 Event = Callable[[], bool]  # False where nobody is there to be hit
 
 

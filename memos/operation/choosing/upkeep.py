@@ -91,7 +91,8 @@ class Upkeep:
                 self._end(job, "undone", note)
             return {"move": job.kind, "why": job.payload.get("why", ""), "failed": str(error)}
         except KeyboardInterrupt:
-            self._end(job, "interrupted", "interrupted")
+            with suppress(VaultError):  # the lease ends by itself
+                self._end(job, "interrupted", "interrupted")
             raise
         except BaseException as error:  # of a kind that nobody foresaw: it is not begun again by itself
             self._end(job, "undone", f"{type(error).__name__}: {error}")

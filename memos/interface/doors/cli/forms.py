@@ -61,7 +61,7 @@ def rounds(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
                 with progress_bars() as show:
                     done = kernel.within(user).tick(progress=lambda step, of, loss: show("train", step, of))
             except VaultError as error:
-                if every is None:
+                if every is None or _interrupted(error):
                     raise
                 log.warning("this round is not finished, and the next one goes on: %s", error)
                 done = []
@@ -72,6 +72,11 @@ def rounds(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
     except KeyboardInterrupt:
         if every is None:
             raise  # else it is how the rounds end, and what was done is told
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether ctrl-C has led to an error, as where it cuts off a statement."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _interrupted(error.__context__))
 
 
 @optional_vault_command(forms)
