@@ -33,7 +33,7 @@ def in_this_process(kernel: MemOS, folder: Path, url: str | None, feed: JobFeed)
 def in_worker_processes(kernel: MemOS, folder: Path, url: str | None, feed: JobFeed) -> None:
     """`memos work --every`, twice."""
     folders = [folder.with_name(f"worker{n}") if url else folder for n in range(2)]
-    with working(settings_with(url), folders):
+    with working(settings_with(url, folder.parent), folders):
         wait_for_all(feed)
 
 
@@ -46,7 +46,7 @@ def wait_for_all(feed: JobFeed) -> None:
 @pytest.mark.parametrize("run", [in_this_process, in_worker_processes])
 def test_every_job_is_done_once_whoever_carries_it_out(run: Executor, tmp_path: Path) -> None:
     folder = tmp_path / "vault"
-    with MemOS(parse_config(settings_with(None)), vault=folder) as kernel:
+    with MemOS(parse_config(settings_with(None, tmp_path)), vault=folder) as kernel:
         feed = JobFeed(kernel, random.Random(0), adapters=0.0)
         for _ in range(JOBS):
             feed.queue(feed.said())
@@ -60,7 +60,7 @@ def test_every_job_is_done_once_whoever_carries_it_out(run: Executor, tmp_path: 
 
 
 def test_what_is_lost_or_published_twice_is_counted(tmp_path: Path) -> None:
-    with MemOS(parse_config(settings_with(None)), vault=tmp_path) as kernel:
+    with MemOS(parse_config(settings_with(None, tmp_path)), vault=tmp_path / "vault") as kernel:
         feed = JobFeed(kernel, random.Random(0), adapters=0.0)
         ids = [feed.queue(feed.said()) for _ in range(3)]
         kernel.services.planning.upkeep.work()
@@ -109,7 +109,7 @@ def test_a_worker_goes_on_after_a_round_that_the_database_was_in_the_way_of(tmp_
 
 
 def test_a_vault_that_a_worker_left_is_opened_by_the_next(tmp_path: Path) -> None:
-    settings = settings_with(None)
+    settings = settings_with(None, tmp_path)
     with working(settings, [tmp_path / "vault"]) as workers:
         workers.wait_until_ready(_PATIENCE_S)
         assert workers.kill(random.Random(0))

@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memos.cube import Form
@@ -37,9 +38,10 @@ _PETS = "cat dog parrot rabbit hamster goose".split()
 _Result = TypeVar("_Result")
 
 
-def settings_with(url: str | None) -> dict[str, Any]:
-    """Of the config, for whoever opens the vault at this URL, or in a folder."""
-    return {**SETTINGS, "vault": {**SETTINGS["vault"], "url": url}}
+def settings_with(url: str | None, folder: Path) -> dict[str, Any]:
+    """Of the config, for whoever opens the vault at this URL, or in a folder. folder: of the key that all sign with."""
+    key = {"governance": {"audit": {"key": str(folder / "signing.key")}}}
+    return {**SETTINGS, **key, "vault": {**SETTINGS["vault"], "url": url}}
 
 
 def patiently(call: Callable[[], _Result]) -> _Result:

@@ -41,7 +41,7 @@ def run_kills(
     shared = folder / "vault"
     folders = [folder / f"worker{n}" if url else shared for n in range(workers)]
     here = folder / "here" if url else shared
-    settings = settings_with(url)
+    settings = settings_with(url, folder)
     began = time.monotonic()
     with MemOS(parse_config(settings), vault=here) as kernel, working(settings, folders) as running:
         feed = JobFeed(kernel, rng, _ADAPTERS)

@@ -99,11 +99,14 @@ def revocation(
     """revocation_p99_ms: from asking for it until the last answer that shows the memory has come. calls_p99_ms: until
     that call has returned, which erases, too. steps: all answers."""
     url, rng = database.url(), random.Random(seed)
-    options = ["--set", f"vault.url={url}"] if url else []
+    key = folder / "signing.key"  # one for all, as they sign one log
+    options = ["--set", f"governance.audit.key={key}", *(["--set", f"vault.url={url}"] if url else [])]
     vaults = [folder / f"server{n}" / ("vault" if url else "../vault") for n in range(servers)]
     for vault in vaults:
         vault.parent.mkdir()
-    with MemOS(parse_config({"vault": {"url": url}}), vault=vaults[0]) as kernel:
+    with MemOS(
+        parse_config({"vault": {"url": url}, "governance": {"audit": {"key": str(key)}}}), vault=vaults[0]
+    ) as kernel:
         users = ["writer", *(f"{role}{n}" for n in range(rounds) for role in ("owner", "reader"))]
         keys = {user: kernel.services.governing.add_key(user)[0] for user in users}
     with ExitStack() as running, ThreadPoolExecutor(servers) as starting:

@@ -22,7 +22,7 @@ def jobs_a_second(database: SharedDatabase, folder: Path, workers: int, jobs: in
     """Of so many promotions to KV, from when all are queued and each worker has loaded its model. Raises MemosError
     where they are not done in time."""
     url = database.url()
-    settings, rng = settings_with(url), random.Random(seed)
+    settings, rng = settings_with(url, folder), random.Random(seed)
     folders = [folder / (f"worker{n}" if url else "vault") for n in range(workers)]
     with MemOS(parse_config(settings), vault=folder / ("here" if url else "vault")) as kernel:
         feed = JobFeed(kernel, rng, adapters=0.0)
