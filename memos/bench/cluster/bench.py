@@ -12,7 +12,7 @@ from memos.bench.cluster.revocation import revocation
 from memos.bench.cluster.speed import jobs_a_second
 from memos.interface.doors.progress import Show
 
-_JOBS = 60  # of each measurement of speed
+_JOBS = 40  # of each measurement of speed
 _SPEEDS = (1, 2, 4)  # workers
 
 

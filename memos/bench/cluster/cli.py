@@ -21,7 +21,7 @@ def bench_cluster(
     database_kills: Annotated[
         int | None, typer.Option(min=0, help="of the database's server; a tenth of those of workers if not given")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="rights taken back, memories deleted, users forgotten")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, help="rights taken back, memories deleted, users forgotten")] = 45,
     seed: Seed = 0,
 ) -> None:
     """Kill workers that share the jobs of a vault, and see how soon a memory is gone from every serving process."""

@@ -23,6 +23,8 @@ from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 
 _PAUSE_S = (0.1, 0.9)  # between two kills
+_JOBS_BETWEEN = 4  # that are done between two kills, at most; while none is, nobody works whom a kill could hit
+_IDLE_S = 5.0  # for which that is waited for
 _STALLED_S = 1.5 * LEASE_S
 _WAITING = 6  # jobs that wait at least, as long as there is somebody to kill
 _PATIENCE_S = 120.0  # without a job being done, before what is left is given up
@@ -73,7 +75,7 @@ def _died(database: SharedDatabase) -> bool:
 
 def _until_done(feed: JobFeed, workers: Workers, events: list[Event], rng: random.Random, show: Show) -> None:
     """Queue jobs as long as there is something to kill, and let what waits then be done."""
-    total, next_at, progress = len(events), time.monotonic(), (0, time.monotonic())
+    total, next_at, due, progress = len(events), time.monotonic(), 0, (0, time.monotonic())
     while True:
         waiting = feed.open()
         done = len(feed.ids) - sum(waiting.values())
@@ -86,8 +88,10 @@ def _until_done(feed: JobFeed, workers: Workers, events: list[Event], rng: rando
         if events and waiting["queued"] < _WAITING:
             feed.queue(feed.said())
         workers.look()
-        if events and time.monotonic() >= next_at and events[-1]():
+        is_due = (done >= due and waiting["running"]) or time.monotonic() > next_at + _IDLE_S
+        if events and time.monotonic() >= next_at and is_due and events[-1]():
             events.pop()
+            due = done + rng.randrange(_JOBS_BETWEEN)
             show("kill", total - len(events), total)
             next_at = time.monotonic() + rng.uniform(*_PAUSE_S)
         if not events:
