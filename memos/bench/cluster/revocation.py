@@ -175,7 +175,8 @@ def _round(watch: _Watch, urls: list[str], keys: dict[str, str], n: int, rng: ra
     asked = max([began, *(answer.began for answer in showing)])
     answered = max([began, *(answer.ended for answer in showing)])
     leaks = sum(answer.began > min(returned, began + _PROMISED_S) for answer in showing)
-    return _Revoked(kind, *((at - began) * 1e3 for at in (asked, answered, returned)), leaks)
+    asked_ms, answered_ms, returned_ms = ((moment - began) * 1e3 for moment in (asked, answered, returned))
+    return _Revoked(kind, asked_ms, answered_ms, returned_ms, leaks)
 
 
 def _told(urls: list[str], keys: dict[str, str], n: int, rng: random.Random) -> _Memory:
