@@ -47,7 +47,7 @@ def run_kills(
     began = time.monotonic()
     with MemOS(parse_config(settings), vault=here) as kernel, working(settings, folders) as running:
         feed = JobFeed(kernel, rng, _ADAPTERS)
-        stalls = max(1, kills // 10)
+        stalls = max(2, kills // 5)
         events: list[Event] = [partial(running.kill, rng)] * kills
         events += [partial(running.stall, rng, _STALLED_S)] * stalls
         events += [partial(_died, database)] * database_kills

@@ -111,14 +111,14 @@ class Transitions:
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         if trained:
             require_agreement(self._reader, sources)
-        kind, order, origin = JobKind.promote(form), self._order(form, sources, beside), "promotion" if job else BY_HAND
+        kind, order = JobKind.promote(form), self._order(form, sources, beside)
         if job:  # whoever has taken it keeps its lease, and says how it ended where nothing is published
             self._vault.jobs.describe(job, order)
-            return self._built(form, sources, job, progress, beside, origin)
+            return self._built(form, sources, job, progress, beside)
         job = self._vault.jobs.resume(kind, order) or self._vault.jobs.start(kind, order)
         try:
             with self._vault.jobs.renewed(job):
-                return self._built(form, sources, job, progress, beside, origin)
+                return self._built(form, sources, job, progress, beside)
         except BaseException as error:  # an interrupt too: the job is undone whatever ended it
             # what was cut off by a person goes on from its checkpoint, when it is asked for again
             resumable = isinstance(error, KeyboardInterrupt) and trained
@@ -127,16 +127,10 @@ class Transitions:
             raise
 
     def _built(
-        self,
-        form: Form,
-        sources: Sequence[MemCube],
-        job: Job,
-        progress: Progress,
-        beside: Sequence[MemCube],
-        origin: str,
+        self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]
     ) -> MemCube:
         """Build, prove, store and publish, unless the job is another's by then: what fails leaves no cube."""
-        blob = None
+        blob, origin = None, "promotion" if job.tries else BY_HAND
         try:
             with self._vault.blobs.staging() as staged:
                 if form is Form.PARAMETRIC or self._activation.codec == "trained":

@@ -228,14 +228,11 @@ class JobList:
     def all(self, state: str, kind: str | None = None) -> list[Job]:
         """Those in this state, of one kind or of every kind; oldest first."""
         rows = self._db.rows(
-            "SELECT id, kind, payload, started, note, holder, tries FROM jobs "
+            "SELECT id, kind, payload, started, note, ifnull(holder, ''), ifnull(tries, 0) FROM jobs "
             "WHERE state = ? AND kind = ifnull(?, kind) ORDER BY started, id",
             *(state, kind),
         )
-        return [
-            Job(id, kind, json.loads(text), moment(at), note, state, holder or "", tries or 0)
-            for id, kind, text, at, note, holder, tries in rows
-        ]
+        return [Job(id, kind, json.loads(text), moment(at), note, state, *by) for id, kind, text, at, note, *by in rows]
 
 
 def sources_of(job: Job) -> list[str]:
