@@ -102,7 +102,7 @@ def revocation(
     until that answer has come. calls_p99_ms: until the call has returned, which erases, too. steps: all answers."""
     url, rng = database.url(), random.Random(seed)
     key = folder / "signing.key"  # one for all, as they sign one log
-    options = ["--set", f"governance.audit.key={key}", *(["--set", f"vault.url={url}"] if url else [])]
+    settings = [f"governance.audit.key={key}", *([f"vault.url={url}"] if url else [])]
     vaults = [folder / f"server{n}" / ("vault" if url else "../vault") for n in range(servers)]
     for vault in vaults:
         vault.parent.mkdir()
@@ -113,7 +113,7 @@ def revocation(
         keys = {user: kernel.services.governing.add_key(user)[0] for user in users}
     with ExitStack() as running, ThreadPoolExecutor(servers) as starting:
         show("start servers", 0, servers)
-        urls = [url for _, url in starting.map(lambda vault: running.enter_context(served(vault, *options)), vaults)]
+        urls = [url for _, url in starting.map(lambda vault: running.enter_context(served(vault, *settings)), vaults)]
         show("start servers", servers, servers)
         watch = _Watch()
         threads = [threading.Thread(target=_ask, args=(watch, urls[n], n, seed)) for n in range(servers)]
