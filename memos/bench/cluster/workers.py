@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,7 +44,7 @@ class Worker:
     process: ForkServerProcess
     told: Connection
     is_ready: bool = False  # it has loaded the model
-    resumes: float | None = None  # when it is no longer stopped, by time.monotonic
+    is_stopped: bool = False
 
     def heard(self) -> bool:
         """Whether it has said by now that it is ready."""
@@ -62,12 +63,9 @@ class Workers:
     running: list[Worker] = field(default_factory=list)
 
     def look(self) -> None:
-        """Begin those again that have ended, and let those go on that were stopped for long enough."""
+        """Begin those again that have ended."""
         for n, worker in enumerate(self.running):
             worker.heard()
-            if worker.resumes is not None and time.monotonic() > worker.resumes:
-                self._signal(worker, signal.SIGCONT)
-                worker.resumes = None
             if not worker.process.is_alive():
                 self.running[n] = self._begun(worker.folder)
 
@@ -85,11 +83,13 @@ class Workers:
         """Stop one for so long, drawn at random; False where none works."""
         if victim := self._drawn(rng):
             self._signal(victim, signal.SIGSTOP)
-            victim.resumes = time.monotonic() + seconds
+            victim.is_stopped = True
+            # whoever asks for this may wait for the very worker that is stopped while it has the turn to write
+            threading.Timer(seconds, self._go_on, (victim,)).start()
         return victim is not None
 
     def _drawn(self, rng: random.Random) -> Worker | None:
-        able = [w for w in self.running if w.heard() and w.resumes is None and w.process.is_alive()]
+        able = [w for w in self.running if w.heard() and not w.is_stopped and w.process.is_alive()]
         return rng.choice(able) if able else None
 
     def begin(self) -> None:
@@ -126,6 +126,10 @@ class Workers:
         process.start()
         theirs.close()
         return Worker(folder, process, ours)
+
+    def _go_on(self, worker: Worker) -> None:
+        self._signal(worker, signal.SIGCONT)
+        worker.is_stopped = False
 
     @staticmethod
     def _signal(worker: Worker, number: int) -> None:
