@@ -6,6 +6,7 @@ Knows how each is made, killed and begun again; must not know what is kept there
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from memos.errors import VaultError
+
 _AWAY_S = 0.5  # for which a killed server is left alone
+_STARTS = 10
 
 
 class SharedDatabase(Protocol):
@@ -64,13 +68,22 @@ class ServerDatabase:
         import psutil
 
         master = psutil.Process(self._server.get_pid())
-        processes = [*master.children(recursive=True), master]
+        processes = [master, *master.children(recursive=True)]  # it first, so that none is added
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(processes, timeout=10)
         time.sleep(_AWAY_S)
-        self._server.ensure_postgres_running()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """A connection that was just made may hold the server's memory for a moment. Raises VaultError."""
+        for _ in range(_STARTS):
+            with suppress(subprocess.SubprocessError):
+                self._server.ensure_postgres_running()
+                return
+            time.sleep(_AWAY_S)
+        raise VaultError(f"the server in {self._server.pgdata} does not start again; its log says why")
 
     def close(self) -> None:
         self._server.cleanup()
