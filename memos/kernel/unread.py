@@ -22,7 +22,7 @@ from memos.cost import metered
 from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
 from memos.errors import Cancelled, ContextOverflow, HostError, MemosError
-from memos.infrastructure.vault.tables.job_list import DIED, OPEN, Job, sources_of
+from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.kernel.access import Service
@@ -36,7 +36,6 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from memos.infrastructure.vault.tables.job_list import Open
     from memos.kernel.services.summing import Summing
     from memos.kernel.wiring import Parts
 
@@ -103,7 +102,7 @@ class Unread(Service):
     def read_from(self, first: str) -> None:
         """Have the turns from this one on read by the tagger in the background."""
         with self._lock:
-            is_new = not self._is_queued(OPEN)  # who reads by an open job, here or elsewhere, comes to this turn too
+            is_new = not self._is_queued()  # who reads by an open job, here or elsewhere, comes to this turn too
             if is_new:
                 payload = {"sources": [], "after": first[:-1], "why": "turns that no rule reads"}
                 self._vault.jobs.queue(READ_TURNS, payload, READ_TURNS.priority)
@@ -112,12 +111,12 @@ class Unread(Service):
 
     def resume(self) -> None:
         """Go on with what another process has left."""
-        if self._is_queued(("queued", "interrupted")):
+        if self._is_queued():
             self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
 
-    def _is_queued(self, states: Iterable[Open]) -> bool:
-        """A job of the tagger, in one of these states."""
-        return any("after" in job.payload for state in states for job in self._vault.jobs.all(state, READ_TURNS))
+    def _is_queued(self) -> bool:
+        """A job of the tagger."""
+        return any("after" in job.payload for job in self._vault.jobs.open(READ_TURNS))
 
     def finish(self) -> None:
         """Have what waits for the tagger read now, and wait for it."""
@@ -219,7 +218,7 @@ class Unread(Service):
     def _batches(self, caller: Caller, quiet: timedelta) -> list[list[MemCube]]:
         """The caller's turns that no job is about, conversation by conversation: as many as are read together, or
         fewer where the last was kept that long ago."""
-        taken = {id for state in OPEN for job in self._vault.jobs.all(state, READ_TURNS) for id in sources_of(job)}
+        taken = {id for job in self._vault.jobs.open(READ_TURNS) for id in sources_of(job)}
         talks: dict[object, list[MemCube]] = defaultdict(list)
         for cube in self._vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, segment=UNREAD):
             own = caller.covers(cube.namespace) and cube.rights.owner == caller.user_id

@@ -71,7 +71,7 @@ class JobList:
         """Write down work for whoever has time; its id, or that of the same work where that is open already. priority:
         the highest is begun first."""
         with self._db.transaction():
-            for job in (job for state in OPEN for job in self.all(state, kind)):
+            for job in self.open(kind):
                 if job.payload.get("sources") == payload["sources"]:
                     return job.id
             return self._new(kind, payload, tries=0, priority=priority)
@@ -227,12 +227,19 @@ class JobList:
 
     def all(self, state: str, kind: str | None = None) -> list[Job]:
         """Those in this state, of one kind or of every kind; oldest first."""
+        return self._in([state], kind)
+
+    def open(self, kind: str) -> list[Job]:
+        """Those of a kind that have not ended; oldest first."""
+        return self._in(OPEN, kind)
+
+    def _in(self, states: Sequence[str], kind: str | None) -> list[Job]:
         rows = self._db.rows(
-            "SELECT id, kind, payload, started, note, ifnull(holder, ''), ifnull(tries, 0) FROM jobs "
-            "WHERE state = ? AND kind = ifnull(?, kind) ORDER BY started, id",
-            *(state, kind),
+            "SELECT id, kind, payload, started, note, state, ifnull(holder, ''), ifnull(tries, 0) FROM jobs "
+            f"WHERE state {IN} AND kind = ifnull(?, kind) ORDER BY started, id",
+            *(json.dumps(list(states)), kind),
         )
-        return [Job(id, kind, json.loads(text), moment(at), note, state, *by) for id, kind, text, at, note, *by in rows]
+        return [Job(id, kind, json.loads(text), moment(at), *rest) for id, kind, text, at, *rest in rows]
 
 
 def sources_of(job: Job) -> list[str]:
