@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.bench.cluster.database import SharedDatabase
-from memos.bench.cluster.jobs import LEASE_S, JobFeed, ended, settings_with
+from memos.bench.cluster.jobs import LEASE_S, TRIES, JobFeed, ended, settings_with
 from memos.bench.cluster.workers import Workers, working
 from memos.config import JobsConfig, parse_config
 from memos.infrastructure.vault.mem_vault import MemVault
@@ -24,10 +24,10 @@ from memos.kernel.mem_os import MemOS
 
 _PAUSE_S = (0.1, 0.9)  # between two kills
 _JOBS_BETWEEN = 4  # that are done between two kills, at most; while none is, nobody works whom a kill could hit
-_IDLE_S = 5.0  # for which that is waited for
+_IDLE_S = 45.0  # for which that is waited for
 _STALLED_S = 1.5 * LEASE_S
 _WAITING = 6  # jobs that wait at least, as long as there is somebody to kill
-_PATIENCE_S = 120.0  # without a job being done, before what is left is given up
+_PATIENCE_S = 300.0  # without a job being done, before what is left is given up
 _ADAPTERS = 0.06  # of the jobs; the others make KV, which takes a tenth of the time
 Event = Callable[[], bool]  # False where nobody is there to be hit
 
@@ -101,7 +101,7 @@ def _until_done(feed: JobFeed, workers: Workers, events: list[Event], rng: rando
 
 def _judged(here: Path, url: str | None, ids: list[str], folders: list[Path]) -> dict[str, Any]:
     """What is left once every process has ended, in the vault and in the folder of each."""
-    jobs, files = JobsConfig(lease_s=LEASE_S), 0
+    jobs, files = JobsConfig(lease_s=LEASE_S, tries=TRIES), 0
     for folder in dict.fromkeys((*folders, here)):
         MemVault(folder, url=url, jobs=jobs).close()  # alone: what others have left is collected
         files += sum(path.is_file() for part in ("tmp", "work") for path in (folder / part).rglob("*"))
