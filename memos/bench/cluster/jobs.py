@@ -82,7 +82,7 @@ class JobFeed:
         return [f"{cube.id}@{cube.version}" for cube in made]
 
     def queue(self, sources: list[str]) -> str:
-        """Of adapters, one at a time: they take so long that workers would be busy with nothing else, and all be hit."""
+        """Of adapters, one at a time: they take so long that all workers would be busy with nothing else."""
         kind = JobKind.ENCODE
         if self._rng.random() < self._adapters and not patiently(lambda: self._vault.jobs.open(JobKind.DISTIL)):
             kind = JobKind.DISTIL
