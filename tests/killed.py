@@ -9,6 +9,7 @@ from pathlib import Path
 
 from memos import MemOS
 from memos.config import Config
+from memos.infrastructure.vault.tables.job_list import Job
 from tests.doubles import BRIEF, BriefReader
 
 FORKED = multiprocessing.get_context("forkserver")
@@ -31,7 +32,7 @@ def promote(told: Connection, vault: Path, phase: str, isolation: str) -> None:
         memos.parts.reader = BriefReader()
         note = memos.vault.jobs.note
 
-        def tell(job: str, said: str) -> bool:
+        def tell(job: Job, said: str) -> bool:
             told.send(said.split()[0])
             if said.split()[0] == phase:
                 told.recv()

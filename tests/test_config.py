@@ -41,7 +41,7 @@ def test_a_given_key_is_taken_and_the_rest_stay_default(write: Write) -> None:
         ("modle: {}", "modle: unknown key; did you mean model?"),
         ("scheduler: {topk: 3}", "scheduler.topk: unknown key; did you mean top_k?"),
         ("distil: {gate: {locallity: 1.0}}", "distil.gate.locallity: unknown key; did you mean locality?"),
-        ("vault: {zzz: 1}", "vault.zzz: unknown key; known keys: blobs, cache_bytes, key"),
+        ("vault: {zzz: 1}", "vault.zzz: unknown key; known keys: blobs, cache_bytes, jobs, key, path"),
         (
             "experiment: {steps: [{ask: {via: none, question: q.jsonl}}]}",
             "experiment.steps.0.ask.question: unknown key; did you mean questions?",

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from memos.bench.cli_forms import forms
+from memos.bench.cluster.cli import commands as cluster
 from memos.bench.qa.cli import commands as answers
 from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
@@ -21,6 +22,7 @@ bench = typer.Typer(help="Measure memos against a named alternative, in one run.
 bench.add_typer(answers)
 commands.add_typer(bench, name="bench")
 bench.add_typer(forms)
+bench.add_typer(cluster)
 if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them out
     from memos.bench.developer.cli import developer
 

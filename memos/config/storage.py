@@ -17,6 +17,18 @@ class QuotaConfig(Section):
     cubes_per_user: int | None = Field(None, ge=0, description="memories, KV and adapters, in every state")
 
 
+class JobsConfig(Section):
+    """Background work that several processes share."""
+
+    lease_s: float = Field(
+        30.0,
+        ge=0.5,
+        description="seconds, by the database's clock, after which a job whose process was not heard of is another's; "
+        "a process that works is heard of three times within them",
+    )
+    tries: int = Field(3, ge=1, description="a job that was begun this often and took its process along has failed")
+
+
 class VaultConfig(Section):
     path: Path | None = Field(
         None,
@@ -29,6 +41,7 @@ class VaultConfig(Section):
         "stand in it, in PGPASSWORD or in ~/.pgpass; unset: as server.json of the folder says, or a vault in files",
     )
     quota: QuotaConfig = Field(QuotaConfig(), description="what the vault may hold")
+    jobs: JobsConfig = Field(JobsConfig(), description="how background work is shared between processes")
     key: str | None = Field(
         None,
         description="file:PATH, env:NAME or keyring:SERVICE/NAME: where the key of an encrypted vault is, a passphrase "

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from memos.cost import metered
 from memos.cube import ANSWERING, MOMENT, SUMMARY, Form, MemCube, Namespace, Source, Text, Trust, Turn, new_id
 from memos.cube import READ as ORIGIN
-from memos.errors import ContextOverflow, HostError, MemosError
-from memos.infrastructure.vault.tables.job_list import OPEN, Job, sources_of
+from memos.errors import Cancelled, ContextOverflow, HostError, MemosError
+from memos.infrastructure.vault.tables.job_list import DIED, Job, sources_of
 from memos.interface.reading import extraction
 from memos.interface.reading.documents.parts import DialogueTurn
 from memos.kernel.access import Service
@@ -36,7 +36,6 @@ from memos.rights import Caller
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from memos.infrastructure.vault.tables.job_list import Open
     from memos.kernel.services.summing import Summing
     from memos.kernel.wiring import Parts
 
@@ -48,7 +47,7 @@ NEAR = 6  # memories that a turn may put out of force
 PAGE = 64  # turns that are looked at at once
 MAX_COMPARED_CHARS = 100  # of a turn that may put others out of force, or be put so: what is longer says more
 _OF_TURN = ("said", "expires", "tags", "metadata", "role", "origin", "trust")  # that statements in it have, too
-_GIVEN_UP = ("its process died", "cancelled")  # how a job has ended that is not tried again
+_GIVEN_UP = (DIED, "cancelled")  # how a job has ended that is not tried again
 
 
 class Unread(Service):
@@ -62,7 +61,6 @@ class Unread(Service):
         self._closing, self._hurry = threading.Event(), threading.Event()
         self._reading: Future[None] | None = None
         self._lock = threading.Lock()
-        self._is_queued = False  # a job of the tagger
 
     def keep(self, episodes: Iterable[MemCube], caller: Caller) -> list[MemCube]:
         """Let turns wait to be read, each as a copy beside what it is kept as; on disk when this returns. Raises
@@ -104,20 +102,21 @@ class Unread(Service):
     def read_from(self, first: str) -> None:
         """Have the turns from this one on read by the tagger in the background."""
         with self._lock:
-            if self._is_queued:
-                return
-            self._is_queued = True
-            self._vault.jobs.queue(READ_TURNS, {"sources": [], "after": first[:-1], "why": "turns that no rule reads"})
-            self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
+            is_new = not self._is_queued()  # who reads by an open job, here or elsewhere, comes to this turn too
+            if is_new:
+                payload = {"sources": [], "after": first[:-1], "why": "turns that no rule reads"}
+                self._vault.jobs.queue(READ_TURNS, payload, READ_TURNS.priority)
+            if is_new or self._reading is None or self._reading.done():
+                self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
 
     def resume(self) -> None:
         """Go on with what another process has left."""
-        if any("after" in job.payload for state in ("queued", "interrupted") for job in self._jobs(state)):
-            self._is_queued = True
+        if self._is_queued():
             self._reading = self._upkeep.soon(READ_TURNS, self._await_quiet)
 
-    def _jobs(self, state: Open) -> list[Job]:
-        return self._vault.jobs.all(state, READ_TURNS)
+    def _is_queued(self) -> bool:
+        """A job of the tagger."""
+        return any("after" in job.payload for job in self._vault.jobs.open(READ_TURNS))
 
     def finish(self) -> None:
         """Have what waits for the tagger read now, and wait for it."""
@@ -143,20 +142,21 @@ class Unread(Service):
         have said so far is summed up."""
         after, made, users = str(job.payload["after"]), 0, set[str]()
         while True:
-            with self._vault.transaction(), self._lock:  # a turn that is kept from here on finds no open job
+            with self._vault.transaction():  # a turn that is kept from here on finds no open job
                 if not (turns := self._vault.statements.texts_after(after, PAGE)):
-                    self._vault.jobs.end(job.id, "done", f"{made} memories")
-                    self._is_queued = False
+                    self._vault.jobs.end(job, "done", f"{made} memories")
                     break
             for turn in turns:
                 before_each()
                 after = turn.id
                 users.add(turn.namespace.user_id)
                 try:
-                    made += self._read_tagged(turn) if _is_said(turn) else 0
+                    made += self._read_tagged(turn, job) if _is_said(turn) else 0
+                except Cancelled:  # another has the job
+                    raise
                 except MemosError as error:  # the others' turn comes all the same
                     log.warning("turn %s stays unread: %s", turn.id, error)
-            self._vault.jobs.describe(job.id, job.payload | {"after": after})
+            self._vault.jobs.describe(job, job.payload | {"after": after})
         for user in sorted(users):
             before_each()
             try:
@@ -165,7 +165,7 @@ class Unread(Service):
                 log.warning("what %s has said is not summed up: %s", user, error)
         return made
 
-    def _read_tagged(self, turn: MemCube) -> int:
+    def _read_tagged(self, turn: MemCube, job: Job) -> int:
         """Keep the facts that a turn states, and archive what it puts out of force, if the rules have read no fact in
         it; the number of memories made."""
         words, header = said_words(turn), turn.header
@@ -188,6 +188,7 @@ class Unread(Service):
         for op in found[:1]:
             self._governance.permit(Caller(turn.namespace), op)
         with self._vault.transaction():
+            self._vault.jobs.require(job)
             if not [now for now in self._vault.at([turn.id]) if now.version == turn.version and now.state in ANSWERING]:
                 return 0
             made = self._knowledge.remember(found, turn.namespace, of=turn)
@@ -217,7 +218,7 @@ class Unread(Service):
     def _batches(self, caller: Caller, quiet: timedelta) -> list[list[MemCube]]:
         """The caller's turns that no job is about, conversation by conversation: as many as are read together, or
         fewer where the last was kept that long ago."""
-        taken = {id for state in OPEN for job in self._vault.jobs.all(state, READ_TURNS) for id in sources_of(job)}
+        taken = {id for job in self._vault.jobs.open(READ_TURNS) for id in sources_of(job)}
         talks: dict[object, list[MemCube]] = defaultdict(list)
         for cube in self._vault.cubes(form=Form.PLAINTEXT, states=ANSWERING, segment=UNREAD):
             own = caller.covers(cube.namespace) and cube.rights.owner == caller.user_id
@@ -235,8 +236,11 @@ class Unread(Service):
         ended = self._vault.jobs.all("undone", READ_TURNS)
         refused = self._failed | {_key(job) for job in ended if job.note in _GIVEN_UP}
         pinned = [[f"{cube.id}@{cube.version}" for cube in batch] for batch in batches]
+        why = "{} turns that no rule reads"
         return [
-            self._vault.jobs.queue(READ_TURNS, {"sources": sources, "why": f"{len(sources)} turns that no rule reads"})
+            self._vault.jobs.queue(
+                READ_TURNS, {"sources": sources, "why": why.format(len(sources))}, READ_TURNS.priority
+            )
             for sources in pinned
             if tuple(sources) not in refused
         ]
@@ -254,7 +258,9 @@ class Unread(Service):
             return done
         try:
             with metered() as spent:
-                made = self._freshness.changed(self._learn(turns, self._found(turns)))
+                made = self._freshness.changed(self._learn(turns, self._found(turns), job))
+        except Cancelled:  # another has the job
+            raise
         except MemosError:
             self._failed.add(_key(job))
             raise
@@ -296,13 +302,14 @@ class Unread(Service):
         trust = max((Trust.MODEL, header.trust), key=lambda trust: trust.rank)
         return op.model_copy(update={**known, "origin": f"{ORIGIN}{turn.id}", "trust": trust})
 
-    def _learn(self, turns: Sequence[MemCube], found: Mapping[str, Sequence[Add]]) -> list[MemCube]:
+    def _learn(self, turns: Sequence[MemCube], found: Mapping[str, Sequence[Add]], job: Job) -> list[MemCube]:
         """All of it or nothing, so that what is read again after a crash is learnt once. Of a turn that was deleted
         meanwhile nothing is. Raises NoRoom."""
         for op in [op for ops in found.values() for op in ops][:1]:
             self._governance.permit(Caller(turns[0].namespace), op)
         made: list[MemCube] = []
         with self._vault.transaction():
+            self._vault.jobs.require(job)
             for turn in self._waiting(turn.id for turn in turns):
                 episode = next(iter(self._vault.at(source.id for source in turn.sources)), None)
                 kept = self._knowledge.remember(found[turn.id], turn.namespace, of=episode)

@@ -79,6 +79,7 @@ class Parts:
             settings.server,
             settings.blobs,
             settings.cache_bytes,
+            settings.jobs,
         )
         self.governance = MemGovernance(self.vault)
         self.identity = Identity(self.vault, config)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from memos.config import GovernanceConfig, QuotaConfig
+from memos.config import GovernanceConfig, JobsConfig, QuotaConfig
 from memos.cube import Form, MemCube, Namespace, Source, State, ids_after
 from memos.errors import Conflict, CorruptBlob, NotFound
 from memos.infrastructure.guard.guard import Guard
@@ -94,6 +94,7 @@ class MemVault:
         url: str | None = None,
         blobs: str | None = None,
         cache_bytes: int = 1 << 32,
+        jobs: JobsConfig = JobsConfig(),
     ) -> None:
         """Open the vault in the folder `path`, made if absent.
 
@@ -111,7 +112,8 @@ class MemVault:
                 try:
                     alone = opening.enter_context(store.rows.alone()) and alone
                     self._sums = file_sums.take(path)
-                    self._assemble(store._replace(shelf=shelf_of(place, store)), store.shelf, quota, governance)
+                    shelf = shelf_of(place, store)
+                    self._assemble(store._replace(shelf=shelf), store.shelf, quota, governance, jobs)
                     self._settle(alone)
                 except BaseException:
                     store.rows.close()
@@ -121,7 +123,12 @@ class MemVault:
             raise
 
     def _assemble(
-        self, store: OpenStore, indexes: Shelf | None, quota: QuotaConfig, governance: GovernanceConfig
+        self,
+        store: OpenStore,
+        indexes: Shelf | None,
+        quota: QuotaConfig,
+        governance: GovernanceConfig,
+        jobs: JobsConfig,
     ) -> None:
         """The tables and payloads, over an open store. indexes: where those lie, if not in the folder."""
         db, files, self.sealing, shelf, _ = store
@@ -129,7 +136,8 @@ class MemVault:
         self._rows = self.statements = CubeRows(db)
         self.stats = VaultStats(self.path, db, quota)
         self.audit_log = AuditLog(db, self.path, governance.audit)
-        self.jobs, self.vectors, self.cards = JobList(db, self.transaction), VectorTable(db), CardTable(db)
+        self.jobs = JobList(db, self.transaction, files.has_work, jobs)
+        self.vectors, self.cards = VectorTable(db), CardTable(db)
         self.snapshots = SnapshotTable(db, self.guard.as_written, self.owned)
         named = self.guard.require_name
         self.grants, self.credentials = GrantTable(db, named), CredentialTable(db, named)
@@ -147,7 +155,7 @@ class MemVault:
         ids_after(self.now())
         self.erasing.drop_copies()
         if alone:
-            self.jobs.end_cut_off(self._files.has_work)
+            self.jobs.end_cut_off()
             self.blobs.sweep()
             for name in self.index.sweep(alone=True):
                 log.warning("%s is not named by the vault as it is now, and was removed", self.path / name)

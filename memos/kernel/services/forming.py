@@ -15,6 +15,7 @@ from memos.ops import Demote, Get, Promote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memos.infrastructure.vault.tables.job_list import Job
     from memos.operation.choosing.upkeep import Progress
     from memos.operation.forms.insight import Statement
     from memos.rights import Caller
@@ -30,7 +31,7 @@ class Forming(Service):
         to: Form | Literal["activation", "parametric"],
         *,
         progress: Progress | None = None,
-        job: str | None = None,
+        job: Job | None = None,
     ) -> MemCube:
         """Make one derived cube of these memories; published only once it has proven itself.
 

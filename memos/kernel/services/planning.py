@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memos.cube import ANSWERING, Form, MemCube, Namespace, State, Text
-from memos.errors import MemosError
+from memos.errors import BadTransition, Conflict, MemosError
 from memos.infrastructure.vault.tables.job_list import Job, no_job, sources_of
 from memos.kernel.access import Service
 from memos.operation.choosing.moves import Move, MovePlanner
@@ -75,13 +75,21 @@ class Planning(Service):
         self._unread.finish()
         if curating := self._curating(self._schedulers.policy_of(caller)):
             curating.on_idle(caller)
-        made = [{"move": c.header.origin, "cube": c.id, "why": "consolidated"} for c in self._life.consolidate(caller)]
+        made = self._consolidated(caller)
         aged = self._age(caller)
         visible = self._governance.visible_ids(caller, self._vault.at(move["cube"] for move in aged))
         self.plan(caller)
         return (
             made + [m for m in aged if m["cube"] in visible] + self.upkeep.work(progress, partial(self._sees, caller))
         )
+
+    def _consolidated(self, caller: Caller) -> list[dict[str, Any]]:
+        try:
+            made = self._life.consolidate(caller)
+        except (BadTransition, Conflict) as error:  # another worker was at the same memories, and was first
+            log.info("left to another worker: %s", error)
+            return []
+        return [{"move": cube.header.origin, "cube": cube.id, "why": "consolidated"} for cube in made]
 
     def plan(self, caller: Caller) -> list[str]:
         """Let the scheduler plan moves of the user's cubes, and queue them as jobs, whose ids are returned; so is the
@@ -120,7 +128,8 @@ class Planning(Service):
     def _queue(self, move: Move) -> str:
         cubes = move.segment.cubes if move.segment else (move.cube,) if move.cube else ()
         kind = JobKind.promote(move.to) if move.to else JobKind.DEMOTE
-        return self._vault.jobs.queue(kind, {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why})
+        payload = {"sources": [f"{c.id}@{c.version}" for c in cubes], "why": move.why}
+        return self._vault.jobs.queue(kind, payload, kind.priority)
 
     def segments(self, caller: Caller) -> list[Segment]:
         """The topic groups that move together."""
@@ -157,11 +166,13 @@ class Planning(Service):
         owner = Caller(Namespace(user_id=first.rights.owner))
         done = {"move": job.kind, "why": job.payload.get("why", "")}
         if job.kind == JobKind.DEMOTE:
-            self._give_up(owner, first)
+            with self._vault.transaction():
+                self._give_up(owner, first)
+                self._vault.jobs.end(job, "done", first.id)
             return done | {"cube": first.id}
         to = JobKind(job.kind).form
         assert to
-        made = self._forming.promote(owner, ids, to, progress=progress, job=job.id)
+        made = self._forming.promote(owner, ids, to, progress=progress, job=job)
         return done | {"cube": made.id}
 
     def _give_up(self, owner: Caller, cube: MemCube) -> None:

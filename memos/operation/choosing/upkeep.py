@@ -9,11 +9,12 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from memos.cube import Form
-from memos.errors import MemosError
+from memos.errors import Cancelled, MemosError, VaultError
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class JobKind(str, Enum):
         """What is promoted to; None where nothing is."""
         return {JobKind.ENCODE: Form.ACTIVATION, JobKind.DISTIL: Form.PARAMETRIC}.get(self)
 
+    @property
+    def priority(self) -> int:
+        """What makes room comes first, and what takes minutes last."""
+        return {JobKind.DEMOTE: 3, JobKind.READ_TURNS: 2, JobKind.ENCODE: 1}.get(self, 0)
+
     __str__ = str.__str__  # into SQL and JSON as it is written
 
 
@@ -62,8 +68,8 @@ class Upkeep:
         reported: Callable[[Job], bool] = lambda job: True,
         kind: str | None = None,
     ) -> list[Done]:
-        """Carry out all that is queued, oldest first. What fails is reported, and the others go on. reported: of which
-        jobs to report. kind: of this kind alone."""
+        """Carry out all that is queued, the most urgent first. What fails is reported, and the others go on. reported:
+        of which jobs to report. kind: of this kind alone."""
         done, tried = list[Done](), list[str]()
         while not self._closing.is_set() and (job := self._vault.jobs.take(tried, kind)) is not None:
             tried.append(job.id)
@@ -74,12 +80,19 @@ class Upkeep:
 
     def _do(self, job: Job, progress: Progress) -> Done:
         try:
-            done = self._act(job, progress)
+            with self._vault.jobs.renewed(job):
+                done = self._act(job, progress)
         except MemosError as error:  # the plan was sound, its memory unfit; or it has changed since
-            self._end(job, "undone", f"{type(error).__name__}: {error}")
+            note = f"{type(error).__name__}: {error}"
+            if type(error) is VaultError:  # not of a memory: the disk or the server was in the way
+                with suppress(Cancelled):
+                    self._vault.jobs.try_again(job, note)
+            else:
+                self._end(job, "undone", note)
             return {"move": job.kind, "why": job.payload.get("why", ""), "failed": str(error)}
         except KeyboardInterrupt:
-            self._end(job, "interrupted", "interrupted")
+            with suppress(VaultError):  # the lease ends by itself
+                self._end(job, "interrupted", "interrupted")
             raise
         except BaseException as error:  # of a kind that nobody foresaw: it is not begun again by itself
             self._end(job, "undone", f"{type(error).__name__}: {error}")
@@ -88,9 +101,9 @@ class Upkeep:
         return done
 
     def _end(self, job: Job, how: Ending, note: str) -> None:
-        """Unless the job has been ended by what carried it out."""
-        if any(job.id == going.id for going in self._vault.jobs.all("running")):
-            self._vault.jobs.end(job.id, how, note)
+        """Unless what carried it out has ended it, or another has it by now."""
+        with suppress(Cancelled):
+            self._vault.jobs.end(job, how, note)
 
     def start(self, every_s: float) -> None:
         """Plan and work in a thread of its own every so many seconds, until `stop`."""

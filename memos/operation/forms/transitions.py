@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -46,6 +47,7 @@ from memos.operation.life.knowledge import text_of
 if TYPE_CHECKING:
     from memos.config import ActivationConfig, DistilConfig, GateConfig
     from memos.infrastructure.vault.mem_vault import MemVault
+    from memos.infrastructure.vault.tables.job_list import Job
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
@@ -95,7 +97,7 @@ class Transitions:
         sources: Sequence[MemCube],
         progress: Progress,
         beside: Sequence[MemCube] = (),
-        job: str | None = None,
+        job: Job | None = None,
         require: Callable[[], None] = lambda: None,
     ) -> MemCube:
         """One cube of the sources, which are plaintext and in canonical order, in the form; see MemOS.promote.
@@ -109,15 +111,29 @@ class Transitions:
         trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
         if trained:
             require_agreement(self._reader, sources)
-        kind, order, origin = JobKind.promote(form), self._order(form, sources, beside), "promotion" if job else BY_HAND
-        if job:
+        kind, order = JobKind.promote(form), self._order(form, sources, beside)
+        if job:  # whoever has taken it keeps its lease, and says how it ended where nothing is published
             self._vault.jobs.describe(job, order)
-        else:
-            job = self._vault.jobs.resume(kind, order) or self._vault.jobs.start(kind, order)
-        blob = None
+            return self._built(form, sources, job, progress, beside)
+        job = self._vault.jobs.resume(kind, order) or self._vault.jobs.start(kind, order)
+        try:
+            with self._vault.jobs.renewed(job):
+                return self._built(form, sources, job, progress, beside)
+        except BaseException as error:  # an interrupt too: the job is undone whatever ended it
+            # what was cut off by a person goes on from its checkpoint, when it is asked for again
+            resumable = isinstance(error, KeyboardInterrupt) and trained
+            with suppress(Cancelled):  # another has it by now
+                self._vault.jobs.end(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
+            raise
+
+    def _built(
+        self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]
+    ) -> MemCube:
+        """Build, prove, store and publish, unless the job is another's by then: what fails leaves no cube."""
+        blob, origin = None, "promotion" if job.tries else BY_HAND
         try:
             with self._vault.blobs.staging() as staged:
-                if trained:
+                if form is Form.PARAMETRIC or self._activation.codec == "trained":
                     blob = self._train(form, sources, job, progress, beside)
                 else:
                     blob = self._encode(sources, staged, progress)
@@ -125,12 +141,11 @@ class Transitions:
                     cube = self._lifecycle.publish(_derived(form, sources, blob, self._vault.now(), origin))
                     self._replace(cube)
                     self._vault.jobs.end(job, "done", cube.id)
-        except BaseException as error:  # an interrupt too: the job is undone whatever ended it
-            if blob is not None:
+        except BaseException as error:  # an interrupt too
+            if blob is not None and not isinstance(
+                error, Cancelled
+            ):  # the same may be what another is about to publish
                 self._vault.blobs.discard(blob.sha256)
-            # what was cut off by a person goes on from its checkpoint, when it is asked for again
-            resumable = isinstance(error, KeyboardInterrupt) and trained
-            self._vault.jobs.end(job, "interrupted" if resumable else "undone", f"{type(error).__name__}: {error}")
             raise
         return cube
 
@@ -195,14 +210,14 @@ class Transitions:
         )
 
     def _train(
-        self, form: Form, sources: Sequence[MemCube], job: str, progress: Progress, beside: Sequence[MemCube]
+        self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]
     ) -> Blob:
         """Kept if what was made, loaded from its file, passes the gate. Raises GateRejected, NoProbes, Cancelled."""
-        began, work = time.perf_counter(), self._vault.blobs.work(job)
+        began, work = time.perf_counter(), self._vault.blobs.work(job.id)
 
         def tell(phase: str, step: int, of: int, loss: float) -> None:
             if not self._vault.jobs.note(job, f"{phase} {step} of {of}" if of else phase):
-                raise Cancelled(f"the promotion {job} was cancelled; nothing was published")
+                raise Cancelled(f"the promotion {job.id} was cancelled; nothing was published")
             if phase == "train":
                 progress(step, of, loss)
 

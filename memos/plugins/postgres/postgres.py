@@ -204,12 +204,17 @@ class PostgresDatabase(Transactions):
             raise too_long(self.name, "another process, here or on another machine,", "pg_locks") from error
         except psycopg.Error as error:
             raise self._not_written(error) from error
+        except BaseException:  # ctrl-C: the lock may be there, or still come
+            self._writer.close()
+            raise
         try:
             yield
         finally:
-            if not self._writer.closed:
+            if self._writer.info.transaction_status == TransactionStatus.IDLE:
                 with suppress(psycopg.OperationalError):  # then the lock is given up with the connection
                     self._writer.execute(f"SELECT pg_advisory_unlock({self._lock_number(_WRITER)})")
+            else:  # cut off within a statement, of which the connection is of no use any more
+                self._writer.close()
 
     def _lock_number(self, which: int) -> int:
         return self._key + which
@@ -375,6 +380,9 @@ class PostgresDatabase(Transactions):
                 self._pool = self._new_pool()
                 threading.Thread(target=old.close, daemon=True).start()  # takes as long as who reads through it
             return self._pool
+
+    def seconds(self) -> float:
+        return float(self.rows("SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")[0][0])
 
     def write(self, sql: str, *values: object) -> int:
         """Within a transaction; the number of rows written."""

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from memos.cube import Blob, Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
-from memos.errors import Conflict, CorruptBlob, InputError, NotFound, VaultError
+from memos.errors import Cancelled, Conflict, CorruptBlob, InputError, NotFound, VaultError
 from memos.infrastructure.vault.blobs.vault_files import digest
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
@@ -563,10 +563,10 @@ def test_nothing_is_swept_while_another_has_the_vault_open(vault: MemVault) -> N
 def test_a_job_runs_until_it_is_ended_once(vault: MemVault) -> None:
     going, ended = vault.jobs.start("promote", {"ids": ["a"]}), vault.jobs.start("demote", {})
     vault.jobs.end(ended, "done")
-    with pytest.raises(NotFound, match=ended):
+    with pytest.raises(Cancelled, match=f"job {ended.id} .*has ended"):
         vault.jobs.end(ended, "undone")
     assert [(job.id, job.kind, job.payload) for job in vault.jobs.all("running")] == [
-        (going, "promote", {"ids": ["a"]})
+        (going.id, "promote", {"ids": ["a"]})
     ]
 
 
@@ -598,7 +598,7 @@ def test_a_job_of_a_killed_process_ends_as_undone_on_opening(tmp_path: Path) -> 
 def test_a_job_goes_on_while_another_opens_the_vault(vault: MemVault) -> None:
     job = vault.jobs.start("promote", {})
     with MemVault(vault.path) as other:
-        assert [running.id for running in other.jobs.all("running")] == [job]
+        assert [running.id for running in other.jobs.all("running")] == [job.id]
     assert vault.sweep() == []
     vault.jobs.end(job, "done")
 

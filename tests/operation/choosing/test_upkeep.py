@@ -13,6 +13,7 @@ from typing import Any
 from memos import MemOS
 from memos.config import Config, SchedulerConfig
 from memos.cube import Form, State
+from memos.errors import VaultError
 from memos.infrastructure.vault.mem_vault import MemVault
 from tests.doubles import BRIEF, BriefReader
 
@@ -95,4 +96,42 @@ def test_closing_interrupts_training_and_the_next_round_goes_on_with_it(tmp_path
         [job] = vault.jobs.all("interrupted")
         taken = vault.jobs.take()
         assert taken and taken.id == job.id and [p.name for p in vault.blobs.work(job.id).iterdir()] != []
-        vault.jobs.end(job.id, "undone")
+        vault.jobs.end(taken, "undone")
+
+
+def test_kv_whose_job_is_cancelled_while_it_is_made_is_not_published(tmp_path: Path) -> None:
+    with opened(tmp_path) as memos:
+        hot(memos)
+        [job] = memos.plan()
+        [done] = memos.services.planning.upkeep.work(lambda *_: memos.cancel(job))
+        assert "was cancelled" in done["failed"] and memos.cubes(form=Form.ACTIVATION) == []
+        assert [(j.id, j.note.split(":")[0]) for j in memos.vault.jobs.all("undone")] == [(job, "Cancelled")]
+
+
+def test_a_worker_whose_job_another_has_taken_meanwhile_publishes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memos, MemVault(tmp_path) as other:
+        hot(memos)
+        [job] = memos.plan()
+        taken = list[Any]()
+
+        def lose(*_: object) -> None:
+            other.jobs.end_cut_off()  # as where it was not heard of
+            taken.append(other.jobs.take())
+
+        [done] = memos.services.planning.upkeep.work(lose)
+        assert "another process may have it" in done["failed"] and memos.cubes(form=Form.ACTIVATION) == []
+        assert [(j.id, j.holder) for j in other.jobs.all("running")] == [(job, taken[0].holder)]
+
+
+def test_a_job_that_the_disk_was_in_the_way_of_waits_to_be_tried_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as memos:
+        hot(memos)
+        [job] = memos.plan()
+
+        def full(*_: object) -> None:
+            raise VaultError("the disk is full")
+
+        assert memos.services.planning.upkeep.work(full)[0]["failed"] == "the disk is full"
+        assert [(j.id, j.tries) for j in memos.vault.jobs.all("queued")] == [(job, 1)]
+        [done] = memos.services.planning.upkeep.work()
+        assert memos.get(done["cube"]).form is Form.ACTIVATION

@@ -520,10 +520,10 @@ def test_an_adapter_that_was_made_before_the_kill_is_not_trained_again(memos: Me
 def test_the_folder_of_a_process_that_is_alive_is_left_alone(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         job = kernel.vault.jobs.start("promote to parametric", {"sources": ["a@1"]})
-        (kernel.vault.blobs.work(job) / CHECKPOINT).write_bytes(b"half")
+        (kernel.vault.blobs.work(job.id) / CHECKPOINT).write_bytes(b"half")
         with kernel_of(tmp_path, memos) as other:
             say(other, "Mira", MIRA)
-            assert os.listdir(tmp_path / "work") == [job]
+            assert os.listdir(tmp_path / "work") == [job.id]
 
 
 # slow: what a person waits for

@@ -77,7 +77,7 @@ def fill(vault: MemVault, cubes: int = 60) -> list[MemCube]:
     ]
     vault.vectors.put("embedder", rows)
     job = vault.jobs.start("parametric", {"sources": [f"{told[13].id}@1"]})
-    (vault.blobs.work(job) / "state.safetensors").write_bytes(chance.bytes(3_000))
+    (vault.blobs.work(job.id) / "state.safetensors").write_bytes(chance.bytes(3_000))
     for _ in range(5):
         vault.audit_log.append("ada", "read", told[0].id, True, "owner")
     assert vault.index.save("layout", "embedder", vault.last_change(), {"words": np.arange(2_000)})

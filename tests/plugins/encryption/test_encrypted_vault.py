@@ -133,7 +133,7 @@ class Kept:
             for cube, blob in zip(self.cubes, (self.kv, self.adapter), strict=False):
                 vault.put(derived_from(cube, blob=blob))
             job = vault.jobs.start("promote", {"sources": []})
-            (vault.blobs.work(job) / "checkpoint").write_bytes(SECRET.encode() * 10)
+            (vault.blobs.work(job.id) / "checkpoint").write_bytes(SECRET.encode() * 10)
             vault.jobs.end(job, "interrupted")
             vault.index.save("l/1", "mini", vault.last_change(), ARRAYS)
 
@@ -217,7 +217,7 @@ sealed_files.MEMORY = Path(sys.argv[2])
 from memos.infrastructure.vault.mem_vault import MemVault
 vault = MemVault(Path(sys.argv[1]), key="env:KEY")
 job = vault.jobs.start("promote", {})
-(vault.blobs.work(job) / "checkpoint").write_bytes(b"half")
+(vault.blobs.work(job.id) / "checkpoint").write_bytes(b"half")
 with vault.blobs.staging() as staged:
     staged.write_bytes(b"secret")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -234,9 +234,10 @@ def test_what_a_killed_process_left_in_memory_is_removed_and_its_work_is_taken_u
         assert [name.split("/")[-1] for name in in_memory(tmp_path)] == ["checkpoint"]
     assert in_memory(tmp_path) == []  # it is sealed while the vault is closed
     with MemVault(tmp_path / "vault") as vault:
-        assert vault.jobs.resume("promote", {}) == job.id
+        resumed = vault.jobs.resume("promote", {})
+        assert resumed and resumed.id == job.id
         assert (vault.blobs.work(job.id) / "checkpoint").read_bytes() == b"half"
-        vault.jobs.end(job.id, "done")
+        vault.jobs.end(resumed, "done")
         assert in_memory(tmp_path) == [] and not list((tmp_path / "vault" / "work").iterdir())
 
 

@@ -466,3 +466,15 @@ def test_every_table_of_sqlite_has_a_counterpart() -> None:
     assert {name for name, _ in postgres_dialect.blank()[0] if name == "versions"} == {"versions"}
     made = {name for name, sql in postgres_dialect.blank()[0] if sql.startswith("CREATE TABLE")}
     assert made <= postgres_dialect.table_names()
+
+
+def test_ctrl_c_within_a_statement_leaves_the_turn_to_others_and_the_vault_usable(url: str, tmp_path: Path) -> None:
+    with MemVault(tmp_path / "here", url=url) as vault, MemVault(tmp_path / "there", url=url) as other:
+        with pytest.raises(KeyboardInterrupt), vault.transaction():
+            text(vault, "Half.")
+            # as where it comes between the sending of a statement and its answer
+            vault._db._writer.pgconn.send_query(b"SELECT pg_sleep(0.1)")  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        text(other, "The other's turn.")
+        text(vault, "Goes on.")
+        assert [cube.text for cube in vault.cubes()] == ["The other's turn.", "Goes on."]

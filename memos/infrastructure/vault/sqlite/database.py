@@ -13,6 +13,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -171,6 +172,9 @@ class Database(Transactions):
                 db.close()
             if self._closed:  # somebody waits for the last of them
                 self._unread.notify_all()
+
+    def seconds(self) -> float:
+        return time.time()
 
     def require_room(self) -> None:
         reserve.require(self._file.parent)

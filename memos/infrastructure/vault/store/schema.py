@@ -14,7 +14,7 @@ from typing import Any
 
 from memos.errors import VaultError
 
-SCHEMA_VERSION = 19
+SCHEMA_VERSION = 20
 _EXTENSIONS = """CREATE TABLE extension_tables (name TEXT PRIMARY KEY, statements TEXT NOT NULL, users TEXT NOT NULL,
        times TEXT NOT NULL)"""
 TABLES = (
@@ -84,9 +84,11 @@ TABLES = (
     # the file that holds what an index was: what it means, and the last change that is in it
     """CREATE TABLE indexes (name TEXT NOT NULL, layout TEXT NOT NULL, embedder TEXT NOT NULL,
        change INTEGER NOT NULL, digest TEXT NOT NULL)""",
-    # tries: how often a job that nobody waits for was begun; NULL for one that somebody does
+    # tries: how often a job that nobody waits for was begun; NULL for one that somebody does. holder: a name of its own
+    # for each time that a job is begun; until: when its lease ends, in seconds of the database's clock
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL, state TEXT NOT NULL,
-       started TEXT NOT NULL, ended TEXT, note TEXT NOT NULL DEFAULT '', tries INTEGER)""",
+       started TEXT NOT NULL, ended TEXT, note TEXT NOT NULL DEFAULT '', tries INTEGER,
+       priority INTEGER NOT NULL DEFAULT 0, holder TEXT, until REAL)""",
     # what was measured on a host, by its digest
     "CREATE TABLE cards (host TEXT PRIMARY KEY, json TEXT NOT NULL, at TEXT NOT NULL)",
     # which versions a namespace was made of at some time; `cubes` is how many, as a deletion takes its rows along
@@ -151,6 +153,11 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         """INSERT INTO extension_tables VALUES ('arrivals', '["CREATE TABLE arrivals (source TEXT NOT NULL, user_id TEXT NOT NULL, original TEXT NOT NULL, id TEXT NOT NULL REFERENCES heads (id) ON DELETE CASCADE, here INTEGER NOT NULL, there INTEGER NOT NULL, digest TEXT NOT NULL, own INTEGER NOT NULL, origin TEXT NOT NULL, PRIMARY KEY (source, user_id, original))", "CREATE INDEX arrivals_id ON arrivals (id)"]', '["user_id"]', '[]')""",  # noqa: E501
         """INSERT INTO extension_tables VALUES ('packs', '["CREATE TABLE packs (user_id TEXT NOT NULL, pack TEXT NOT NULL, registry TEXT NOT NULL, subscribed INTEGER NOT NULL, at TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (user_id, pack))"]', '["user_id"]', '["at"]')""",  # noqa: E501
         """INSERT INTO extension_tables VALUES ('publisher_keys', '["CREATE TABLE publisher_keys (name TEXT PRIMARY KEY, public_key TEXT NOT NULL, at TEXT NOT NULL)"]', '[]', '["at"]')""",  # noqa: E501
+    ),
+    19: (
+        "ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN holder TEXT",
+        "ALTER TABLE jobs ADD COLUMN until REAL",
     ),
 }
 OLDEST_VERSION = min(UPGRADES, default=SCHEMA_VERSION)  # that can be brought up to date

@@ -235,6 +235,9 @@ class Store(Rows, Protocol):
     def now(self) -> datetime:
         """The time: never before one that was told here; within a transaction, after all that was written anywhere."""
 
+    def seconds(self) -> float:
+        """The clock of the database itself, which all who share it go by, in seconds since 1970."""
+
     def heard(self, at: str) -> None:
         """A time that was read from `clock`: none before it is told here any more."""
 

@@ -1,28 +1,35 @@
 """Jobs that outlive a request, written down before they begin; must not know how any is done.
 
-queued -> running -> done, undone            what nobody waits for; its process killed, it is queued again
+queued -> running -> done, undone            what nobody waits for; its process gone, it is queued again
           running -> interrupted -> running  what can be taken up where it was
           running -> cancelled -> undone
+
+A running job is lent to one holder, until its lease ends by the database's clock. Who renews it in time keeps it. Who
+comes back later is refused in the very transaction that would publish what was made.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from memos.config import JobsConfig
 from memos.cube import new_id
-from memos.errors import NotFound
+from memos.errors import Cancelled, NotFound, VaultError
 from memos.infrastructure.vault.store.transactions import IN, Store, Table, moment
 from memos.ops import Call
 
 Ending = Literal["done", "undone", "interrupted"]
 Open = Literal["queued", "running", "interrupted"]
 OPEN: tuple[Open, ...] = ("queued", "running", "interrupted")
-_TRIES = 3  # after which a job that takes its process along is begun no more
+DIED = "its process died"  # how a job has ended, or why it waits again
+_RENEWALS = 3  # of a lease, within its time
 
 
 JobPayload = dict[str, Any]  # JSON
@@ -37,86 +44,146 @@ class Job(NamedTuple):
     started: datetime
     note: str = ""  # how far it is, or how it ended
     state: str = "running"
+    holder: str = ""  # to whom it is lent: another each time that it is begun
+    tries: int = 0  # how often it was begun, where nobody waits for it
 
 
 class JobList:
-    def __init__(self, db: Store, transaction: Callable[[], AbstractContextManager[None]]) -> None:
-        """transaction: of the vault, after which the work of jobs that have ended is removed."""
-        self._db, self._transaction = db, transaction
+    def __init__(
+        self,
+        db: Store,
+        transaction: Callable[[], AbstractContextManager[None]],
+        resumable: Callable[[str], bool],
+        config: JobsConfig,
+    ) -> None:
+        """transaction: of the vault, after which the work of jobs that have ended is removed. resumable: whether a job
+        has left something here that it can be taken up from."""
+        self._db, self._transaction, self._resumable, self._config = db, transaction, resumable, config
         self.ended = False  # one did, so that its work can go
 
-    def start(self, kind: str, payload: JobPayload) -> str:
-        id = new_id()
+    def start(self, kind: str, payload: JobPayload) -> Job:
+        """Begin what somebody waits for."""
         with self._db.transaction():
-            self._db.write(
-                "INSERT INTO jobs (id, kind, payload, state, started) VALUES (?, ?, ?, 'running', ?)",
-                *(id, kind, json.dumps(payload), self._db.stamp()),
-            )
-        return id
+            id = self._new(kind, payload, tries=None, priority=0)
+            return self._begin(id)
 
-    def queue(self, kind: str, payload: JobPayload) -> str:
-        """Write down work for whoever has time; its id, or that of the same work where that is open already."""
+    def queue(self, kind: str, payload: JobPayload, priority: int = 0) -> str:
+        """Write down work for whoever has time; its id, or that of the same work where that is open already. priority:
+        the highest is begun first."""
         with self._db.transaction():
-            for job in (job for state in OPEN for job in self.all(state, kind)):
+            for job in self.open(kind):
                 if job.payload.get("sources") == payload["sources"]:
                     return job.id
-            id = new_id()
-            self._db.write(
-                "INSERT INTO jobs (id, kind, payload, state, started, tries) VALUES (?, ?, ?, 'queued', ?, 0)",
-                *(id, kind, json.dumps(payload), self._db.now()),
-            )
-        return id
+            return self._new(kind, payload, tries=0, priority=priority)
 
     def take(self, passed: Collection[str] = (), kind: str | None = None) -> Job | None:
-        """Begin the oldest job that nobody waits for, of this kind or of every kind, and that is not among those passed
-        over; None where none is left. Of several who ask at once, each gets another."""
+        """Begin the most urgent job that nobody waits for, of those the oldest, of this kind or of every kind, and that
+        is not among those passed over; None where none is left. Of several who ask at once, each gets another."""
         with self._db.transaction():
+            self._end_lapsed(self._db.seconds())
             rows = self._db.rows(
                 f"SELECT id FROM jobs WHERE tries IS NOT NULL AND state IN ('queued', 'interrupted') "
-                f"AND id NOT {IN} AND kind = ifnull(?, kind) ORDER BY started, id LIMIT 1",
+                f"AND id NOT {IN} AND kind = ifnull(?, kind) ORDER BY priority DESC, started, id LIMIT 1",
                 *(json.dumps(list(passed)), kind),
             )
-            if not rows:
-                return None
-            [(id,)] = rows
-            self._db.write("UPDATE jobs SET state = 'running', tries = tries + 1, note = '' WHERE id = ?", id)
-            return next(job for job in self.all("running") if job.id == id)
+            return self._begin(rows[0][0]) if rows else None
 
-    def describe(self, id: str, payload: JobPayload) -> None:
-        """Say more closely what a running job does."""
+    def resume(self, kind: str, payload: JobPayload) -> Job | None:
+        """Begin an interrupted job of this kind and payload again, if there is one."""
         with self._db.transaction():
-            self._db.write("UPDATE jobs SET payload = ? WHERE id = ?", json.dumps(payload), id)
+            self._end_lapsed(self._db.seconds())
+            same = [job.id for job in self.all("interrupted", kind) if job.payload == payload]
+            return self._begin(same[0]) if same else None
 
-    def end(self, id: str, state: Ending, note: str = "") -> None:
-        """Raises NotFound. An interrupted job can be taken up again."""
+    @contextmanager
+    def renewed(self, job: Job) -> Iterator[None]:
+        """Keep the lease of a running job for as long as the block runs."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(self._config.lease_s / _RENEWALS):
+                with suppress(VaultError), self._db.transaction(lasting=False):  # the next time may be early enough
+                    sql = "UPDATE jobs SET until = ? WHERE id = ? AND holder = ?"
+                    self._db.write(sql, self._lease_end(), job.id, job.holder)
+
+        thread = threading.Thread(target=renew, name="memos-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def describe(self, job: Job, payload: JobPayload) -> None:
+        """Say more closely what a running job does. Raises Cancelled."""
+        with self._db.transaction():
+            self.require(job)
+            self._db.write("UPDATE jobs SET payload = ? WHERE id = ?", json.dumps(payload), job.id)
+
+    def require(self, job: Job) -> None:
+        """Within the transaction that keeps what a job has made. Raises Cancelled where the job is its holder's no
+        more, so that nothing of it is kept."""
+        sql = "SELECT 1 FROM jobs WHERE id = ? AND holder = ? AND state = 'running'"
+        if not self._db.rows(sql, job.id, job.holder):
+            raise _lost(job)
+
+    def end(self, job: Job, state: Ending, note: str = "") -> None:
+        """An interrupted job can be taken up again. Raises Cancelled, as `require` does."""
         with self._transaction():
-            if not self._end(state, note, id):
-                raise NotFound(f"no running job {id}: it has ended already, or never began")
+            if not self._end(state, note, job.id, job.holder):
+                raise _lost(job)
 
-    def end_cut_off(self, resumable: Callable[[str], bool]) -> None:
+    def try_again(self, job: Job, note: str) -> None:
+        """Queue a job again that failed for no reason of its own; begun as often as may be, it has failed for good.
+        Raises Cancelled."""
+        with self._transaction():
+            self.require(job)
+            again = "UPDATE jobs SET state = 'queued', note = ? WHERE id = ? AND tries < ?"
+            if not self._db.write(again, note, job.id, self._config.tries):
+                self._end("undone", note, job.id, job.holder)
+
+    def end_cut_off(self) -> None:
         """To be called while nobody else has the vault open: then a running job is one whose process died."""
         with self._db.transaction():
-            for job in self.all("running"):
-                state = "interrupted" if resumable(job.id) else "undone"
-                again = "UPDATE jobs SET state = 'queued', note = 'its process died' WHERE id = ? AND tries < ?"
-                if state == "interrupted" or not self._db.write(again, job.id, _TRIES):
-                    self._end(state, "its process died", job.id)
-            for job in self.all("cancelled"):
-                self._end("undone", "cancelled", job.id)
+            self._end_lapsed(math.inf)
 
-    def resume(self, kind: str, payload: JobPayload) -> str | None:
-        """Take up an interrupted job of this kind and payload, if there is one; its id."""
-        with self._db.transaction():
-            for job in self.all("interrupted", kind):
-                if job.payload == payload:
-                    self._db.write("UPDATE jobs SET state = 'running', ended = NULL, note = '' WHERE id = ?", job.id)
-                    return job.id
-        return None
+    def _end_lapsed(self, now: float) -> None:
+        """Within a transaction: take running jobs from those who have let their lease end."""
+        sql = """SELECT id, state, holder, tries FROM jobs WHERE state IN ('running', 'cancelled')
+                 AND (until IS NULL OR until < ?)"""
+        for id, state, holder, tries in self._db.rows(sql, now):
+            again = state == "running" and (tries is None or tries < self._config.tries)
+            if again and self._resumable(id):
+                self._end("interrupted", DIED, id, holder)
+            elif again and tries is not None:
+                self._db.write("UPDATE jobs SET state = 'queued', note = ? WHERE id = ?", DIED, id)
+            else:
+                self._end("undone", DIED if state == "running" else "cancelled", id, holder)
 
-    def note(self, id: str, note: str) -> bool:
-        """How far a running job is. False if it was cancelled meanwhile."""
+    def _new(self, kind: str, payload: JobPayload, tries: int | None, priority: int) -> str:
+        id = new_id()
+        self._db.write(
+            "INSERT INTO jobs (id, kind, payload, state, started, tries, priority) VALUES (?, ?, ?, 'queued', ?, ?, ?)",
+            *(id, kind, json.dumps(payload), self._db.stamp(), tries, priority),
+        )
+        return id
+
+    def _begin(self, id: str) -> Job:
+        self._db.write(
+            "UPDATE jobs SET state = 'running', ended = NULL, note = '', tries = tries + 1, holder = ?, until = ? "
+            "WHERE id = ?",
+            *(new_id(), self._lease_end(), id),
+        )
+        return next(job for job in self.all("running") if job.id == id)
+
+    def _lease_end(self) -> float:
+        return self._db.seconds() + self._config.lease_s
+
+    def note(self, job: Job, note: str) -> bool:
+        """How far a running job is. False if it was cancelled meanwhile, or is another's."""
+        sql = "UPDATE jobs SET note = ? WHERE id = ? AND holder = ? AND state = 'running'"
         with self._db.transaction():
-            return bool(self._db.write("UPDATE jobs SET note = ? WHERE id = ? AND state = 'running'", note, id))
+            return bool(self._db.write(sql, note, job.id, job.holder))
 
     def cancel(self, id: str) -> None:
         """Whoever does a running job learns of it with its next note, and ends it. Raises NotFound."""
@@ -151,24 +218,40 @@ class JobList:
         self.ended |= bool(on)
         return sum(self._db.write("DELETE FROM jobs WHERE id = ?", id) for id in on)
 
-    def _end(self, state: str, note: str, id: str) -> int:
+    def _end(self, state: str, note: str, id: str, holder: str | None) -> int:
+        """One that was cancelled can only be undone."""
         self.ended = True
-        sql = "UPDATE jobs SET state = ?, ended = ?, note = ? WHERE state IN ('running', 'cancelled') AND id = ?"
-        return self._db.write(sql, state, self._db.stamp(), note, id)
+        sql = f"""UPDATE jobs SET state = ?, ended = ?, note = ? WHERE id = ? AND ifnull(holder, '') = ?
+                  AND state IN ('running', '{"cancelled" if state == "undone" else "running"}')"""
+        return self._db.write(sql, state, self._db.stamp(), note, id, holder or "")
 
     def all(self, state: str, kind: str | None = None) -> list[Job]:
         """Those in this state, of one kind or of every kind; oldest first."""
+        return self._in([state], kind)
+
+    def open(self, kind: str) -> list[Job]:
+        """Those of a kind that have not ended; oldest first."""
+        return self._in(OPEN, kind)
+
+    def _in(self, states: Sequence[str], kind: str | None) -> list[Job]:
         rows = self._db.rows(
-            "SELECT id, kind, payload, started, note FROM jobs WHERE state = ? AND kind = ifnull(?, kind) "
-            "ORDER BY started, id",
-            *(state, kind),
+            "SELECT id, kind, payload, started, note, state, ifnull(holder, ''), ifnull(tries, 0) FROM jobs "
+            f"WHERE state {IN} AND kind = ifnull(?, kind) ORDER BY started, id",
+            *(json.dumps(list(states)), kind),
         )
-        return [Job(id, kind, json.loads(text), moment(at), note, state) for id, kind, text, at, note in rows]
+        return [Job(id, kind, json.loads(text), moment(at), *rest) for id, kind, text, at, *rest in rows]
 
 
 def sources_of(job: Job) -> list[str]:
     """The ids of the cubes that a job is about."""
     return [source.split("@")[0] for source in job.payload.get("sources", ())]
+
+
+def _lost(job: Job) -> Cancelled:
+    return Cancelled(
+        f"job {job.id} was cancelled, has ended, or was not heard of for so long that another process may have it "
+        "(vault.jobs.lease_s); nothing of what was made here is kept, see `memos jobs`"
+    )
 
 
 def no_job(id: str) -> NotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memos.cube import AT_LEAST
-from memos.errors import GateRejected
+from memos.errors import GateRejected, VaultError
 from memos.interface.doors.cli.shared import OpenVault, Output, User, counted, optional_vault_command, vault_command
 from memos.interface.doors.progress import progress_bars
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
+log = logging.getLogger("memos")
 forms = typer.Typer()
 Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or folders of adapters")]
 
@@ -44,18 +46,25 @@ def work(
     every: Annotated[float | None, typer.Option(min=0.1, help="seconds to the next round, until ctrl-C")] = None,
     user: User = None,
 ) -> Output:
-    """Plan which memories should change form, and carry it out; what was cut off before goes on."""
-    moves = _moves(kernel, every, user)
+    """Plan which memories should change form, and carry it out; what was cut off before goes on. Several may work on
+    one vault: each job is done by one of them."""
+    moves = rounds(kernel, every, user)
     lines = (f"{move['move']}: {move.get('cube', '')} {move.get('failed', move['why'])}" for move in moves)
     return Output(moves, lines, empty="there is nothing to move")
 
 
-def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dict[str, Any]]:
-    """Each once it is done."""
+def rounds(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dict[str, Any]]:
+    """What is done, round by round, each once it is done; one round where `every`, the seconds between two, is None."""
     try:
         while True:
-            with progress_bars() as show:
-                done = kernel.within(user).tick(progress=lambda step, of, loss: show("train", step, of))
+            try:
+                with progress_bars() as show:
+                    done = kernel.within(user).tick(progress=lambda step, of, loss: show("train", step, of))
+            except VaultError as error:
+                if every is None or _interrupted(error):
+                    raise
+                log.warning("this round is not finished, and the next one goes on: %s", error)
+                done = []
             yield from done
             if every is None:
                 return
@@ -63,6 +72,11 @@ def _moves(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
     except KeyboardInterrupt:
         if every is None:
             raise  # else it is how the rounds end, and what was done is told
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether ctrl-C has led to an error, as where it cuts off a statement."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _interrupted(error.__context__))
 
 
 @optional_vault_command(forms)

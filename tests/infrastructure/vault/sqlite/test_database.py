@@ -322,6 +322,8 @@ def of_the_schema_before(path: Path, driver: Driver = PLAIN_DRIVER) -> MemCube:
         for statement in TABLES:
             if "extension_tables" not in statement:
                 db.execute(statement)
+        for column in ("priority", "holder", "until"):
+            db.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         for table in pack_table.TABLES:
             for statement in table.statements:
                 db.execute(statement)

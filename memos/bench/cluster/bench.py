@@ -1,0 +1,38 @@
+"""`memos bench cluster`: background work and serving in several processes over one vault."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from memos.bench.cluster.database import shared_database
+from memos.bench.cluster.kills import run_kills
+from memos.bench.cluster.revocation import revocation
+from memos.bench.cluster.speed import jobs_a_second
+from memos.interface.doors.progress import Show
+
+_JOBS = 40  # of each measurement of speed
+_SPEEDS = (1, 2, 4)  # workers
+
+
+def bench_cluster(
+    workers: int, kills: int, database_kills: int | None, rounds: int, seed: int, show: Show
+) -> dict[str, Any]:
+    """See the functions of each part. speedup: jobs a second with so many workers, as a multiple of one worker's.
+    database_kills: None for one to ten kills of workers, where there is a server to kill."""
+    with tempfile.TemporaryDirectory(prefix="memos-cluster-") as root, shared_database(Path(root) / "server") as where:
+        folder = Path(root)
+        for name in ("kills", "servers", *(f"speed{n}" for n in _SPEEDS)):
+            (folder / name).mkdir()
+        deaths = (kills // 10 if database_kills is None else database_kills) if where.can_die else 0
+        killed = run_kills(where, folder / "kills", workers, kills, deaths, seed, show)
+        gone = revocation(where, folder / "servers", workers, rounds, seed, show)
+        speed = {n: jobs_a_second(where, folder / f"speed{n}", n, _JOBS, seed, show) for n in _SPEEDS}
+    return {
+        "executor": f"{workers} worker processes (memos work) over {where.name}",
+        **killed,
+        **gone,
+        "speedup": {str(n): speed[n] / speed[1] for n in _SPEEDS[1:]},
+        "jobs_a_second": {str(n): each for n, each in speed.items()},
+    }
