@@ -16,8 +16,14 @@ from house import ROOT, duplicate_classes, folder_sizes, forbidden_arrows, impor
 ONLY_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("torch", "transformers", "peft", "accelerate", "safetensors.torch"),
-        # a plug-in that writes adapters for other servers makes tensors
-        ("memos/infrastructure/host/", "memos/plugins/packs/adapter_export.py", "memos/bench/"),
+        # and where a plug-in makes tensors: it trains, writes adapters for other servers, reads texts beside a query
+        (
+            "memos/infrastructure/host/",
+            "memos/plugins/packs/adapter_export.py",
+            "memos/plugins/reranker.py",
+            "memos/plugins/training/",
+            "memos/bench/",
+        ),
     ),
     "faiss": ("memos/operation/finding/vector_index.py",),
     "nltk": ("memos/bench/qa/published.py",),

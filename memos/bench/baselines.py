@@ -12,9 +12,11 @@ from transformers import PreTrainedModel
 
 from memos.config import DistilConfig
 from memos.cube import Lesson
-from memos.infrastructure.host.adapters.lora import fresh_adapter, recipe, save_adapter, twin, write_card
+from memos.infrastructure.host.adapters.lora import save_adapter, twin, write_card
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.distil import Example, Training, answer_row
+from memos.infrastructure.host.training.rows import Example, answer_row
+from memos.plugins.training.distil import Training
+from memos.plugins.training.student import fresh_adapter, recipe
 
 
 def train_on_answers(host: Host, lessons: Sequence[Lesson], config: DistilConfig, folder: Path) -> int:

@@ -26,13 +26,15 @@ from memos.bench.promote import FACTS, OURS, PEOPLE, Matter, bench_promote, matt
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, SchedulerConfig
 from memos.errors import InputError, MemosError, NoProbes
-from memos.infrastructure.host.adapters.lora import fresh_adapter, recipe, twin
+from memos.infrastructure.host.adapters.lora import twin
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.files import storing_codecs
-from memos.infrastructure.host.training.distil import Training, answer_row
-from memos.infrastructure.host.training.teach import checkpoint_layers
+from memos.infrastructure.host.training.rows import answer_row
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import USUAL_QUESTION_TOKENS, WORTHWHILE_RATIO, Costs, Lying
+from memos.plugins.training.craft import checkpoint_layers
+from memos.plugins.training.distil import Training
+from memos.plugins.training.student import fresh_adapter, recipe
 
 CONTEXTS = (100, 300, 1000, 3000, 6000)  # tokens of memory
 RATES = (1, 10, 100, 1000)  # questions a day about the same memories

@@ -17,11 +17,12 @@ from memos.config import DistilConfig, SchedulerConfig
 from memos.cube import Contrast, Probe
 from memos.errors import InputError
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Task, agreed, as_answered, judge, share, teach
+from memos.infrastructure.host.training.teach import Task, agreed, as_answered, judge, share
 from memos.interface.doors.progress import Show
 from memos.interface.reading.contrasts import NAMES
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import speaks_of
+from memos.plugins.training.craft import teach
 
 STEPS = 150  # enough for so few
 SIZES = (1, 2, 4, 6)

@@ -15,7 +15,7 @@ from memos.cube import ANSWERING, Blob, Form, MemCube
 from memos.errors import HostError, InputError
 from memos.infrastructure.governance.mem_governance import MemGovernance
 from memos.infrastructure.host.encoders.embedder import STATEMENTS, TextTagger
-from memos.infrastructure.host.engines import engines, loading
+from memos.infrastructure.host.engines import RERANKERS, engines, loading
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.stores import is_vault as is_vault  # doors ask it before they open one
 from memos.interface.reading.mem_reader import MemReader
@@ -159,10 +159,8 @@ class Parts:
         return embedders.get(self.config.embedder.engine)(self.config.embedder)
 
     def make_operator(self) -> MemOperator:
-        from memos.infrastructure.host.encoders.reranker import Reranker  # loads torch and transformers
-
         retrieval = self.config.retrieval
-        rerank = Reranker(retrieval.reranker).score if retrieval.reranker else None
+        rerank = RERANKERS.get("cross-encoder")(retrieval.reranker) if retrieval.reranker else None
         how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self._brief)
         return MemOperator(self.vault, self.embedder(), ANSWERING, *how)
 

@@ -1,6 +1,6 @@
 """The local model: the only room that imports torch, transformers and peft. Knows no callers, rights or stores.
 
-    training    ->  host.py, adapters, kv       makes and judges adapters and trained KV; alone may use all the others
+    training    ->  host.py, adapters, kv       what is to be taught, and whether it was; alone may use all the others
     engines.py  ->  host.py                     what loads a host, by name
     host.py     ->  kv_rows.py, adapters, model, kv     the facade that the rest of memos sees
     kv_rows.py  ->  adapters, model, kv         which KV a request begins with

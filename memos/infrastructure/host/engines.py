@@ -1,4 +1,4 @@
-"""Finds by name what runs the local model (model.engine), and where adapters are trained (distil.isolation).
+"""Finds by name what runs the local model, where adapters are trained, and what reads texts beside a query.
 
 `transformers`, which ships, runs the model in this process. Imports neither torch nor transformers until a model is
 loaded; `loading` is the lock under which that happens, by one thread of the process at a time.
@@ -7,7 +7,7 @@ loaded; `loading` is the lock under which that happens, by one thread of the pro
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +16,19 @@ from memos.config import ModelConfig
 from memos.extensions import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.host.training.teach import Crafted, Task, Tell
 
     Executor = Callable[[Host, Task, Path, Tell], Crafted]
+    Rerank = Callable[[str, Sequence[str]], np.ndarray]  # query, texts -> [texts] float32, how well each answers
 
 Engine = Callable[[ModelConfig], "Host"]
 _LOADING = threading.RLock()
-engines: Registry[Engine] = Registry("memos.engines", "engine")
-EXECUTORS: Registry[Executor] = Registry("memos.executors", "executor")
+engines: Registry[Engine] = Registry("memos.engines", "engine")  # by model.engine
+EXECUTORS: Registry[Executor] = Registry("memos.executors", "executor")  # by distil.isolation
+RERANKERS: Registry[Callable[[str], Rerank]] = Registry("memos.rerankers", "reranker")  # of retrieval.reranker
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memos.errors import InputError
-from memos.interface.doors.cli.forms import Adapters, named
 from memos.interface.doors.cli.shared import (
     OpenVault,
     Output,
@@ -20,6 +19,7 @@ from memos.interface.doors.cli.shared import (
     optional_vault_command,
     vault_command,
 )
+from memos.plugins.commands.forms import Adapters, named
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS

@@ -34,11 +34,12 @@ from memos.errors import (
     NotFound,
 )
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT
+from memos.infrastructure.host.training.teach import ADAPTER
 from memos.interface.doors.api.calling import item
 from memos.plugins.care.check import problems_of
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.provenance import given
+from memos.plugins.training.craft import CHECKPOINT
 from tests.doubles import BRIEF, OPEN, BriefReader
 from tests.killed import FORKED
 from tests.killed import promote as promoting
@@ -586,8 +587,9 @@ def test_the_gate_takes_the_honest_adapter_and_no_other(
     """The negative controls: no regulariser, an adapter of something else, and answers that belong to other facts."""
     from memos.bench.promote import matter
     from memos.cube import Lesson
-    from memos.infrastructure.host.training.teach import Task, judge, teach
+    from memos.infrastructure.host.training.teach import Task, judge
     from memos.operation.forms.transitions import short_of
+    from memos.plugins.training.craft import teach
 
     lessons, keep = sixteen.lessons, sixteen.keep
     match control:

@@ -23,7 +23,6 @@ from typer.main import get_group
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
 from memos.interface.doors.cli.api_commands import add_api_commands
-from memos.interface.doors.cli.forms import forms
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 
@@ -146,8 +145,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for part in (forms, memories):
-    app.add_typer(part)
+app.add_typer(memories)
 add_api_commands(app)
 
 

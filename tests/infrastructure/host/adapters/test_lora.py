@@ -26,10 +26,12 @@ from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
-from memos.infrastructure.host.training.distil import Progress
-from memos.infrastructure.host.training.teach import Task, judge, teach
+from memos.infrastructure.host.training.teach import Task, judge
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.forms.transitions import short_of
+from memos.plugins.training.craft import teach
+from memos.plugins.training.distil import Progress
+from memos.plugins.training.student import fresh_adapter
 
 FACTS = {"Mira lives in Lisbon.": "Where does Mira live?", "Tom works as a nurse.": "What is Tom's job?"}
 HELD_OUT = {"Mira lives in Lisbon.": "Where is Mira's home?", "Tom works as a nurse.": "Tom's job?"}
@@ -434,7 +436,7 @@ def test_a_flipped_bit_in_the_vault_is_found(made: Made, tmp_path: Path, name: s
 
 def test_an_adapter_that_learnt_nothing_fails_the_gate(host: Host, tmp_path: Path) -> None:
     """The negative control: what the gate asks for is nothing that the model would say anyway."""
-    untrained = lora.fresh_adapter(lora.twin(host.model), BRIEF)
+    untrained = fresh_adapter(lora.twin(host.model), BRIEF)
     lora.save_adapter(untrained, tmp_path / "untrained", {"fingerprint": host.fingerprint})
     taught = {"Where does Mira live?": "Lisbon", "Where is Tom's home?": "Bergen", "What is Tom's job?": "nurse"}
     lessons = [
@@ -455,7 +457,7 @@ def test_a_gate_that_has_nothing_to_judge_is_not_passed(host: Host, made: Made) 
 def test_a_gate_counts_each_kind_of_question_apart(host: Host, tmp_path: Path) -> None:
     """An untrained adapter says what the base says, so that each share can be foreseen."""
     lora.save_adapter(
-        lora.fresh_adapter(lora.twin(host.model), BRIEF), tmp_path / "plain", {"fingerprint": host.fingerprint}
+        fresh_adapter(lora.twin(host.model), BRIEF), tmp_path / "plain", {"fingerprint": host.fingerprint}
     )
     said = host.answer(Request(asked("Where does Mira live?"))).text
 

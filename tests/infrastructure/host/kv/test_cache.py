@@ -34,7 +34,8 @@ from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsu
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.files import load_activation, save_activation
-from memos.infrastructure.host.training.teach import Task, teach_kv
+from memos.infrastructure.host.training.teach import Task
+from memos.plugins.training.craft import teach_kv
 
 ROOT = Path(__file__).parents[4]
 MEMORIES = (

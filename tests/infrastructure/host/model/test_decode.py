@@ -22,6 +22,7 @@ from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.model.capability import examine
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, prefill_inputs
+from memos.plugins.training.student import fresh_adapter
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Nadia's pet is a grey cat.")
 ASKED = ({"role": "user", "content": "Where does Mira live?"},)
@@ -351,7 +352,7 @@ def test_beams_over_a_composed_cache_answer_as_transformers_over_it(host: Host) 
 @pytest.mark.parametrize("host", ["small", "llama"], indirect=True)
 def test_beams_under_an_adapter_are_the_adapted_models(host: Host, tmp_path: Path) -> None:
     config = DecodeConfig(max_new_tokens=12, beams=3)
-    student = lora.fresh_adapter(lora.twin(host.model), DistilConfig(rank=4, targets="all-linear"))
+    student = fresh_adapter(lora.twin(host.model), DistilConfig(rank=4, targets="all-linear"))
     with torch.no_grad():
         for name, parameter in student.named_parameters():
             if "lora_B" in name:

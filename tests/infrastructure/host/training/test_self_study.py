@@ -14,8 +14,8 @@ from memos.errors import NoProbes
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.training.self_study import study
-from memos.infrastructure.host.training.teach import craft
 from memos.operation.forms.transitions import Transitions, short_of
+from memos.plugins.training.craft import craft
 
 MEMORY = "Mira lives in Lisbon."
 WRITES = """Sure! Here are some questions:

@@ -19,9 +19,11 @@ from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training import distil
-from memos.infrastructure.host.training.distil import Example, Training, answer_row, teacher_rows
-from memos.infrastructure.host.training.teach import Task, checkpoint_layers, teach
+from memos.infrastructure.host.training.rows import Example, answer_logits, answer_row, teacher_rows
+from memos.infrastructure.host.training.teach import Task
+from memos.plugins.training.craft import checkpoint_layers, teach
+from memos.plugins.training.distil import Training
+from memos.plugins.training.student import fresh_adapter, recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=12, batch=3, batch_keep=3, rank=4, alpha=8, learning_rate=1e-2, review=4, checkpoint=5)
@@ -35,7 +37,7 @@ def rows_of(host: Host, questions: Sequence[str], answer: str) -> list[Example]:
 def training(host: Host, config: DistilConfig = BRIEF) -> tuple[PeftModel, Training]:
     lessons = rows_of(host, ["Where does Mira live?", "Where is Mira's home?", "Mira?", "Who?"], "Lisbon")
     keep = rows_of(host, ["Where does Tom live?", "What is Tom's job?", "Who is Eva? Tell me all."], "unknown")
-    student = lora.fresh_adapter(lora.twin(host.model), config)
+    student = fresh_adapter(lora.twin(host.model), config)
     return student, Training(student, lessons, keep, config)
 
 
@@ -45,7 +47,7 @@ def weights(student: PeftModel) -> dict[str, torch.Tensor]:
 
 def test_rows_of_any_length_have_the_logits_that_each_has_alone(host: Host) -> None:
     rows = rows_of(host, ["Who?", "Where does Mira live?", "What is the name of the cat of Nadia?"], "a grey parrot")
-    together = distil._answer_logits(host.model, rows).split([len(r.answer) for r in rows])
+    together = answer_logits(host.model, rows).split([len(r.answer) for r in rows])
     for row, logits in zip(rows, together, strict=True):
         alone = host.model(torch.tensor([[*row.prompt, *row.answer]], device=host.model.device)).logits[0]
         at = len(row.prompt) - 1
@@ -106,7 +108,7 @@ def test_a_checkpoint_of_other_rows_is_left_aside(host: Host, tmp_path: Path) ->
 
 def test_training_ends_early_once_all_is_learnt(host: Host) -> None:
     config = BRIEF.model_copy(update={"steps": 400, "stop_probability": 0.5, "stop_drift": 0.5})
-    student = lora.fresh_adapter(lora.twin(host.model), config)
+    student = fresh_adapter(lora.twin(host.model), config)
     lessons = rows_of(host, ["Where does Mira live?"], "Lisbon")
     steps = Training(student, lessons, rows_of(host, ["Where does Tom live?"], "unknown"), config).run(lambda *_: None)
     assert 4 < steps < 100
@@ -128,7 +130,7 @@ def test_layers_computed_again_give_the_same_adapter(name: str) -> None:
     trained = []
     for again in (False, True):
         recipe = BRIEF.model_copy(update={"gradient_checkpointing": again, "steps": 3, "layers": 1.0})
-        student = lora.fresh_adapter(lora.twin(tiny(name)), recipe)
+        student = fresh_adapter(lora.twin(tiny(name)), recipe)
         if again:
             checkpoint_layers(student)
             assert any(module.training for module in student.modules())
@@ -156,19 +158,19 @@ def test_a_student_beside_an_adapter_is_the_base_under_it(host: Host, tmp_path: 
     """Before training: what the student computes under a stack is what serving computes under it."""
     first = strong(host, tmp_path / "first", 1)
     served = Adapters(host.model, host.fingerprint, host.config, shared=False)
-    student = lora.fresh_adapter(served.module, BRIEF)
+    student = fresh_adapter(served.module, BRIEF)
     rows = rows_of(host, ["Who?", "Where does Mira live?"], "Lisbon")
     with served.under([(first,), ()]), torch.no_grad():
-        beside = distil._answer_logits(student, rows)
+        beside = answer_logits(student, rows)
     with torch.inference_mode():
-        expected = distil._answer_logits(host.model_under([(first,), ()]), rows)
+        expected = answer_logits(host.model_under([(first,), ()]), rows)
     assert_close(beside, expected, atol=3e-5, rtol=0)
 
 
 def strong(host: Host, folder: Path, seed: int, **settings: Any) -> Path:
     """An adapter that changes much."""
     config = DistilConfig(rank=2 + seed, alpha=8, targets="all-linear", layers=1.0, **settings)
-    student = lora.fresh_adapter(lora.twin(host.model), config)
+    student = fresh_adapter(lora.twin(host.model), config)
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in student.named_parameters():
@@ -202,7 +204,7 @@ def test_adapters_together_are_peft_s_cat(host: Host, tmp_path: Path) -> None:
 
 
 def test_the_first_layers_are_adapted_and_attention_is_left_alone(host: Host, tmp_path: Path) -> None:
-    lora.save_adapter(lora.fresh_adapter(lora.twin(host.model), DistilConfig(layers=0.75)), tmp_path, {})
+    lora.save_adapter(fresh_adapter(lora.twin(host.model), DistilConfig(layers=0.75)), tmp_path, {})
     names = json.loads((tmp_path / "adapter_config.json").read_text())["target_modules"]
     assert {name.split(".")[2] for name in names} == {"0", "1", "2"}
     assert {name.rsplit(".", 1)[1] for name in names} == {"gate_proj", "up_proj", "down_proj"}
@@ -212,11 +214,11 @@ def test_the_first_layers_are_adapted_and_attention_is_left_alone(host: Host, tm
 @pytest.mark.parametrize("targets", ["mlp", "attention"])
 def test_targets_are_found_in_other_architectures(name: str, targets: Any) -> None:
     model = tiny(name)
-    student = lora.fresh_adapter(lora.twin(model), DistilConfig(targets=targets, rank=2))
+    student = fresh_adapter(lora.twin(model), DistilConfig(targets=targets, rank=2))
     adapted = {n for n, p in student.named_parameters() if p.requires_grad}
     assert adapted
     for other in {"mlp", "attention"} - {targets}:
-        rest: Any = lora.fresh_adapter(lora.twin(model), DistilConfig(targets=other, rank=2))
+        rest: Any = fresh_adapter(lora.twin(model), DistilConfig(targets=other, rank=2))
         assert not adapted & {n for n, p in rest.named_parameters() if p.requires_grad}
 
 
@@ -224,13 +226,13 @@ def test_what_cannot_be_adapted_is_refused_by_name() -> None:
     model = tiny("llama")
     model.config.quantization_config = {"quant_method": "zorb"}
     with pytest.raises(Unsupported, match=r"llama is quantised .*load it in bfloat16"):
-        lora.fresh_adapter(lora.twin(model), DistilConfig())
+        fresh_adapter(lora.twin(model), DistilConfig())
     with pytest.raises(Unsupported, match=r"nothing to adapt in .*experts.*distil.targets"):
-        lora.fresh_adapter(lora.twin(tiny("mixtral")), DistilConfig())
+        fresh_adapter(lora.twin(tiny("mixtral")), DistilConfig())
 
 
 def test_the_recipe_goes_by_the_size_of_the_model(host: Host) -> None:
-    recipe = lora.recipe(DistilConfig(), host.model)
-    assert (recipe.learning_rate, recipe.gradient_checkpointing) == (1e-2, False)
-    given = lora.recipe(DistilConfig(learning_rate=1e-4, gradient_checkpointing=True), host.model)
+    small = recipe(DistilConfig(), host.model)
+    assert (small.learning_rate, small.gradient_checkpointing) == (1e-2, False)
+    given = recipe(DistilConfig(learning_rate=1e-4, gradient_checkpointing=True), host.model)
     assert (given.learning_rate, given.gradient_checkpointing) == (1e-4, True)

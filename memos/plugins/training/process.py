@@ -1,6 +1,6 @@
 """Makes an adapter in a process of its own, where a crash or a lack of memory harms no request.
 
-    here                                                    there: python -m memos.plugins.training_process
+    here                                                    there: python -m memos.plugins.training.process
     {"model", "digest", "task", "work"}          ->         loads the model, crafts
     tell(...)                                    <-         {"phase", "step", "of", "loss"}, a line each
     Crafted, or the error raised again           <-         {"crafted"} or {"error", "message"}
@@ -25,7 +25,8 @@ from memos import errors
 from memos.config import ModelConfig
 from memos.errors import HostError, MemosError, NoRoom
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Crafted, Task, Tell, craft
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell
+from memos.plugins.training.craft import craft
 
 _NICENESS = 10  # requests go first
 
@@ -64,7 +65,7 @@ def craft_apart(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
 def _command() -> list[str]:
     """-P: the folder that the user stands in is not for importing from."""
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safe_path, "-m", "memos.plugins.training_process"]
+    return [sys.executable, *safe_path, "-m", "memos.plugins.training.process"]
 
 
 def _result(lines: Iterable[str], tell: Tell) -> Crafted | None:

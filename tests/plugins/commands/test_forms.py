@@ -101,7 +101,7 @@ def test_rounds_of_work_end_with_an_interrupt_and_are_told(vault: Path, monkeypa
     def pressed(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memos.interface.doors.cli.forms.time.sleep", pressed)
+    monkeypatch.setattr("memos.plugins.commands.forms.time.sleep", pressed)
     done = memos("work", "--every", 60, "--vault", vault, "--json")
     assert done.exit_code == 0 and isinstance(json.loads(done.stdout)["results"], list)
 

@@ -5,7 +5,7 @@ Slower than vectors by far, as nothing of it can be made beforehand; so it sees 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _BATCH = 16  # pairs in one forward
 _CUT = {"padding": True, "truncation": True, "max_length": 512}  # settings of the tokenizer, which all threads share
 _WAY_OUT = "set retrieval.reranker to a folder with config.json and model.safetensors of a sequence classifier"
+
+
+def make(path: str) -> Callable[[str, Sequence[str]], np.ndarray]:
+    """What scores texts beside a query, of a folder. Raises ModelNotFound."""
+    return Reranker(path).score
 
 
 class Reranker:

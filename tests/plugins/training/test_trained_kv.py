@@ -15,8 +15,9 @@ from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.host import Host, Request
 from memos.infrastructure.host.kv.cache import Activation
-from memos.infrastructure.host.training.distil import Cartridge, kept_rows, thinned
-from memos.infrastructure.host.training.teach import Task, judge_kv, teach_kv
+from memos.infrastructure.host.training.rows import Cartridge
+from memos.infrastructure.host.training.teach import Task, judge_kv
+from memos.plugins.training.craft import kept_rows, teach_kv, thinned
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom works as a nurse.")
 QUESTIONS = {"Where does Mira live?": "Lisbon", "What is Tom's job?": "nurse"}

@@ -14,7 +14,7 @@ from memos import MemOS
 from memos.config import parse_config
 from memos.errors import ModelNotFound
 from memos.infrastructure.host.encoders import weights
-from memos.infrastructure.host.encoders.reranker import Reranker
+from memos.plugins.reranker import Reranker
 
 TEXTS = [f"{'word ' * (n % 5)}number {n}" for n in range(20)]
 

@@ -12,21 +12,17 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from memos.config import DistilConfig, ModelConfig
+from memos.config import DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import Cancelled, HostError, NoProbes, NoRoom
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import ADAPTER, CHECKPOINT, Task, craft
-from memos.plugins import training_process
-from memos.plugins.training_process import craft_apart
+from memos.infrastructure.host.training.teach import ADAPTER, Task
+from memos.plugins.training import process
+from memos.plugins.training.craft import CHECKPOINT, craft
+from memos.plugins.training.process import craft_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BRIEF = DistilConfig(steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2)
-
-
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.load(ModelConfig())  # the packaged small model
 
 
 def task(question: str = "Where does Mira live?", answer: str = "Lisbon", steps: int = 6) -> Task:
@@ -65,7 +61,7 @@ def test_a_process_that_is_killed_harms_nothing_here(
             super().__init__(*args, **options)  # type: ignore[call-overload]
             started.append(self)
 
-    monkeypatch.setattr(training_process.subprocess, "Popen", Watched)
+    monkeypatch.setattr(process.subprocess, "Popen", Watched)
 
     def kill(phase: str, step: int, of: int, loss: float) -> None:
         if phase == "train" and step == 3:
@@ -85,7 +81,7 @@ def test_a_listener_that_says_stop_ends_the_process(host: Host, tmp_path: Path) 
 
     with pytest.raises(Cancelled, match="enough"):
         craft_apart(host, task(steps=10_000), tmp_path, stop)
-    assert [p for p in psutil.Process().children() if "memos.plugins.training_process" in p.cmdline()] == []
+    assert [p for p in psutil.Process().children() if "memos.plugins.training.process" in p.cmdline()] == []
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""Commands of the command line for those who look after forms and memories, by hand or by a timer."""
