@@ -29,7 +29,7 @@ _PRELOADED = [
     "memos.operation.forms.transitions",
     "memos.operation.forms.sessions",
     "memos.infrastructure.host.encoders.embedder",
-    "memos.interface.doors.cli.forms",
+    "memos.plugins.commands.forms",
     "transformers.models.llama",
     "faiss",
 ]
@@ -152,7 +152,7 @@ def working(settings: dict[str, Any], folders: list[Path]) -> Iterator[Workers]:
 def _work(settings: str, folder: str, told: Connection) -> None:
     """What runs in the process: `memos work --every`, for a user who has no memories, so that all it does is jobs."""
     from memos.config import parse_config
-    from memos.interface.doors.cli.forms import rounds
+    from memos.plugins.commands.forms import rounds
     from memos.kernel.mem_os import MemOS
 
     log = os.open(Path(folder).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
