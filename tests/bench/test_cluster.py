@@ -85,7 +85,7 @@ def test_no_kill_of_workers_or_of_their_server_loses_a_job_or_publishes_twice() 
 
 def test_a_worker_goes_on_after_a_round_that_the_database_was_in_the_way_of(tmp_path: Path) -> None:
     from memos.errors import VaultError
-    from memos.interface.doors.cli.forms import rounds
+    from memos.plugins.commands.forms import rounds
 
     class AwayOnce(MemOS):
         """Its first round meets a server that is away."""
