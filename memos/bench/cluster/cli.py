@@ -10,7 +10,7 @@ from memos.bench.reports import Seed, print_table, report_of_cpu
 from memos.interface.doors.cli.shared import Json
 
 commands = typer.Typer()
-_COLUMNS = ("jobs", "lost", "published_twice", "orphans", "begun_again", "late_refused", "revocation_p99_ms", "leaks")
+_COLUMNS = ("jobs", "lost", "published_twice", "orphans", "begun_again", "revocation_p99_ms", "leaks")
 
 
 @commands.command("cluster")

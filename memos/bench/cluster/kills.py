@@ -35,9 +35,8 @@ Event = Callable[[], bool]  # False where nobody is there to be hit
 def run_kills(
     database: SharedDatabase, folder: Path, workers: int, kills: int, database_kills: int, seed: int, show: Show
 ) -> dict[str, Any]:
-    """orphans: payloads without a cube, and files of unfinished work, after collection. late_refused: results that a
-    worker came back with after its job was another's, and that were refused. check_clean: what `memos vault check`
-    finds."""
+    """orphans: payloads without a cube, and files of unfinished work, after collection. check_clean: what `memos vault
+    check` finds."""
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # that the server is away is what is meant
     rng, url = random.Random(seed), database.url()
     shared = folder / "vault"
@@ -55,7 +54,6 @@ def run_kills(
         _until_done(feed, running, events, rng, show)
         left = sum(feed.open().values())
         running.end()
-        late = running.log().count("another process may have it")
     seconds = time.monotonic() - began
     figures = _judged(here, url, feed.ids, folders)
     return figures | {
@@ -63,7 +61,6 @@ def run_kills(
         "database_kills": database_kills,
         "stalls": stalls,
         "still_open": left,
-        "late_refused": late,
         "seconds_of_kills": seconds,
     }
 

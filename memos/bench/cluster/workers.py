@@ -152,8 +152,8 @@ def working(settings: dict[str, Any], folders: list[Path]) -> Iterator[Workers]:
 def _work(settings: str, folder: str, told: Connection) -> None:
     """What runs in the process: `memos work --every`, for a user who has no memories, so that all it does is jobs."""
     from memos.config import parse_config
-    from memos.plugins.commands.forms import rounds
     from memos.kernel.mem_os import MemOS
+    from memos.plugins.commands.forms import rounds
 
     log = os.open(Path(folder).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
