@@ -173,7 +173,7 @@ def test_a_tiny_top_p_is_greedy(host: Host) -> None:
 def test_tokens_are_drawn_by_their_probability(top_p: float, temperature: float, shares: dict[int, float]) -> None:
     logits, generator = torch.tensor([0.5, 0.3, 0.2]).log(), torch.Generator().manual_seed(0)
     config = DecodeConfig(top_p=top_p, temperature=temperature)
-    drawn = Counter(Decoder._pick(logits, generator, config) for _ in range(4000))
+    drawn = Counter(Decoder.pick(logits, generator, config) for _ in range(4000))
     assert drawn.keys() == shares.keys()
     assert {token: n / 4000 for token, n in drawn.items()} == pytest.approx(shares, abs=0.03)
 
