@@ -235,8 +235,10 @@ def _turn(going: Sequence[_Generation]) -> list[tuple[_Generation, int]]:
 @torch.inference_mode()
 def packs(model: PreTrainedModel) -> bool:
     """True if texts that share a forward are read as each alone, up to rounding, over KV, in pieces and beyond a
-    window too. Never raises for what a model cannot do."""
-    model = narrowed(in_full_precision(model), "sliding_window", 16)
+    window or chunk too. Never raises for what a model cannot do."""
+    model = in_full_precision(model)
+    for window in ("sliding_window", "attention_chunk_size"):
+        model = narrowed(model, window, 16)
     vocabulary = model.config.get_text_config().vocab_size
     drawn = torch.randint(min(10, vocabulary // 2), vocabulary, (60,), generator=torch.Generator().manual_seed(0))
     ids = tuple(drawn.tolist())

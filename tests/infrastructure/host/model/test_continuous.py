@@ -29,12 +29,13 @@ PACKED = [
     *("llama", "qwen2", "qwen3", "qwen3-moe", "mistral, sliding window", "gemma3_text", "phi3", "gpt-neox", "gpt2"),
     *("glm4", "cohere2, layers without positions"),
 ]
-ALONE = [
+ALONE = [  # llama4_text has chunks wider than a trial
     "gemma2",
     "gpt-j",
     "bloom",
     "falcon, alibi",
     "llama4, chunked attention",
+    "llama4_text",
     "mamba2",
     "deepseek-v3, latent attention",
 ]
