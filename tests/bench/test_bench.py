@@ -148,6 +148,7 @@ def test_bringing_kv_is_compared_with_the_forward_that_hides_it(host: Host) -> N
         assert min(row["bring_ms"], row["forward_ms"], row["together_ms"]) > 0 and 0 <= row["hidden"] <= 1
 
 
+@pytest.mark.slow
 def test_requests_are_answered_together_and_clients_chat_with_a_server() -> None:
     shown = Shown()
     report = bench_batch(["memos-small"], 4, 4, 1, 0, shown)

@@ -43,7 +43,7 @@ def wait_for_all(feed: JobFeed) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("run", [in_this_process, in_worker_processes])
+@pytest.mark.parametrize("run", [in_this_process, pytest.param(in_worker_processes, marks=pytest.mark.slow)])
 def test_every_job_is_done_once_whoever_carries_it_out(run: Executor, tmp_path: Path) -> None:
     folder = tmp_path / "vault"
     with MemOS(parse_config(settings_with(None, tmp_path)), vault=folder) as kernel:
@@ -108,6 +108,7 @@ def test_a_worker_goes_on_after_a_round_that_the_database_was_in_the_way_of(tmp_
             next(rounds(kernel, None, None))
 
 
+@pytest.mark.slow
 def test_a_vault_that_a_worker_left_is_opened_by_the_next(tmp_path: Path) -> None:
     settings = settings_with(None, tmp_path)
     with working(settings, [tmp_path / "vault"]) as workers:

@@ -139,8 +139,10 @@ def test_each_prompt_of_a_list_has_a_choice_by_its_index(ai: openai.OpenAI, memo
 def test_a_list_of_prompts_takes_as_many_places_in_the_queue(memory: Memory, key: str) -> None:
     with running(memory, queue=2) as (url, _), openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as ai:
         assert len(ai.completions.create(model="any", prompt=["Where is Kim?"] * 3).choices) == 3
-        with pytest.raises(openai.APIStatusError, match="4 calls of the model are asked for at once, and 3 may") as met:
-            ai.completions.create(model="any", prompt=["Where is Kim?"] * 4)
+        with pytest.raises(
+            openai.APIStatusError, match="35 calls of the model are asked for at once, and 34 may"
+        ) as met:
+            ai.completions.create(model="any", prompt=["Where is Kim?"] * 35)
         assert (met.value.status_code, met.value.code) == (413, "TooLarge")
         with pytest.raises(openai.UnprocessableEntityError, match="prompt is an empty list"):
             ai.completions.create(model="any", prompt=[])
