@@ -124,8 +124,10 @@ def _chats(model: str, clients: int) -> list[float]:
             for key, one in zip(keys, drawn, strict=True):
                 memory.as_(key).add(" ".join(one.cubes[0]))
         with served(vault, f"model.path={model}") as (_, url), ThreadPoolExecutor(clients) as threads:
-            for key in keys:  # the first loads the model; many keys that are new at once would be taken for guesses
-                _client(url, key, ["Who?"])
+            _client(url, keys[0], ["Who?"])  # the model is loaded
+            for key in keys:  # many that are new at once would be taken for guesses
+                with closing(Client(url, key)) as client:
+                    client.call("get_all")
             asked = [[probe.question for probe in one.one[:_CHATS]] for one in drawn]
             told = threads.map(lambda pair: _client(url, *pair), zip(keys, asked, strict=True))
             return sorted(ms for each in told for ms in each)
