@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache
 from memos.infrastructure.host.forward import CausalLM, positions_of
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 
-_COPIED = 1 << 16  # numbers of a text's keys in a layer up to which they are joined: merging takes as long
+_COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _GROWS = 16  # own rows are kept with room for a sixteenth more, and for so many at least
 _now = threading.local()  # the packed forward of this thread
 
@@ -31,7 +31,7 @@ class PackedText:
         self.shared: Sequence[Layer] = past.layers if past else ()
         self.length = len(past.ids) if past else 0  # tokens read: the next one's position
         self.own: list[torch.Tensor] = []  # a layer: keys and values, [2, 1, G, room, D], of which `rows` are filled
-        self.rows = 0
+        self.rows = self.copied = 0  # copied: the first of them, which repeat what it begins with
         self.failed: Exception | None = None  # why the rows it begins with did not come
 
     @property
@@ -69,6 +69,18 @@ class PackedText:
         own.narrow(3, self.rows, new.shape[3]).copy_(new)
         return own.narrow(3, 0, end)
 
+    def copy_beginning(self) -> None:
+        """Put what it begins with before its own rows, too, once, where that is little: so much is read sooner in one
+        piece while nobody else begins so."""
+        if self.copied or not self.shared or isinstance(self.shared, Arriving):
+            return
+        if self.shared[0][0].numel() <= _COPIED:
+            begun = [torch.stack(layer[:2]) for layer in self.shared]  # [2, 1, G, rows, D] each
+            own = [layer[:, :, :, : self.rows] for layer in self.own] or [layer[:, :, :, :0] for layer in begun]
+            self.own = [torch.cat(both, 3) for both in zip(begun, own, strict=True)]
+            self.copied = begun[0].shape[3]
+            self.rows += self.copied
+
     def read(self, tokens: int) -> None:
         """So many more tokens have gone through the model."""
         self.rows += tokens
@@ -78,7 +90,7 @@ class PackedText:
 
     def layers(self) -> tuple[Layer, ...]:
         """All rows, in new tensors."""
-        own = [layer[:, :, :, : self.rows].unbind() for layer in self.own]
+        own = [layer[:, :, :, self.copied : self.rows].unbind() for layer in self.own]
         shared = self.shared or [tuple(t[..., :0, :] for t in layer) for layer in own]
         return tuple(
             tuple(torch.cat(both, -2) for both in zip(before, after, strict=True))
@@ -95,6 +107,8 @@ class Packed(Cache):
         self._tokens = list(tokens)
         # texts side by side that begin with the same rows
         self._groups = [list(some) for _, some in groupby(texts, key=lambda text: text.beginning or id(text))]
+        for alone in (some[0] for some in self._groups if len(some) == 1):
+            alone.copy_beginning()
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -114,12 +128,16 @@ class Packed(Cache):
         for texts in self._groups:
             before, *_ = [text.brought(layer) for text in texts]  # what did not come fails each of them
             mine = list(islice(each, len(texts)))
-            over = [(ask, *text.append(layer, new).unbind()) for text, (ask, new) in zip(texts, mine, strict=True)]
+            over = [(ask, text.append(layer, new)) for text, (ask, new) in zip(texts, mine, strict=True)]
             if before and not window and (len(texts) > 1 or before[0].numel() > _COPIED):
-                out.append(_merged(before, over, scale))
+                own = [
+                    (ask, *rows[:, :, :, text.copied :].unbind()) for text, (ask, rows) in zip(texts, over, strict=True)
+                ]
+                out.append(_merged(before, own, scale))
                 continue
-            for ask, keys, values in over:
-                if before:
+            for text, (ask, rows) in zip(texts, over, strict=True):
+                keys, values = rows.unbind()
+                if before and not text.copied:
                     keys, values = torch.cat((before[0], keys), -2), torch.cat((before[1], values), -2)
                 out.append(_attended(ask, keys, values, scale, _seen(ask.shape[3], keys.shape[-2], window, ask)))
         return torch.cat(out, 3).flatten(1, 2).transpose(1, 2)

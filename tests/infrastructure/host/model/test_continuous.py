@@ -272,7 +272,7 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
 
 
 def test_a_request_holds_its_own_rows_and_a_sixteenth_more(small: Host) -> None:
-    kv = small.encode(("Mira lives in Lisbon.",) * 9)
+    kv = small.encode(("Mira lives in Lisbon.",) * 90)
     text = PackedText(kv)
     with torch.inference_mode():
         packed_forward(small.model, [text], [list(range(10, 310))])
