@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import Protocol
 
@@ -96,7 +96,8 @@ class Follower:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "memos-index")
             if self._pending is None or self._pending.done():
-                self._pending = self._worker.submit(self._quietly, self._refresh_later)
+                with suppress(RuntimeError):  # the process is ending, and nobody searches any more
+                    self._pending = self._worker.submit(self._quietly, self._refresh_later)
 
     def _load(self) -> None:
         self._embedder.read(["ready"])
