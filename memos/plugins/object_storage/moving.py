@@ -15,8 +15,8 @@ from memos.errors import CorruptBlob, VaultError
 from memos.infrastructure.vault.blobs.vault_files import SUFFIX
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.on_disk import fsync, fsync_all
-from memos.infrastructure.vault.stores import is_vault
 from memos.interface.doors.progress import Show
+from memos.plugins.care.care import opened
 from memos.plugins.object_storage.object_shelf import ObjectShelf
 
 log = logging.getLogger("memos")
@@ -33,9 +33,7 @@ class Moved(NamedTuple):
 def move(folder: Path, settings: VaultConfig, to: str | None, adopt: bool, show: Show) -> Moved:
     """to: the URL of a bucket; None: home, where they would lie without one. adopt: that bucket belonged to this vault
     before it was moved. Raises VaultError."""
-    if not is_vault(folder):
-        raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
-    with _opened(folder, settings, to) as vault:
+    with opened(folder, settings.model_copy(update={"blobs": to})) as vault:
         shelf = vault.blobs.shelf
         if not isinstance(shelf, ObjectShelf):
             raise VaultError(f"no payload of {folder} lies in a bucket, so there is none to bring home")
@@ -53,18 +51,6 @@ def move(folder: Path, settings: VaultConfig, to: str | None, adopt: bool, show:
         if to is None:
             shelf.leave_empty()
     return Moved(to or "home", len(names) - damaged, damaged)
-
-
-def _opened(folder: Path, settings: VaultConfig, to: str | None) -> MemVault:
-    return MemVault(
-        folder,
-        settings.quota,
-        key=settings.key,
-        scratch=settings.scratch,
-        url=settings.server,
-        blobs=to,
-        cache_bytes=settings.cache_bytes,
-    )
 
 
 def _moved(vault: MemVault, shelf: ObjectShelf, name: str, out: bool) -> bool:

@@ -198,10 +198,11 @@ class Adapters:
         """The model under the adapters of each of several texts that lie one behind the other, [1, N], so many tokens
         of each. Raises what `read_adapter` raises."""
         pairs = groupby(zip(stacks, tokens, strict=True), key=lambda pair: pair[0])
-        runs = {n: (stack, sum(count for _, count in some)) for n, (stack, some) in enumerate(pairs)}
-        plan = self._planned(tuple(stack for stack, _ in runs.values()))
-        spans = tuple(count for _, count in runs.values())
-        return Adapted(self, replace(plan, spans=spans) if plan and not plan.alike else plan)
+        runs = [(stack, sum(count for _, count in some)) for stack, some in pairs]  # texts under the same ones, as one
+        plan = self._planned(tuple(stack for stack, _ in runs))
+        if plan and not plan.alike:
+            plan = replace(plan, spans=tuple(count for _, count in runs))
+        return Adapted(self, plan)
 
     def cold(self, stack: Stack) -> Adapted:
         """The model under the adapters as their files have them now, for any number of rows."""
