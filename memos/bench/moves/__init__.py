@@ -1,0 +1,1 @@
+"""How good each way between the forms of memory is, on the same groups."""
