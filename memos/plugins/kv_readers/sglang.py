@@ -60,7 +60,7 @@ class MemosHiCache(HiCacheStorage):
     def batch_get(
         self, keys: list[str], target_locations: list[torch.Tensor] | None = None, target_sizes: Any = None
     ) -> list[torch.Tensor | None]:
-        places = target_locations or [None] * len(keys)
+        places: Sequence[torch.Tensor | None] = target_locations or [None] * len(keys)
         return [self.get(key, place) for key, place in zip(keys, places, strict=True)]
 
     def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
