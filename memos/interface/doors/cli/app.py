@@ -1,4 +1,4 @@
-"""The command line `memos`: `chat`, `plugins`, the groups of the other files, and those of packages and plug-ins.
+"""The command line `memos`: `chat`, `plugins`, those on memories, and the groups that plug-ins and packages add.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -22,7 +22,6 @@ from typer.main import get_group
 
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
-from memos.interface.doors.cli.api_commands import add_api_commands
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 
@@ -146,7 +145,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(memories)
-add_api_commands(app)
 
 
 @command(app)
