@@ -157,7 +157,7 @@ class Serving:
     def pays(self, segment: Segment, tokens: Callable[[str], int]) -> bool:
         """Whether KV of a group is worth making, as far as that is known; to train it is, once the group is as quiet as
         one must be to become an adapter."""
-        if self._config.activation.codec == "trained":
+        if self._config.activation.few_rows:
             changed = max(c.header.changed or c.header.created for c in segment.cubes)
             return (self._vault.now() - changed).total_seconds() >= self._config.scheduler.stable_s
         costs = self.costs

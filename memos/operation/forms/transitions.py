@@ -108,7 +108,7 @@ class Transitions:
         if (known := self._known(form, sources)) is not None:
             return known
         require()
-        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
+        trained = form is Form.PARAMETRIC or self._activation.few_rows
         if trained:
             require_agreement(self._reader, sources)
         kind, order = JobKind.promote(form), self._order(form, sources, beside)
@@ -133,7 +133,7 @@ class Transitions:
         blob, origin = None, "promotion" if job.tries else BY_HAND
         try:
             with self._vault.blobs.staging() as staged:
-                if form is Form.PARAMETRIC or self._activation.codec == "trained":
+                if form is Form.PARAMETRIC or self._activation.few_rows:
                     blob = self._train(form, sources, job, progress, beside)
                 else:
                     blob = self._encode(sources, staged, progress)
@@ -224,7 +224,9 @@ class Transitions:
         task = self.task(sources, tuple(self._vault.blobs.path(c.blob) for c in beside if c.blob), tell)
         if form is Form.ACTIVATION:
             memories = tuple(c.text for c in sources)
-            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
+            compact = self._activation.compact_shares if self._activation.codec == "compact" else ()
+            kv = {"memories": memories, "share": self._activation.trained_share, "compact": compact}
+            task = task.model_copy(update=kv)
         made = self._craft(task, work, tell, progress)
         self._require_gate(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
@@ -347,7 +349,8 @@ class Transitions:
         if short := short_of(scores, self._config.gate):
             kind, way = "adapter", "keep them as KV"
             if form is Form.ACTIVATION:
-                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
+                shares = "compact_shares" if self._activation.codec == "compact" else "trained_share"
+                kind, way = "KV of few rows", f"set activation.{shares} higher, or activation.codec to raw"
             raise GateRejected(
                 f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
                 f"Promote fewer memories at once, allow more distil.steps, or {way}",
@@ -408,7 +411,7 @@ class Transitions:
     def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, object]:
         """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
-        if form is Form.PARAMETRIC or self._activation.codec == "trained":
+        if form is Form.PARAMETRIC or self._activation.few_rows:
             how += self._config.model_dump_json(exclude={"at_once"})
         recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
         return {

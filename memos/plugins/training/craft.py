@@ -37,6 +37,7 @@ from memos.infrastructure.host.training.teach import (
     judge_kv,
     lessons_of,
 )
+from memos.plugins.training.compact import craft_compact
 from memos.plugins.training.distil import Progress, Training
 from memos.plugins.training.student import fresh_adapter, recipe
 
@@ -59,6 +60,8 @@ def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     """
     work.mkdir(parents=True, exist_ok=True)
     made, beside = work / task.payload, work / f"{task.payload}.new"
+    if task.compact:
+        return craft_compact(host, task, made, tell)
     if not made.exists():
         tell("prepare", 0, task.config.steps, 0.0)
         (teach_kv if task.memories else teach)(host, task, beside, partial(tell, "train"), work / CHECKPOINT)

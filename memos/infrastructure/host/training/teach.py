@@ -35,7 +35,8 @@ class Task(Frozen):
     """What an adapter, or trained KV, is to learn and to keep; all of it can travel to another process.
 
     stack: folders of earlier adapters that it may be active with, in any subset. memories: what KV is to stand for, in
-    order; none: an adapter is to be made. share: of the tokens of the memories, for which KV is to have rows.
+    order; none: an adapter is to be made. share: of the tokens of the memories, for which KV is to have rows. compact:
+    such shares, of which the first that passes the gate is taken; they are not trained.
     """
 
     lessons: tuple[Lesson, ...]
@@ -45,6 +46,7 @@ class Task(Frozen):
     stack: tuple[Path, ...] = ()
     memories: tuple[str, ...] = ()
     share: float = 1.0
+    compact: tuple[float, ...] = ()
 
     @property
     def payload(self) -> str:
