@@ -232,6 +232,9 @@ class Turn(Frozen):
         return f"{self.question} | {self.answer}" if self.answer else self.question
 
 
+FEW_ROWS = ("trained", "compact")  # codecs of KV that a gate judges, as it judges an adapter
+
+
 class Blob(Frozen):
     """Payload of an activation or parametric cube: a file in the vault."""
 
@@ -239,7 +242,7 @@ class Blob(Frozen):
     sha256: str
     bytes: int
     tokens: int = 0  # tokens of prompt that it stands for
-    codec: str = "raw"  # of KV; trained: `tokens` rows of it, for more tokens than that
+    codec: str = "raw"  # of KV; of FEW_ROWS: `tokens` rows of it, for more tokens than that
     after: int = 0  # tokens before those it stands for, which another cube holds
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
@@ -250,7 +253,12 @@ class Blob(Frozen):
     @property
     def stored(self) -> str:
         """How the bytes of KV lie in its file."""
-        return "raw" if self.codec == "trained" else self.codec
+        return "raw" if self.few_rows else self.codec
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether rows of KV stand for more tokens than there are of them."""
+        return self.codec in FEW_ROWS
 
 
 Payload = Annotated[Text | Turn | Blob, Field(discriminator="type")]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from memos.config.section import Section
+from memos.cube import FEW_ROWS
 
 
 class ModelConfig(Section):
@@ -91,9 +92,9 @@ class ActivationConfig(Section):
     codec: str = Field(
         "raw",
         description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the "
-        "others take 2 to 8 times fewer bytes and are measured before use; "
-        "trained: few rows, distilled and gated as an adapter is; compact: fewer rows still, found in seconds without "
-        "training, and gated likewise",
+        "others take 2 to 8 times fewer bytes and are measured before use; wrapped: as it is behind other memories, "
+        "for composing without reading anything anew (L1); trained: few rows, distilled and gated as an adapter is; "
+        "compact: fewer rows still, found in seconds without training, and gated likewise",
     )
     trained_share: float = Field(
         0.25, gt=0, le=1, description="of the tokens of the memories, for which trained KV has rows"
@@ -108,7 +109,7 @@ class ActivationConfig(Section):
     @property
     def few_rows(self) -> bool:
         """Whether rows are made that stand for many tokens, which a gate has to let pass."""
-        return self.codec in ("trained", "compact")
+        return self.codec in FEW_ROWS
 
     @property
     def stored(self) -> str:

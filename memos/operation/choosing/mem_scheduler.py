@@ -315,7 +315,7 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
 
 
 def _is_trained(kv: MemCube) -> bool:
-    return kv.blob is not None and kv.blob.codec == "trained"
+    return kv.blob is not None and kv.blob.few_rows
 
 
 class BudgetItem(NamedTuple):

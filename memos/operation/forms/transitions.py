@@ -38,6 +38,7 @@ from memos.cube import (
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
 from memos.infrastructure.host.training.turn import training_turn
@@ -193,7 +194,7 @@ class Transitions:
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
         """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
         began = time.perf_counter()
-        activation = self._host.encode(tuple(c.text for c in sources))
+        activation = self._encoded(sources, self._activation.codec)
         self._host.save_kv(activation, staged, self._activation.stored)
         self._require_disk(staged.stat().st_size)
         scores = self._nearness(sources, staged, self._activation.codec)
@@ -208,6 +209,14 @@ class Transitions:
             build_s=time.perf_counter() - began,
             scores=scores,
         )
+
+    def _encoded(self, sources: Sequence[MemCube], codec: str) -> Activation:
+        memories = tuple(c.text for c in sources)
+        if codec != "wrapped":
+            return self._host.encode(memories)
+        # of nobody: what stands in another's memory must not be in this one's rows
+        contexts = self._reader.contrasts((), (), self._config.seed)
+        return self._host.encode_wrapped(memories, [text for c in contexts for text in c.memories])
 
     def _train(
         self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]
@@ -238,7 +247,7 @@ class Transitions:
             sha256=name,
             bytes=size,
             tokens=rows,
-            codec="trained" if rows else "raw",
+            codec=self._activation.codec if rows else "raw",
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
@@ -365,7 +374,7 @@ class Transitions:
         """
         if not sources or any(not isinstance(c.payload, Text) for c in sources):
             raise Unsupported("a tensor is not made of memories that came with it; promote them here")
-        if blob.tokens and blob.codec == "trained":
+        if blob.tokens and blob.few_rows:
             if not own:
                 raise Unsupported("nothing proves what trained KV of somebody else says; promote its memories here")
             self._host.load_kv(path)
@@ -381,7 +390,7 @@ class Transitions:
         """Raises Unsupported unless a KV file holds what is made here of the same text: one that answers a question or
         two as the text does may say something else to the next."""
         with self._vault.blobs.staging() as made:
-            self._host.save_kv(self._host.encode(tuple(c.text for c in sources)), made, codec)
+            self._host.save_kv(self._encoded(sources, codec), made, codec)
             if not self._host.load_kv(path).is_near(self._host.load_kv(made)):
                 raise Unsupported(
                     f"the KV cache {path.name} does not hold what its memories say; promote its memories here"

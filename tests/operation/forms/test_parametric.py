@@ -303,6 +303,28 @@ def test_trained_kv_is_made_like_an_adapter_and_serves_like_kv(memos: MemOS, tmp
         assert kernel.get(kv.id).state not in (State.GENERATED, State.ACTIVATED)
 
 
+def test_compact_kv_is_made_in_one_piece_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="compact", compact_shares=(0.1, 0.5))) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        kv = kernel.promote(ids, "activation")
+        assert kv.blob and kv.blob.codec == "compact" and set(kv.blob.scores) >= {"generality", "in_context"}
+        kept = kernel.host.load_kv(kernel.vault.blobs.path(kv.blob))
+        assert kept.weighted and kv.blob.tokens == kept.rows
+        assert kernel.promote(ids, "activation").id == kv.id and not kernel.jobs()
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.admission.activations[0].id == kv.id and reply.past_tokens == len(kept.ids)
+        assert reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
+def test_wrapped_kv_is_measured_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="wrapped", max_kl=0.5)) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        kv = kernel.promote(ids, "activation")
+        assert kv.blob and kv.blob.codec == "wrapped" and 0 < kv.blob.scores["kl"] <= 0.5
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.past_tokens and reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
 def test_kv_in_the_codec_that_is_set_is_the_one_in_use(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         ids = say(kernel, "Mira", MIRA)
@@ -324,7 +346,7 @@ def test_trained_kv_that_fails_its_gate_leaves_nothing(memos: MemOS, tmp_path: P
         tmp_path, memos, distil=strict, activation=ActivationConfig(codec="trained", trained_share=0.01)
     ) as kernel:
         ids = say(kernel, "Mira", MIRA)
-        with pytest.raises(GateRejected, match="trained KV of 2 memories failed its gate.*trained_share higher"):
+        with pytest.raises(GateRejected, match="KV of few rows of 2 memories failed its gate.*trained_share higher"):
             kernel.promote(ids, "activation")
         assert kernel.cubes(form=Form.ACTIVATION) == [] and not any((tmp_path / "work").glob("*"))
         assert not any(path.suffix != ".tmp" for path in (tmp_path / "blobs").rglob("*") if path.is_file())

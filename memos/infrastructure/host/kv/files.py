@@ -118,6 +118,7 @@ BF16 = Codec(_pack_bf16, _unpack_float)
 FP8 = Codec(_pack_fp8, _unpack_fp8)
 INT8 = Codec(partial(_pack_integers, 255), _unpack_integers)
 INT4 = Codec(_pack_int4, _unpack_int4)
+WRAPPED = Codec(_pack_raw, _unpack_float)  # as they are behind other memories: see Host.encode_wrapped
 TRAINED = Codec(_pack_raw, _unpack_float, trained=True)
 
 
