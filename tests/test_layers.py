@@ -16,12 +16,14 @@ from house import ROOT, duplicate_classes, folder_sizes, forbidden_arrows, impor
 ONLY_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("torch", "transformers", "peft", "accelerate", "safetensors.torch"),
-        # and where a plug-in makes tensors: it trains, writes adapters for other servers, reads texts beside a query
+        # and where a plug-in makes tensors: it trains, writes adapters for other servers, brings KV to one, reads texts
+        # beside a query
         (
             "memos/infrastructure/host/",
             "memos/plugins/packs/adapter_export.py",
             "memos/plugins/reranker.py",
             "memos/plugins/training/",
+            "memos/plugins/vllm/",
             "memos/bench/",
         ),
     ),
@@ -33,6 +35,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "sqlcipher3": ("memos/plugins/encryption/",),
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),
+    "vllm": ("memos/plugins/vllm/connector.py", "memos/plugins/vllm/embedded.py"),
     "fastapi": ("memos/plugins/server/", "memos/plugins/openai/"),
     "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }

@@ -14,6 +14,7 @@ class ModelConfig(Section):
     """The local Hugging Face causal LM."""
 
     engine: str = Field("transformers", description="what runs the model; `memos plugins` lists what is installed")
+    engine_options: dict[str, Any] = Field({}, description="settings of the engine itself, as its how-to has them")
     path: str = Field("memos-small", description="a folder, a hub name, or memos-small: the model inside the package")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes cuda where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(

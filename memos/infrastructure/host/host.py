@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
-from memos.infrastructure.host.model.continuous import ContinuousBatch
+from memos.infrastructure.host.model.continuous import Batch, ContinuousBatch
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, batches_of, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
@@ -82,8 +82,13 @@ class Host:
     """One local model with everything memos does on it."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ModelConfig = ModelConfig()
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        config: ModelConfig = ModelConfig(),
+        batch: Callable[[Host], Batch] | None = None,
     ) -> None:
+        """batch: what decodes the answers, where that is not this process."""
         if model.training:
             raise HostError("the model is in training mode, where dropout changes answers; call model.eval() first")
         if any(parameter.is_meta for parameter in model.parameters()):
@@ -106,13 +111,14 @@ class Host:
         self._has_experts = has_experts(model)
         self._kv_rows = KVRows(model, self._capability, self._head)
         self._one_at_a_time = threading.RLock()  # answers that cannot share forwards
-        self._batch = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
+        ours = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
+        self._batch: Batch = batch(self) if batch else ours
         self.from_path = False  # another process can load the same model
 
     @classmethod
-    def load(cls, config: ModelConfig) -> Host:
+    def load(cls, config: ModelConfig, batch: Callable[[Host], Batch] | None = None) -> Host:
         """Raises ModelNotFound or HostError."""
-        host = cls(*load_model(config), config)
+        host = cls(*load_model(config), config, batch)
         host.from_path = True
         return host
 
@@ -364,7 +370,7 @@ class Host:
     def adapters(self) -> set[str]:
         """Names of the folders of the adapters in memory."""
         adapters = self._adapters.if_made
-        return adapters.names if adapters else set()
+        return self._batch.adapters | (adapters.names if adapters else set())
 
     def exact_pieces(self, pasts: Sequence[Activation]) -> int:
         """How many of the first of them are there as one exact prefix already."""
@@ -379,6 +385,7 @@ class Host:
         """Let go of all adapters and exact prefixes in memory."""
         if adapters := self._adapters.if_made:
             adapters.clear()
+        self._batch.release()
         self._kv_rows.release()
 
     # -- activation ----------------------------------------------------------------------------------------
