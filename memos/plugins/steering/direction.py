@@ -69,8 +69,9 @@ def layers(host: Host, contrast: Contrast) -> list[Layer]:
     out = []
     for name in blocks:
         begins, rest = prompts.last_in[name], [prompts.other_in[name], keep.other_in[name], keep.last_in[name]]
-        # where the answers of other kinds begin counts as much as all the tokens before
-        moments = _moments(torch.cat(rest[:2])) + _moments(rest[2])
+        # ridge regression: 1 where an answer of the kind begins, 0 elsewhere; where the answers of other kinds begin
+        # counts as much as all the tokens before
+        moments = _moments(begins) + _moments(torch.cat(rest[:2])) + _moments(rest[2])
         ridge = _RIDGE_SHARE * moments.diagonal().mean() * torch.eye(len(moments))
         found = torch.linalg.solve(moments + ridge, begins.mean(0))
         direction = (like.last_out[name] - prompts.last_out[name]).mean(0)

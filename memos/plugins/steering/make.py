@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
 Tell = Callable[[str, int, int], None]  # (phase, step, of)
-STRENGTHS = (1.0, 2.0, 4.0)  # times the difference of the means
+STRENGTHS = (2.0, 1.0, 1.4, 3.0, 4.0)  # times the difference of the means
 _WAYS = 3  # of making one
 _TUNED = 5  # every fifth of what is learnt from chooses layer and strength
 
@@ -138,19 +138,22 @@ def _contrast(host: Host, examples: Sequence[Example], unrelated: Sequence[Promp
 def _best(
     host: Host, contrast: Contrast, learnt: Behaviour, work: Path, tell: Tell = lambda *_: None
 ) -> tuple[Layer, float]:
-    """The block and the strength that do best on some of what is learnt from."""
+    """The block that does best at the first of STRENGTHS, and the strength that does best there, on some of what is
+    learnt from."""
     gate = Gate.of(host, learnt.examples[::_TUNED], learnt.unrelated[::_TUNED])
-    found = list[tuple[float, Layer, float]]()
     layers = direction.layers(host, contrast)
-    for n, layer in enumerate(layers):
-        tell("strength", n + 1, len(layers))
-        for strength in STRENGTHS:
-            folder = work / f"{n} {strength}"
-            direction.write(host, layer, strength, folder, {})
-            scores = gate.scores(host, (folder,))
-            found.append((min(scores[name] / LEAST[name] for name in scores), layer, strength))
-    _, layer, strength = max(found, key=lambda row: row[0])
-    return layer, strength
+
+    def worth(layer: Layer, strength: float) -> float:
+        tell("strength", len(seen) + 1, len(layers) + len(STRENGTHS) - 1)
+        folder = work / str(len(seen))
+        direction.write(host, layer, strength, folder, {})
+        scores = gate.scores(host, (folder,))
+        seen[layer.name, strength] = min(scores[name] / LEAST[name] for name in scores)
+        return seen[layer.name, strength]
+
+    seen = dict[tuple[str, float], float]()
+    best = max(layers, key=lambda layer: worth(layer, STRENGTHS[0]))
+    return best, max(STRENGTHS, key=lambda s: seen.get((best.name, s)) or worth(best, s))
 
 
 def behaviour_of(host: Host, folder: Path) -> Behaviour:
