@@ -70,6 +70,7 @@ ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED}
 
 EPISODE, PASSAGE = "episode", "passage"  # Header.kind of a turn of a conversation, and of a part of a long one
 SUMMARY = "summary"  # Header.kind of what sums up a part of a conversation
+STEERING = "steering"  # Header.kind of a direction that every answer of its owner is steered by
 BY_HAND = "promotion:asked"  # origin of a derived cube that somebody asked for, and no plan did
 READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
 PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
@@ -248,6 +249,7 @@ class Blob(Frozen):
     build_s: float = 0.0
     beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
+    edited: bool = False  # brought up to date from an adapter of the same memories as they were before
     unasked: tuple[int, ...] = ()  # places of sources that no question was made of: nothing proves they are in it
 
     @property
@@ -331,6 +333,11 @@ class MemCube(Frozen):
     @property
     def blob(self) -> Blob | None:
         return self.payload if isinstance(self.payload, Blob) else None
+
+    @property
+    def stands_in(self) -> bool:
+        """True of KV and adapters that answer in place of their memories; a conversation's KV goes with its turns."""
+        return self.blob is not None and self.header.kind not in ("turn", STEERING)
 
     @property
     def unasked(self) -> list[str]:

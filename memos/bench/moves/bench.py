@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from memos.bench.moves import edit, externalize, steer
 from memos.bench.moves.compact import compacting
 from memos.bench.moves.row import Measure
 from memos.bench.moves.train import training
@@ -21,8 +22,11 @@ MOVES: Mapping[str, Measure] = {
     "compact-10x": compacting("compact-10x", 1 / 10),
     "wrap-8": wrapping("wrap-8", 8),
     "wrap-16": wrapping("wrap-16", 16),
+    "steer": steer.measure,
+    "externalize": externalize.measure,
+    "edit": edit.measure,
 }
-_SLOW = {"distil": 8, "trained-kv": 16}  # takes a minute or two a group: so many times fewer are made
+_SLOW = {"distil": 8, "trained-kv": 16, "externalize": 4}  # takes a minute or two a group: so many times fewer are made
 
 
 def bench_moves(host: Host, moves: Sequence[str], groups: int, seed: int, show: Show) -> dict[str, Any]:

@@ -83,8 +83,8 @@ class Serving:
         return admission, Request(tuple(messages), memories, pasts, adapters, fidelity, keep=keep, released=released)
 
     def adapters(self, admission: Admission) -> tuple[Path, ...]:
-        """The folders of the admitted adapters. Raises CorruptBlob."""
-        return tuple(map(self._blob_path, admission.adapters))
+        """The folders of the admitted adapters, and of what the answer is steered by. Raises CorruptBlob."""
+        return tuple(map(self._blob_path, (*admission.adapters, *admission.steering)))
 
     def route(
         self, messages: Sequence[dict[str, str]], adapters: Sequence[MemCube], at_least_one: bool

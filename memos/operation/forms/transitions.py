@@ -188,7 +188,7 @@ class Transitions:
     def _made(self, form: Form, sources: tuple[Source, ...]) -> list[tuple[MemCube, Blob]]:
         """What was derived of just these memories in a form on this host, with its payload."""
         derived = self._vault.derived(*(source.id for source in sources))
-        same = [(c, c.blob) for c in derived if c.blob and c.form is form and c.sources == sources]
+        same = [(c, c.blob) for c in derived if c.blob and c.stands_in and c.form is form and c.sources == sources]
         return [(cube, blob) for cube, blob in same if blob.fingerprint == self._host.digest]
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
@@ -236,6 +236,8 @@ class Transitions:
             compact = self._activation.compact_shares if self._activation.codec == "compact" else ()
             kv = {"memories": memories, "share": self._activation.trained_share, "compact": compact}
             task = task.model_copy(update=kv)
+        elif self._config.edit_steps:
+            task = task.model_copy(update={"earlier": self._earlier(sources)})
         made = self._craft(task, work, tell, progress)
         self._require_gate(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
@@ -251,9 +253,22 @@ class Transitions:
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
+            edited=made.edited,
             unasked=tuple(place for place, c in enumerate(sources) if c.text not in asked),
             beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
         )
+
+    def _earlier(self, sources: Sequence[MemCube]) -> Path | None:
+        """The latest adapter on this host of the same memories as they were before; one that has been superseded was
+        the memory that did so."""
+        ids = {c.id for c in sources}
+        for cube in reversed(self._vault.derived(*ids)):
+            blob = cube.blob if cube.form is Form.PARAMETRIC and cube.stands_in else None
+            now = {s.id if s.id in ids else self._vault.superseded.by(s.id) for s in cube.sources}
+            if blob and blob.fingerprint == self._host.digest and now == ids:
+                with suppress(CorruptBlob):  # then there is nothing to begin from
+                    return self._vault.blobs.path(blob)
+        return None
 
     def _finished(self, form: Form, payload: Path, made: Crafted) -> int:
         """The rows of trained KV; an adapter has none, and its scores are written on its card."""
@@ -432,7 +447,7 @@ class Transitions:
 
 def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
     """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
-    most = {"drift"}
+    most = {"drift", "outdated"}
     return [
         f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
         for name, limit in gate.model_dump().items()

@@ -39,7 +39,7 @@ PURPOSES = {
     "What is remembered": "update delete tag history rollback fuse split consolidate reinstate lineage audit-memory "
     "conflicts overview import",
     "Why it was answered": "explain feedback undo",
-    "Forms of memory": "promote demote work work-on-ray jobs cancel gate externalize calibrate recommend top",
+    "Forms of memory": "promote demote work work-on-ray jobs cancel gate externalize steering calibrate recommend top",
     "Life of a memory": "freeze thaw archive unarchive snapshot snapshots restore delete-snapshot",
     "Rights and trust": "grant revoke grants group key trust quarantine hold end-hold holds audit forget",
     "Vaults, and memories that travel": "vault dump load store export-adapter provenance",
