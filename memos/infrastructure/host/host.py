@@ -29,6 +29,7 @@ from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM, forward
 from memos.infrastructure.host.kv.cache import Activation, encode, room_for
+from memos.infrastructure.host.kv.compose import as_behind
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
@@ -41,6 +42,7 @@ from memos.infrastructure.host.model.prompt import Message, PromptFormat
 from memos.lazy import Lazy
 
 GREEDY_BATCH_ROWS = 64
+_WRAPPED_BEHIND = (9, 18, 30, 45)  # so many other memories stand before one where several groups are composed
 _EXACT = FidelityConfig(level="L0")
 _ONE_TOKEN = DecodeConfig(max_new_tokens=1)
 
@@ -404,6 +406,21 @@ class Host:
         spent(1, len(ids))
         with self._exclusive:
             return replace(encode(self.model_under([adapters]), ids), under=names_of(adapters))
+
+    def encode_wrapped(self, memories: Sequence[str], others: Sequence[str]) -> Activation:
+        """KV of the memories for composing (L1): the rows that they have behind others, mean over several numbers of
+        those, so that KV that was encoded apart is met as if it had been read after what it now stands behind.
+
+        Raises as `encode`, and Unsupported where KV cannot be moved.
+        """
+        can, alone = self.capability, self.encode(memories)
+        if can.motion is None or can.states:
+            raise Unsupported(f"KV of {self.model.config.model_type} cannot be wrapped: {can.why}; use codec raw")
+        context = min(n for n in (self.decoder.context, can.motion_limit, 1 << 20) if n)
+        befores = [before for count in _WRAPPED_BEHIND if len(before := tuple(others[:count])) == count]
+        befores = [b for b in befores if len(self.prompts.prefix((*b, *memories))) < context]
+        read = [self.encode((*before, *memories)) for before in befores]
+        return as_behind(alone, read, len(self.head), can.motion) if read else alone
 
     def save_kv(self, activation: Activation, path: Path, codec: str = "raw", after: Sequence[int] = ()) -> None:
         """Write KV in a codec of `memos.codecs`. Raises VaultError where it cannot be written, and InputError."""

@@ -47,8 +47,8 @@ def back_up(folder: Path, target: Path, show: Show = _quiet, settings: VaultConf
 
 
 def opened(folder: Path, settings: VaultConfig = VaultConfig()) -> MemVault:
-    """The vault that is there. Raises VaultError."""
-    if not is_vault(folder):
+    """The vault that is there; of one on a server, the folder may be a new one. Raises VaultError."""
+    if not (settings.server or is_vault(folder)):
         raise VaultError(f"{folder} holds no vault: there is no vault.db; name the folder of a vault")
     return MemVault(
         folder,

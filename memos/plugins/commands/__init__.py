@@ -1,1 +1,1 @@
-"""Commands of the command line for those who look after forms and memories, by hand or by a timer."""
+"""Commands of the command line: those that are calls of the Memory API, and those for who looks after memories."""

@@ -105,7 +105,7 @@ class KVFolder:
         except MemosError as error:
             log.warning("%s is passed over: %s", path.name, error)
             return
-        if "adapters" in header.fingerprint or header.shape[1] != len(header.ids):
+        if "adapters" in header.fingerprint or header.codec != "raw" or header.shape[1] != len(header.ids):
             log.warning("%s is passed over: it is not the exact KV of its tokens", path.name)
             return
         yield from self._keys(header.ids)

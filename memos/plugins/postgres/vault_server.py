@@ -58,6 +58,7 @@ def opened(folder: Path, url: str) -> PostgresDatabase:
         )
     if kept != (told := {"vault": database.id, "url": database.name}):
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             on_disk.write_json(folder / NAME, told)
         except OSError as error:
             database.close()

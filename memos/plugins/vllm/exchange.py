@@ -42,6 +42,7 @@ class Exchanged:
     """
 
     ids: tuple[int, ...]
+    codec: str
     fingerprint: dict[str, str]
     layers: int
     shape: tuple[int, int, int]
@@ -138,11 +139,12 @@ def header_of(path: Path, identity: dict[str, str]) -> Exchanged:
             _, *shape = file.get_slice("layers.000.k").get_shape()
         heads, tokens, width = map(int, shape)
         ids, fingerprint = tuple(json.loads(about["ids"])), dict(json.loads(about["fingerprint"]))
+        codec = str(about["codec"])
         layers = len({one.split(".")[1] for one in names})
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise CorruptBlob(f"there is no KV file {path.stem} to read ({error})") from error
     require_same_host(model_parts(fingerprint), identity, path.name)
-    return Exchanged(ids, fingerprint, layers, (heads, tokens, width))
+    return Exchanged(ids, codec, fingerprint, layers, (heads, tokens, width))
 
 
 def loaded(path: Path, identity: dict[str, str], device: torch.device) -> Activation:

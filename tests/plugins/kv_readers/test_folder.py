@@ -80,7 +80,7 @@ def test_what_another_has_stored_comes_back_as_a_file_of_ours(
         other.prefix(kv.ids)
 
 
-@pytest.mark.parametrize("case", ["another model", "adapters", "no file of ours"])
+@pytest.mark.parametrize("case", ["another model", "adapters", "bf16", "wrapped", "no file of ours"])
 def test_files_that_are_not_the_exact_kv_of_this_model_are_passed_over(
     case: str, host: Host, kv: Activation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -91,6 +91,8 @@ def test_files_that_are_not_the_exact_kv_of_this_model_are_passed_over(
             identity |= {"weights": "another"}
         case "adapters":
             host.save_kv(replace(kv, under=("an adapter",)), path)
+        case "bf16" | "wrapped":  # not what was computed, or not of these tokens alone
+            host.save_kv(kv, path, case)
         case _:
             path.write_bytes(b"nonsense")
     assert KVFolder(tmp_path, identity, keys_of).page(keys_of(kv.ids)[0].key) is None

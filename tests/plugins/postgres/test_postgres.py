@@ -478,3 +478,12 @@ def test_ctrl_c_within_a_statement_leaves_the_turn_to_others_and_the_vault_usabl
         text(other, "The other's turn.")
         text(vault, "Goes on.")
         assert [cube.text for cube in vault.cubes()] == ["The other's turn.", "Goes on."]
+
+
+def test_a_machine_that_was_never_there_looks_after_the_vault_of_the_url(url: str, tmp_path: Path) -> None:
+    with MemVault(tmp_path / "first", url=url) as vault:
+        fill(vault)
+    settings = VaultConfig(url=url)
+    assert care.check(tmp_path / "a" / "new", settings=settings) == []
+    with care.opened(tmp_path / "another", settings) as vault:
+        assert vault.stats.all()["users"]

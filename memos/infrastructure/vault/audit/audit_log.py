@@ -54,6 +54,11 @@ class Forgetting(NamedTuple):
     signature: str
 
 
+# by their names: a later schema may add columns while this process goes on
+_CHECKPOINTS = f"SELECT {', '.join(Checkpoint._fields)} FROM checkpoints ORDER BY n"
+_FORGETTINGS = f"SELECT {', '.join(Forgetting._fields)} FROM forgettings ORDER BY k"
+
+
 class LogContents(NamedTuple):
     """All that a log says. last: the number of the last row that there has been, as the database counts; None for an
     export, or where there was none."""
@@ -109,7 +114,7 @@ class AuditLog(DecisionLog):
             self._warned = True
 
     def _last_checkpoint(self) -> Checkpoint | None:
-        rows = self._db.rows("SELECT * FROM checkpoints ORDER BY n DESC LIMIT 1")
+        rows = self._db.rows(f"{_CHECKPOINTS} DESC LIMIT 1")
         return Checkpoint(*rows[0]) if rows else None
 
     def _require_own_key(self, last: Checkpoint | None) -> None:
@@ -212,8 +217,8 @@ class AuditLog(DecisionLog):
 def contents(db: Rows) -> LogContents:
     """All that the log among the rows of a vault says."""
     [(last,)] = db.rows("SELECT max(seq) FROM sqlite_sequence WHERE name = 'audit'")
-    checkpoints = [Checkpoint(*row) for row in db.rows("SELECT * FROM checkpoints ORDER BY n")]
-    forgettings = [Forgetting(*row) for row in db.rows("SELECT * FROM forgettings ORDER BY k")]
+    checkpoints = [Checkpoint(*row) for row in db.rows(_CHECKPOINTS)]
+    forgettings = [Forgetting(*row) for row in db.rows(_FORGETTINGS)]
     return LogContents(all_rows(db), checkpoints, forgettings, last)
 
 

@@ -1,4 +1,4 @@
-"""The command line `memos`: `chat`, `plugins`, the groups of the other files, and those of packages and plug-ins.
+"""The command line `memos`: `chat`, `plugins`, those on memories, and the groups that plug-ins and packages add.
 
 Exit codes: 0 done, 1 an error that is named, 2 a wrong command line, 130 interrupted.
 """
@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_group
 
+import memos
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
-from memos.interface.doors.cli.api_commands import add_api_commands
 from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 
@@ -39,7 +39,7 @@ PURPOSES = {
     "What is remembered": "update delete tag history rollback fuse split consolidate reinstate lineage audit-memory "
     "conflicts overview import",
     "Why it was answered": "explain feedback undo",
-    "Forms of memory": "promote demote work jobs cancel gate externalize calibrate recommend top",
+    "Forms of memory": "promote demote work work-on-ray jobs cancel gate externalize steering calibrate recommend top",
     "Life of a memory": "freeze thaw archive unarchive snapshot snapshots restore delete-snapshot",
     "Rights and trust": "grant revoke grants group key trust quarantine hold end-hold holds audit forget",
     "Vaults, and memories that travel": "vault dump load store export-adapter provenance",
@@ -91,7 +91,10 @@ class Commands(TyperGroup):
                 left.remove(name)
                 about = textwrap.wrap(" ".join((self.commands[name].help or "").split()), 62, break_on_hyphens=False)
                 out.append(f"  {name:15} " + f"\n{'':18}".join(about))
-        out += ["", "--install-completion and --show-completion complete commands in your shell."]
+        out += [
+            "",
+            "--version tells this one; --install-completion and --show-completion complete commands in your shell.",
+        ]
         typer.echo("\n".join(out))
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
@@ -146,7 +149,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(memories)
-add_api_commands(app)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"memos {memos.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_tell_version)] = False,
+) -> None:
+    """A memory operating system for local language models."""
 
 
 @command(app)

@@ -15,11 +15,11 @@ import typer
 
 from memos.cube import Form, State, in_zone
 from memos.errors import EmptyMemory, InputError
-from memos.interface.doors.cli.api_commands import event_line
 from memos.interface.doors.cli.shared import Output, User, counted, new_vault_command, vault_command
 
 if TYPE_CHECKING:
     from memos.cube import MemCube
+    from memos.interface.doors.api.values import Json
     from memos.kernel.mem_os import MemOS
 
 memories = typer.Typer()
@@ -128,6 +128,18 @@ def show(
     cube = kernel.within(user).get(id)
     events = changes(cube.id, kernel.within(user).history(id))
     return Output({**item(cube), "history": events}, [cube.model_dump_json(indent=1), *map(event_line, events)])
+
+
+def event_line(event: Json) -> str:
+    """One line of a memory's history."""
+    match event:
+        case {"event": "state"}:
+            what = f"{event['state']}: {event['why']}"
+        case {"version": version}:
+            what = f"version {version}"
+        case _:
+            what = f"told again ({event['origin']})"
+    return f"{event['at']}  {what}"
 
 
 def _content(cube: MemCube) -> str:

@@ -12,10 +12,10 @@ import typer.main
 from typer.testing import CliRunner
 
 from memos import Memory, MemOS
-from memos.interface.doors.cli.api_commands import COMMANDS
 from memos.interface.doors.cli.app import app
 from memos.kernel.calls import Calls, api_names
 from memos.ops import Add
+from memos.plugins.commands.api_commands import COMMANDS
 from memos.rights import Caller
 
 # commands without --json, and why

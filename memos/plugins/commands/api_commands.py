@@ -16,6 +16,7 @@ import typer
 from memos.errors import InputError
 from memos.interface.doors.api.calls import MemoryCalls
 from memos.interface.doors.api.values import Json
+from memos.interface.doors.cli.memories import event_line
 from memos.interface.doors.cli.shared import Output, User, counted, vault_command
 from memos.rights import Grant, name_of
 
@@ -46,15 +47,6 @@ class ApiCommand:
         return (
             (shown.format(**{**given, **one}) for one in reply["results"]) if isinstance(shown, str) else shown(reply)
         )
-
-
-def add_api_commands(app: typer.Typer) -> None:
-    groups = {name: typer.Typer(help=about, no_args_is_help=True) for name, about in _GROUPS.items()}
-    for command in COMMANDS:
-        *group, word = command.typed.split()
-        vault_command(groups[group[0]] if group else app, word)(_function(command))
-    for name, group_of in groups.items():
-        app.add_typer(group_of, name=name)
 
 
 def _function(command: ApiCommand) -> Callable[..., Output]:
@@ -144,18 +136,6 @@ _TAKEN: dict[str, Json] = {
 _REQUIRED = {"grant.relation"}  # though the API has a default: nobody gives a right by leaving a word out
 
 # -- what a person sees -----------------------------------------------------------------------------------------------
-
-
-def event_line(event: Json) -> str:
-    """One line of a memory's history."""
-    match event:
-        case {"event": "state"}:
-            what = f"{event['state']}: {event['why']}"
-        case {"version": version}:
-            what = f"version {version}"
-        case _:
-            what = f"told again ({event['origin']})"
-    return f"{event['at']}  {what}"
 
 
 def _history(reply: Json) -> Iterator[str]:
@@ -311,3 +291,16 @@ COMMANDS = (
     ApiCommand("end-hold", _STATE),
     ApiCommand("holds", "{id}  held by {note}\n    {memory}", "nothing is held"),
 )
+
+
+def _add(app: typer.Typer) -> typer.Typer:
+    groups = {name: typer.Typer(help=about, no_args_is_help=True) for name, about in _GROUPS.items()}
+    for command in COMMANDS:
+        *group, word = command.typed.split()
+        vault_command(groups[group[0]] if group else app, word)(_function(command))
+    for name, group_of in groups.items():
+        app.add_typer(group_of, name=name)
+    return app
+
+
+api = _add(typer.Typer())
