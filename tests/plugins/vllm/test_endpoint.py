@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -150,3 +152,11 @@ def test_the_own_engine_takes_no_options() -> None:
 
     with pytest.raises(MemosError, match="engine_options"):
         transformers(ModelConfig(engine_options={"endpoint": "x"}))
+
+
+def test_serve_takes_an_engine_by_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memos", "serve", "--vault", str(tmp_path / "vault"), "--port", "0"]
+    unreachable = ["--engine", "vllm", "--set", "model.engine_options.endpoint=http://127.0.0.1:9"]
+    for asked, why in ((["--engine", "vlm"], "did you mean vllm?"), (unreachable, "start `vllm serve`, or correct")):
+        done = subprocess.run([*command, *asked], capture_output=True, text=True)
+        assert done.returncode and why in done.stderr
