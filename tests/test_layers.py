@@ -22,6 +22,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
             "memos/infrastructure/host/",
             "memos/plugins/packs/adapter_export.py",
             "memos/plugins/reranker.py",
+            "memos/plugins/kv_readers/",
             "memos/plugins/training/",
             "memos/plugins/externalize/",
             "memos/plugins/steering/",
@@ -38,6 +39,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),
     "vllm": ("memos/plugins/vllm/connector.py", "memos/plugins/vllm/embedded.py"),
+    "lmcache": ("memos/plugins/kv_readers/lmcache.py",),
+    "sglang": ("memos/plugins/kv_readers/sglang.py",),
     "fastapi": ("memos/plugins/server/", "memos/plugins/openai/"),
     "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }

@@ -96,9 +96,10 @@ class VllmBatch:
                     first, cached = first or time.perf_counter() - began, max(cached, piece.cached)
                     for token in piece.ids:
                         grown.take(token, row, self._decoder.ends, config.max_new_tokens)
+                    ended = grown.done  # vLLM ends here too; a server says at its end what was cached
                     if (listened or stops) and (new := grown.advance(self._decoder.text(grown.ids), stops)):
                         yield new
-                    if grown.done:
+                    if grown.done and not ended:
                         break
         finally:
             computed = len(ids) - cached + len(row.renewed)

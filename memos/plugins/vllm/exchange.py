@@ -116,35 +116,40 @@ class Exchange:
         unfinished.replace(self.folder / _IDENTITY)
 
     def header(self, name: str, identity: dict[str, str]) -> Exchanged:
-        """What a file holds. Raises FingerprintMismatch where it is KV of another model than `identity` is, and
-        CorruptBlob where it is not there or not readable."""
-        path = self._path(name)
-        try:
-            with safe_open(path, "pt") as file:
-                about, names = file.metadata(), set(file.keys())
-                _, *shape = file.get_slice("layers.000.k").get_shape()
-            heads, tokens, width = map(int, shape)
-            header = Exchanged(
-                tuple(json.loads(about["ids"])),
-                dict(json.loads(about["fingerprint"])),
-                len({one.split(".")[1] for one in names}),
-                (heads, tokens, width),
-            )
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            raise CorruptBlob(f"there is no KV file {name} to read ({error})") from error
-        require_same_host(model_parts(header.fingerprint), identity, name)
-        return header
+        """What a file holds. Raises what `header_of` raises."""
+        return header_of(self._path(name), identity)
 
     def load(self, name: str, identity: dict[str, str], device: torch.device) -> Activation:
-        """The KV of a file; layers come in the background. Raises what `header` raises; CorruptBlob of a layer where it
-        is used."""
-        made_by = self.header(name, identity).fingerprint
-        return load_activation(self._path(name), {k: v for k, v in made_by.items() if k in (*PARTS, TEMPLATE)}, device)
+        """The KV of a file. Raises what `loaded` raises."""
+        return loaded(self._path(name), identity, device)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise CorruptBlob(f"{name!r:.60} is no name of a KV file; memos makes them")
         return self.folder / f"{name}.safetensors"
+
+
+def header_of(path: Path, identity: dict[str, str]) -> Exchanged:
+    """What a KV file holds. Raises FingerprintMismatch where it is KV of another model than `identity` is, and
+    CorruptBlob where it is not there or not readable."""
+    try:
+        with safe_open(path, "pt") as file:
+            about, names = file.metadata(), set(file.keys())
+            _, *shape = file.get_slice("layers.000.k").get_shape()
+        heads, tokens, width = map(int, shape)
+        ids, fingerprint = tuple(json.loads(about["ids"])), dict(json.loads(about["fingerprint"]))
+        layers = len({one.split(".")[1] for one in names})
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise CorruptBlob(f"there is no KV file {path.stem} to read ({error})") from error
+    require_same_host(model_parts(fingerprint), identity, path.name)
+    return Exchanged(ids, fingerprint, layers, (heads, tokens, width))
+
+
+def loaded(path: Path, identity: dict[str, str], device: torch.device) -> Activation:
+    """The KV of a file; layers come in the background. Raises what `header_of` raises; CorruptBlob of a layer where it
+    is used."""
+    made_by = header_of(path, identity).fingerprint
+    return load_activation(path, {part: made_by[part] for part in (*PARTS, TEMPLATE) if part in made_by}, device)
 
 
 def model_parts(fingerprint: dict[str, str]) -> dict[str, str]:

@@ -65,8 +65,9 @@ class PagedServer:
         row = DecodeRow(asked.ids[rows:], past)
         (done,) = self.host.complete([row], asked.decode, [stack])
         for token in done.ids:
-            yield Decoded((token,), rows)
-        yield Decoded((next(iter(asked.ends)),), rows)
+            yield Decoded((token,))
+        yield Decoded((next(iter(asked.ends)),))
+        yield Decoded((), rows)  # what was cached is said at the end
 
     def load_adapter(self, name: str, folder: Path) -> None:
         self.adapters[name] = folder

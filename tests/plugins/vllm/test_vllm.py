@@ -1,4 +1,4 @@
-"""The engine on vLLM itself, where it is installed (`scripts/test-vllm`): what no stand-in can show."""
+"""The engine on vLLM itself, where it is installed (`scripts/test-vllm pytest`): what no stand-in can show."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     environment = os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
         try:
-            until = time.monotonic() + 300
+            until = time.monotonic() + 600
             while b"Application startup complete" not in log.read_bytes():
                 assert process.poll() is None and time.monotonic() < until, log.read_text()[-3000:]
                 time.sleep(0.5)
