@@ -1,6 +1,6 @@
 """Makes a direction that does what it is to do, by the cheapest way that passes its gate; knows no cubes.
 
-a difference of means in one block  ->  that direction trained  ->  a few trained directions in each block
+a difference of means in one block  ->  a few trained directions in each block
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int], None]  # (phase, step, of)
 STRENGTHS = (2.0, 1.0, 1.4, 3.0, 4.0)  # times the difference of the means
-_WAYS = 3  # of making one
+_WAYS = 2  # of making one
 _TUNED = 5  # every fifth of what is learnt from chooses layer and strength
 
 
@@ -112,13 +112,11 @@ def make(host: Host, behaviour: Behaviour, folder: Path, seed: int = 0, tell: Te
 def _ways(
     host: Host, contrast: Contrast, layer: Layer, strength: float, work: Path, seed: int
 ) -> Iterator[tuple[str, Path]]:
-    means, one, wide = (work / name for name in ("means", "one", "wide"))
+    means, several = work / "means", work / "several"
     direction.write(host, layer, strength, means, {"strength": strength})
     yield "difference of means", means
-    direction.trained(host, contrast, means, one, seed, {})
-    yield "trained direction", one
-    direction.widened(host, contrast, wide, seed, {})
-    yield "trained directions in each block", wide
+    direction.trained(host, contrast, several, seed, {})
+    yield "trained directions", several
 
 
 def _contrast(host: Host, examples: Sequence[Example], unrelated: Sequence[Prompt]) -> Contrast:
