@@ -158,14 +158,26 @@ def write(host: Host, layer: Layer, strength: float, folder: Path, card: dict[st
 
 def randomised(made: Path, folder: Path, seed: int) -> None:
     """The same conditions with other directions of the same lengths, which must not do what these do."""
-    tensors = load_file(made / lora.WEIGHTS)
     generator = torch.Generator().manual_seed(seed)
-    for name, b in tensors.items():
-        if "lora_B" in name:
-            noise = torch.randn(b.shape, generator=generator)
-            tensors[name] = noise / noise.norm(dim=0).clamp_min(1e-12) * b.norm(dim=0)
+
+    def other(b: torch.Tensor) -> torch.Tensor:
+        noise = torch.randn(b.shape, generator=generator)
+        return noise / noise.norm(dim=0).clamp_min(1e-12) * b.norm(dim=0)
+
+    _changed(made, folder, other)
+
+
+def scaled(made: Path, folder: Path, strength: float) -> None:
+    """The same directions, so many times as long."""
+    _changed(made, folder, lambda b: strength * b)
+
+
+def _changed(made: Path, folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """A copy of an adapter with other directions, each a column of B."""
+    tensors = load_file(made / lora.WEIGHTS)
     shutil.copytree(made, folder)
-    save_file(tensors, folder / lora.WEIGHTS, {"format": "pt"})
+    changed = {name: change(t) if "lora_B" in name else t for name, t in tensors.items()}
+    save_file(changed, folder / lora.WEIGHTS, {"format": "pt"})
 
 
 def trained(host: Host, contrast: Contrast, folder: Path, seed: int, card: dict[str, Any]) -> None:
