@@ -14,7 +14,7 @@ from memos.bench.moves.behaviours import behaviour
 from memos.config import Config, SchedulerConfig
 from memos.cube import STEERING, Form, MemCube, State
 from memos.errors import GateRejected, InputError, NoRoom
-from memos.infrastructure.host.host import Request
+from memos.infrastructure.host.request import Request
 from memos.plugins.steering.calls import SteeringCalls
 from memos.plugins.steering.direction import randomised
 from memos.plugins.steering.make import judge
