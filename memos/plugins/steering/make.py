@@ -1,6 +1,6 @@
 """Makes a direction that does what it is to do, by the cheapest way that passes its gate; knows no cubes.
 
-a difference of means in one block  ->  a few trained directions in each block
+a difference of means in one block  ->  a few trained directions in each block, as weak as will do, and in full
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tell = Callable[[str, int, int], None]  # (phase, step, of)
 _WEAKER = (0.55, 0.7, 0.85)  # times what was trained, of which the first that is followed is taken
 _FOLLOWS = 0.97  # of what was learnt from
 STRENGTHS = (2.0, 1.0, 1.4, 3.0, 4.0)  # times the difference of the means
-_WAYS = 2  # of making one
+_WAYS = 3  # of making one
 _TUNED = 5  # every fifth of what is learnt from chooses layer and strength
 
 
@@ -119,7 +119,10 @@ def _ways(
     direction.write(host, layer, strength, means, {"strength": strength})
     yield "difference of means", means
     direction.trained(host, contrast, several, seed, {})
-    yield "trained directions", _weakest(host, learnt, several)
+    weakest = _weakest(host, learnt, several)
+    yield "trained directions", weakest
+    if weakest != several:
+        yield "trained directions, at full strength", several
 
 
 def _weakest(host: Host, learnt: Behaviour, made: Path) -> Path:
