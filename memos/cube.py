@@ -70,6 +70,7 @@ ANSWERING = tuple(state for state in State if state not in GONE | {State.MERGED}
 
 EPISODE, PASSAGE = "episode", "passage"  # Header.kind of a turn of a conversation, and of a part of a long one
 SUMMARY = "summary"  # Header.kind of what sums up a part of a conversation
+STEERING = "steering"  # Header.kind of a direction that every answer of its owner is steered by
 BY_HAND = "promotion:asked"  # origin of a derived cube that somebody asked for, and no plan did
 READ = "model:"  # origin of what a model has read in a turn, before the id of the copy that it read
 PASSAGE_CHARS = 350  # about 80 tokens: twenty fit in front of a question
@@ -232,6 +233,9 @@ class Turn(Frozen):
         return f"{self.question} | {self.answer}" if self.answer else self.question
 
 
+FEW_ROWS = ("trained", "compact")  # codecs of KV that a gate judges, as it judges an adapter
+
+
 class Blob(Frozen):
     """Payload of an activation or parametric cube: a file in the vault."""
 
@@ -239,18 +243,24 @@ class Blob(Frozen):
     sha256: str
     bytes: int
     tokens: int = 0  # tokens of prompt that it stands for
-    codec: str = "raw"  # of KV; trained: `tokens` rows of it, for more tokens than that
+    codec: str = "raw"  # of KV; of FEW_ROWS: `tokens` rows of it, for more tokens than that
     after: int = 0  # tokens before those it stands for, which another cube holds
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
     beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
+    edited: bool = False  # brought up to date from an adapter of the same memories as they were before
     unasked: tuple[int, ...] = ()  # places of sources that no question was made of: nothing proves they are in it
 
     @property
     def stored(self) -> str:
         """How the bytes of KV lie in its file."""
-        return "raw" if self.codec == "trained" else self.codec
+        return "raw" if self.few_rows else self.codec
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether rows of KV stand for more tokens than there are of them."""
+        return self.codec in FEW_ROWS
 
 
 Payload = Annotated[Text | Turn | Blob, Field(discriminator="type")]
@@ -323,6 +333,11 @@ class MemCube(Frozen):
     @property
     def blob(self) -> Blob | None:
         return self.payload if isinstance(self.payload, Blob) else None
+
+    @property
+    def stands_in(self) -> bool:
+        """True of KV and adapters that answer in place of their memories; a conversation's KV goes with its turns."""
+        return self.blob is not None and self.header.kind not in ("turn", STEERING)
 
     @property
     def unasked(self) -> list[str]:

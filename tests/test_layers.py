@@ -16,12 +16,17 @@ from house import ROOT, duplicate_classes, folder_sizes, forbidden_arrows, impor
 ONLY_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("torch", "transformers", "peft", "accelerate", "safetensors.torch"),
-        # and where a plug-in makes tensors: it trains, writes adapters for other servers, reads texts beside a query
+        # and where a plug-in makes tensors: it trains or steers, asks how likely answers are, writes adapters for other
+        # servers, brings KV to one, reads texts beside a query
         (
             "memos/infrastructure/host/",
             "memos/plugins/packs/adapter_export.py",
             "memos/plugins/reranker.py",
+            "memos/plugins/kv_readers/",
             "memos/plugins/training/",
+            "memos/plugins/externalize/",
+            "memos/plugins/steering/",
+            "memos/plugins/vllm/",
             "memos/bench/",
         ),
     ),
@@ -29,10 +34,13 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "nltk": ("memos/bench/qa/published.py",),
     "pypdf": ("memos/plugins/documents/",),
     "bs4": ("memos/plugins/documents/",),
-    "psycopg": ("memos/plugins/postgres/",),
+    "psycopg": ("memos/plugins/postgres/", "memos/bench/fleet/measure.py"),
     "sqlcipher3": ("memos/plugins/encryption/",),
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),
+    "vllm": ("memos/plugins/vllm/connector.py", "memos/plugins/vllm/embedded.py"),
+    "lmcache": ("memos/plugins/kv_readers/lmcache.py",),
+    "sglang": ("memos/plugins/kv_readers/sglang.py",),
     "fastapi": ("memos/plugins/server/", "memos/plugins/openai/"),
     "mcp": ("memos/plugins/mcp/", "memos/bench/conversations.py"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from memos.errors import InputError
 from memos.interface.doors.figures import size, table_of
 
 BEGIN, END = "<!-- arena -->", "<!-- end of arena -->"
+_TABLE = re.compile(r"^### .*\n\n(?:\|.*\|(?:\n|$))+", re.MULTILINE)
 COLUMNS = (
     ("system", "system"),
     ("recall@10", "recall@10"),
@@ -38,10 +40,11 @@ def arena_table(report: dict[str, Any]) -> Table:
 
 def arena_page(reports: Sequence[dict[str, Any]], page: Path) -> None:
     """A table for each report, the best in the budget first, and a plot of the first beside the page. A page that has
-    the marks of such tables keeps what stands around them. Raises InputError for another page that is there."""
+    the marks of such tables keeps what stands around them, and tables of other sets. Raises InputError for another page
+    that is there."""
     there = page.read_text("utf-8") if page.is_file() else f"# Memory systems compared\n\n{BEGIN}\n{END}\n"
     before, begin, rest = there.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    old, end, after = rest.partition(END)
     if not (begin and end):
         raise InputError(
             f"{page} is a page without {BEGIN} and {END}; put these where the tables belong, or name another"
@@ -57,11 +60,17 @@ def arena_page(reports: Sequence[dict[str, Any]], page: Path) -> None:
         "of. Made by `memos bench arena --page`; what differs from each paper stands in its file under "
         "`memos/plugins/policies/`.",
     ]
+    kept = [
+        table.rstrip()
+        for table in _TABLE.findall(old)
+        if not table.startswith(tuple(f"### {r['set']}:" for r in reports))
+    ]
     for report in reports:
         lines += ["", f"### {_title(report)}", ""]
         lines += ["| " + " | ".join(heading for _, heading in COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
         ranked = sorted(report["rows"], key=lambda row: -row["recall@budget"])
         lines += ["| " + " | ".join(_cells(row)) + " |" for row in ranked]
+    lines += ["", *"\n\n".join(kept).splitlines()] if kept else []
     lines += ["", f"![Evidence in the budget against what is written]({plot.name})"]
     page.write_text(f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}", "utf-8")
 

@@ -1,4 +1,4 @@
-"""The commands `memos bench overlap` and `batch`; knows no measuring."""
+"""The commands `memos bench overlap`, `batch` and `moves`; knows no measuring."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
+from memos.errors import InputError
 from memos.interface.doors.cli.shared import Json
 
 forms = typer.Typer()
@@ -49,5 +50,26 @@ def bench_batch(
 
     report = report_of_cpu(
         "batch", json, seed, lambda show: measure(model or MODELS, clients, tokens, repeats, seed, show)
+    )
+    print_table(rows_table(report))
+
+
+@forms.command("moves")
+def bench_moves(
+    json: Json = None,
+    model: Model = "memos-small",
+    move: Annotated[list[str] | None, typer.Option(help="one of them; may be given again")] = None,
+    groups: Annotated[int, typer.Option(min=1, help="of 16 facts each; fewer where one is trained")] = 16,
+    seed: Seed = 0,
+) -> None:
+    """Every move between the forms of memory: how long it takes, what it keeps, what the gate lets pass."""
+    from memos.bench.moves.bench import MOVES
+    from memos.bench.moves.bench import bench_moves as measure
+    from memos.bench.tables import rows_table
+
+    if unknown := [name for name in move or () if name not in MOVES]:
+        raise InputError(f"there is no move {', '.join(unknown)}; there are {', '.join(MOVES)}")
+    report = report_of_model(
+        *("moves", json, model, seed), lambda host, show: measure(host, move or list(MOVES), groups, seed, show)
     )
     print_table(rows_table(report))

@@ -21,6 +21,7 @@ class GateConfig(Section):
     in_context: float = Field(0.95, ge=0, le=1, description="questions over another context, answer unchanged")
     override: float = Field(0.90, ge=0, le=1, description="those among them whose context contradicts a fact")
     drift: float = Field(0.1, ge=0, description="most KL to the base model on all of these, in nats")
+    outdated: float = Field(0.02, ge=0, le=1, description="most questions that an edit still answers as before it")
 
 
 class DistilConfig(Section):
@@ -34,6 +35,9 @@ class DistilConfig(Section):
     layers: float = Field(1.0, gt=0, le=1, description="share of the layers that are adapted, from the first on")
     learning_rate: float | None = Field(None, gt=0, description="unset: 1e-2 for tiny models, to 2e-4 from 3B on")
     steps: int = Field(220, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
+    edit_steps: int = Field(
+        40, ge=0, description="most steps that bring an adapter up to date with memories that changed; 0: always anew"
+    )
     batch: int = Field(24, ge=1, description="lessons in a step")
     batch_keep: int = Field(40, ge=1, description="prompts in a step whose answers must stay")
     review: int = Field(40, ge=1, description="steps after which all prompts are read, to draw what is not learnt yet")

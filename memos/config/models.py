@@ -7,12 +7,14 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from memos.config.section import Section
+from memos.cube import FEW_ROWS
 
 
 class ModelConfig(Section):
     """The local Hugging Face causal LM."""
 
     engine: str = Field("transformers", description="what runs the model; `memos plugins` lists what is installed")
+    engine_options: dict[str, Any] = Field({}, description="settings of the engine itself, as its how-to has them")
     path: str = Field("memos-small", description="a folder, a hub name, or memos-small: the model inside the package")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes cuda where there is one")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
@@ -91,20 +93,29 @@ class ActivationConfig(Section):
     codec: str = Field(
         "raw",
         description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the "
-        "others take 2 to 8 times fewer bytes and are measured before use; "
-        "trained: few rows, distilled and gated as an adapter is",
+        "others take 2 to 8 times fewer bytes and are measured before use; wrapped: as it is behind other memories, "
+        "for composing without reading anything anew (L1); trained: few rows, distilled and gated as an adapter is; "
+        "compact: fewer rows still, found in seconds without training, and gated likewise",
     )
     trained_share: float = Field(
         0.25, gt=0, le=1, description="of the tokens of the memories, for which trained KV has rows"
+    )
+    compact_shares: tuple[float, ...] = Field(
+        (0.1, 0.25), min_length=1, description="likewise of compact KV: the first of these that passes the gate is kept"
     )
     max_kl: float = Field(
         0.02, ge=0, description="nats from the full prompt that a cache in another codec than raw may lose"
     )
 
     @property
+    def few_rows(self) -> bool:
+        """Whether rows are made that stand for many tokens, which a gate has to let pass."""
+        return self.codec in FEW_ROWS
+
+    @property
     def stored(self) -> str:
-        """How its bytes lie in the file."""
-        return "raw" if self.codec == "trained" else self.codec
+        """How the bytes of a row for each token lie in the file."""
+        return "raw" if self.few_rows else self.codec
 
 
 class EmbedderConfig(Section):

@@ -92,6 +92,7 @@ class SchedulerConfig(Section):
     )
     adapters: int = Field(64, ge=0, description="budget of adapters, shared fairly between users")
     adapters_together: int = Field(1, ge=1, description="most adapters that answer a request together")
+    steerings: int = Field(4, ge=0, description="most directions that steer an answer together")
     high_water: float = Field(
         0.95, gt=0, le=1, description="share of a budget above which the coldest KV and adapters are given up"
     )

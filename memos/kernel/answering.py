@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memos.cube import ANSWERING, Form, MemCube, State
+from memos.cube import ANSWERING, STEERING, Form, MemCube, State
 from memos.errors import (
     ContextOverflow,
     CorruptBlob,
@@ -240,7 +240,9 @@ class Answering(Service):
         """What of the memories found the request sees, with their topic groups, and in which form."""
         scheduler, shown = self._schedulers.of(caller), self._vault.guard.as_shown
         always = self._governance.visible(caller, self._vault.statements.tagged(ALWAYS, caller.user_id, ANSWERING))
-        always = [shown(c) for c in always]
+        # what is asked for by name was made, and proven, without one
+        steering = self._steering(caller, always) if via in ("auto", "plaintext") else ()
+        always = [shown(c) for c in always if not any(c.pin in one.sources for one in steering)]
         hits = scheduler.compatible([(shown(hit.cube), hit.score) for hit in found], always)
         match scheduler.policy.reads:
             case "groups":
@@ -260,19 +262,25 @@ class Answering(Service):
             hits,
             op.about,
             self._schedulers.main.segments(texts, self._tokens),
-            self._standing_in(made, via, adapters),
+            [] if steering else self._standing_in(made, via, adapters),
             self._tokens,
             via,
             self._route(op.question),
             always,
             self._host().context,
         )
-        return replace(admission, nearest=quoting.nearest(found, (cube for cube, _ in hits)))
+        return replace(admission, steering=steering, nearest=quoting.nearest(found, (cube for cube, _ in hits)))
+
+    def _steering(self, caller: Caller, always: Sequence[MemCube]) -> tuple[MemCube, ...]:
+        """What the answer is steered by: directions of instructions that always hold, which these stand for then."""
+        made = self._governance.visible(caller, self._vault.payloads_of(c.id for c in always)) if always else []
+        of_ours = (c for c in made if c.header.kind == STEERING and c.state is State.ACTIVATED and self._is_ours(c))
+        return tuple(of_ours)[: self._config.scheduler.steerings]
 
     def _standing_in(self, derived: Sequence[MemCube], via: Via, adapters: bool) -> list[MemCube]:
         """The KV and adapters that may stand in for their memories. One made on another model is of no use to this one,
         and no fault, unless just that form is asked for."""
-        useful = [c for c in derived if c.header.kind != "turn" and (adapters or c.form is not Form.PARAMETRIC)]
+        useful = [c for c in derived if c.stands_in and (adapters or c.form is not Form.PARAMETRIC)]
         ours = [c for c in useful if self._is_ours(c)]
         return ours if via == "auto" else [*ours, *(c for c in useful if c not in ours)]
 

@@ -221,7 +221,6 @@ class Calls(Bound):
     promote = public(Forming.promote, ops.Promote, ADDS)
     demote = public(Forming.demote, ops.Demote, CHANGES)
     gate = public(Forming.gate, ops.Get, READS, api="")
-    externalize = public(Forming.externalize, ops.Get, READS, api="")
     jobs = public(Planning.jobs, ops.Get, READS)
     cancel = public(Planning.cancel, ops.Promote, CHANGES, agents=BY_ITSELF)
     tick = public(Planning.tick, ops.Promote, CHANGES, agents=BY_ITSELF)

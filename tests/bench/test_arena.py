@@ -54,6 +54,8 @@ def test_systems_are_measured_on_the_same_turns_and_a_cut_off_run_goes_on(
     written = page.read_text()
     assert written.startswith("Before.\n") and written.endswith("After.\n") and "old" not in written
     assert all(heading in written for _, heading in COLUMNS) and page.with_suffix(".png").stat().st_size > 1000
+    arena_page([report | {"set": "another"}], page)
+    assert page.read_text().count(f"### {report['set']}:") == page.read_text().count("### another:") == 1
     page.write_text("another page")
     with pytest.raises(InputError, match="is a page without <!-- arena -->"):
         arena_page([report], page)

@@ -25,6 +25,7 @@ RUNS = {
     "choice": ("--cases 2 --repeats 1", "memos-small"),
     "adapters": ("--known 2 --repeats 1", "2"),
     "promote": ("--facts 2 --people 1 --objective answers --seeds 1", "answers"),
+    "moves": ("--groups 1 --move compact-4x", "compact-4x"),
     "stack": ("--n 1 --facts 2", "method"),
     "search": ("--cubes 200 --queries 2", "200"),
     "scheduler": ("--cubes 200 --requests 2", "200"),

@@ -17,6 +17,7 @@ from memos.errors import Denied, InputError, NotFound
 from memos.infrastructure.vault.store import transactions as vault_clock
 from memos.kernel.calls import Calls
 from memos.ops import Recall
+from memos.plugins.externalize.calls import ExternalizeCalls
 from memos.plugins.packs.calls import PackCalls
 from memos.rights import ACTIONS, Caller, Group, name_of, object_of, subject_of
 
@@ -376,7 +377,7 @@ def test_names_are_read_as_they_are_written(text: str) -> None:
 
 def test_a_payload_of_the_vault_is_used_by_the_id_of_its_cube(memos: MemOS, ada: str) -> None:
     with pytest.raises(InputError, match="lies in the vault"):
-        memos.within(ada).externalize(memos.vault.path / "blobs" / "x")
+        ExternalizeCalls.of(memos.within(ada)).externalize(memos.vault.path / "blobs" / "x")
 
 
 # what is in memory
@@ -473,7 +474,7 @@ def files_named(bound: Any, folder: Path) -> list[Callable[[], object]]:
         lambda: PackCalls.of(bound).install(place=str(folder), pack="ada/life"),
         lambda: bound.gate(adapters),
         lambda: bound.gate(iter(adapters)),
-        lambda: bound.externalize(folder / "adapter"),
+        lambda: ExternalizeCalls.of(bound).externalize(folder / "adapter"),
         lambda: PackCalls.of(bound).export_adapter(["0" * 24], folder / "out"),
         lambda: PackCalls.of(bound).export_adapter(adapters, out=folder / "out"),
     ]

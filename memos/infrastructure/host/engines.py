@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.config import ModelConfig
+from memos.errors import ConfigError
 from memos.extensions import Registry
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def loading() -> Iterator[None]:
 
 
 def transformers(config: ModelConfig) -> Host:
-    """Raises ModelNotFound, HostError."""
+    """Raises ModelNotFound, HostError, ConfigError."""
+    if config.engine_options:
+        raise ConfigError("model.engine_options: the engine transformers takes none; leave them out")
     with loading():
         from memos.infrastructure.host.host import Host
 

@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,11 +29,12 @@ from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM, forward
 from memos.infrastructure.host.kv.cache import Activation, encode, room_for
+from memos.infrastructure.host.kv.compose import as_behind
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
 from memos.infrastructure.host.model.constrained import Grammars, Schema, max_answer_tokens
-from memos.infrastructure.host.model.continuous import ContinuousBatch
+from memos.infrastructure.host.model.continuous import Batch, ContinuousBatch
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, batches_of, drained, prefill_inputs
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
@@ -41,6 +42,7 @@ from memos.infrastructure.host.model.prompt import Message, PromptFormat
 from memos.lazy import Lazy
 
 GREEDY_BATCH_ROWS = 64
+_WRAPPED_BEHIND = (9, 18, 30, 45)  # so many other memories stand before one where several groups are composed
 _EXACT = FidelityConfig(level="L0")
 _ONE_TOKEN = DecodeConfig(max_new_tokens=1)
 
@@ -80,8 +82,13 @@ class Host:
     """One local model with everything memos does on it."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: ModelConfig = ModelConfig()
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        config: ModelConfig = ModelConfig(),
+        batch: Callable[[Host], Batch] | None = None,
     ) -> None:
+        """batch: what decodes the answers, where that is not this process."""
         if model.training:
             raise HostError("the model is in training mode, where dropout changes answers; call model.eval() first")
         if any(parameter.is_meta for parameter in model.parameters()):
@@ -104,13 +111,14 @@ class Host:
         self._has_experts = has_experts(model)
         self._kv_rows = KVRows(model, self._capability, self._head)
         self._one_at_a_time = threading.RLock()  # answers that cannot share forwards
-        self._batch = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
+        ours = ContinuousBatch(model, self.decoder, self._under, config.requests_at_once)
+        self._batch: Batch = batch(self) if batch else ours
         self.from_path = False  # another process can load the same model
 
     @classmethod
-    def load(cls, config: ModelConfig) -> Host:
+    def load(cls, config: ModelConfig, batch: Callable[[Host], Batch] | None = None) -> Host:
         """Raises ModelNotFound or HostError."""
-        host = cls(*load_model(config), config)
+        host = cls(*load_model(config), config, batch)
         host.from_path = True
         return host
 
@@ -362,7 +370,7 @@ class Host:
     def adapters(self) -> set[str]:
         """Names of the folders of the adapters in memory."""
         adapters = self._adapters.if_made
-        return adapters.names if adapters else set()
+        return self._batch.adapters | (adapters.names if adapters else set())
 
     def exact_pieces(self, pasts: Sequence[Activation]) -> int:
         """How many of the first of them are there as one exact prefix already."""
@@ -377,6 +385,7 @@ class Host:
         """Let go of all adapters and exact prefixes in memory."""
         if adapters := self._adapters.if_made:
             adapters.clear()
+        self._batch.release()
         self._kv_rows.release()
 
     # -- activation ----------------------------------------------------------------------------------------
@@ -397,6 +406,21 @@ class Host:
         spent(1, len(ids))
         with self._exclusive:
             return replace(encode(self.model_under([adapters]), ids), under=names_of(adapters))
+
+    def encode_wrapped(self, memories: Sequence[str], others: Sequence[str]) -> Activation:
+        """KV of the memories for composing (L1): the rows that they have behind others, mean over several numbers of
+        those, so that KV that was encoded apart is met as if it had been read after what it now stands behind.
+
+        Raises as `encode`, and Unsupported where KV cannot be moved.
+        """
+        can, alone = self.capability, self.encode(memories)
+        if can.motion is None or can.states:
+            raise Unsupported(f"KV of {self.model.config.model_type} cannot be wrapped: {can.why}; use codec raw")
+        context = min(n for n in (self.decoder.context, can.motion_limit, 1 << 20) if n)
+        befores = [before for count in _WRAPPED_BEHIND if len(before := tuple(others[:count])) == count]
+        befores = [b for b in befores if len(self.prompts.prefix((*b, *memories))) < context]
+        read = [self.encode((*before, *memories)) for before in befores]
+        return as_behind(alone, read, len(self.head), can.motion) if read else alone
 
     def save_kv(self, activation: Activation, path: Path, codec: str = "raw", after: Sequence[int] = ()) -> None:
         """Write KV in a codec of `memos.codecs`. Raises VaultError where it cannot be written, and InputError."""

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
     from memos.infrastructure.vault.tables.job_list import Job
     from memos.operation.choosing.upkeep import Progress
-    from memos.operation.forms.insight import Statement
     from memos.rights import Caller
 
 
 class Forming(Service):
-    """promote, demote, gate, externalize."""
+    """promote, demote, gate."""
 
     def promote(
         self,
@@ -71,7 +70,7 @@ class Forming(Service):
         mine = [
             c
             for c in self._vault.cubes(form=Form.PARAMETRIC, states=(State.ACTIVATED,))
-            if c.rights.owner == owner and c.blob and c.blob.fingerprint == self._host().digest
+            if c.rights.owner == owner and c.stands_in and c.blob and c.blob.fingerprint == self._host().digest
         ]
         known = {c.id for c in sources}
         apart = [c for c in reversed(mine) if not known & {s.id for s in c.sources}]
@@ -108,21 +107,6 @@ class Forming(Service):
             )
         shown = [self._vault.guard.as_shown(cube) for cube in memories]
         return self._transitions().gate([self.folder(caller, name) for name in adapters], shown)
-
-    def externalize(
-        self, caller: Caller, what: str | Path, *, about: Sequence[str] = ()
-    ) -> list[Statement] | list[str]:
-        """What an adapter says when it is asked with it on against off; of a KV cache, its text.
-
-        what: id of a cube, a folder of an adapter, or a file of KV. about: subjects to ask about, beside those of the
-        memories that the user may see.
-        """
-        from memos.operation.forms.insight import externalize, externalize_kv  # loads torch and transformers
-
-        path = self.folder(caller, what, "activation", "parametric")
-        if path.is_file():
-            return externalize_kv(self._host(), path)
-        return externalize(self._host(), self._reader, path, about, self._access.texts(caller))
 
     def folder(self, caller: Caller, what: str | Path, *forms: str) -> Path:
         """Where the payload of a cube lies, or the path that is named. Raises NotFound, InputError."""

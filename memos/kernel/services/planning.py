@@ -97,7 +97,7 @@ class Planning(Service):
         own = self._governance.readable(caller, self._vault.owned(caller.namespace))
         shown = self._vault.guard.as_shown
         texts = [shown(c) for c in own if isinstance(c.payload, Text) and c.state in ANSWERING]
-        derived = [c for c in own if c.blob and c.header.kind != "turn"]  # a conversation's KV goes with its turns
+        derived = [c for c in own if c.stands_in]
         now, pays = self._vault.now(), lambda segment: self._serving().pays(segment, self._tokens)
         scheduler = self._schedulers.of(caller)
         moves = MovePlanner(scheduler.config, scheduler.policy).plan(

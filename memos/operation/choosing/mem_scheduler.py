@@ -37,6 +37,7 @@ class Admission:
     adapters: tuple[MemCube, ...] = ()  # active together, oldest first
     internal: tuple[MemCube, ...] = ()  # the cubes that the adapters stand for
     pinned: tuple[MemCube, ...] = ()  # those of `cubes` that are always seen, and were not found
+    steering: tuple[MemCube, ...] = ()  # directions that every answer is steered by, beside the adapters
     way: Way | None = None  # how KV and text were chosen between, where there was a choice
     nearest: tuple[MemCube, ...] = ()  # of what was found, best first, what speaks of the question
 
@@ -315,7 +316,7 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
 
 
 def _is_trained(kv: MemCube) -> bool:
-    return kv.blob is not None and kv.blob.codec == "trained"
+    return kv.blob is not None and kv.blob.few_rows
 
 
 class BudgetItem(NamedTuple):

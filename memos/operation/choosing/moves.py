@@ -47,17 +47,17 @@ class MovePlanner:
     ) -> list[Move]:
         """Moves that heat, staleness and budgets ask for; what is given up comes first.
 
-        A derived cube is dropped when a source has changed, given up when its group is cold, unless somebody asked for
-        it, another cube of its form stands for more of the group, or its budget is full. One given up before is left
-        alone: it costs disk only, and is taken back without building it. KV is made where it `pays`. budgets: of whose
-        cubes these are; see `budgets`. usable: by the model that is there; what is not keeps no group from getting
-        what is.
+        A derived cube is dropped when a source has changed, but for an adapter that the next one of its group can be an
+        edit of; and given up when its group is cold, unless somebody asked for it, another cube of its form stands for
+        more of the group, or its budget is full. One given up before is left alone: it costs disk only, and is taken
+        back without building it. KV is made where it `pays`. budgets: of whose cubes these are; see `budgets`. usable:
+        by the model that is there; what is not keeps no group from getting what is.
         """
         current = {source for segment in segments for source in segment.sources}
         stale = [d for d in derived if not set(d.sources) <= current]
         live = [d for d in derived if d not in stale and d.state is State.ACTIVATED]
         heats: dict[str, float] = {}
-        gives, promotes = [Move(None, cube=d, why="its sources changed") for d in stale], []
+        gives, promotes, awaited = list[Move](), list[Move](), set[str]()
         for segment in segments:
             heat = self._policy.heat(segment.cubes, now)
             mine = [d for d in live if set(segment.sources) & set(d.sources)]
@@ -66,8 +66,12 @@ class MovePlanner:
             gives += _outdone(mine, whole)
             quiet_s = (now - max(c.header.changed or c.header.created for c in segment.cubes)).total_seconds()
             form = self._policy.form(heat, quiet_s, whole)
+            if Form.PARAMETRIC not in whole and not self._policy.cold(heat):
+                awaited |= {source.id for source in segment.sources}
             if form and (form is not Form.ACTIVATION or pays(segment)):
                 promotes.append(Move(form, segment, why=f"heat {heat:.1f}"))
+        useless = [d for d in stale if d.form is Form.ACTIVATION or not awaited & {source.id for source in d.sources}]
+        gives = [Move(None, cube=d, why="its sources changed") for d in useless] + gives
         cold = [d for d in live if d.header.origin != BY_HAND and self._policy.cold(heats.get(d.id, 0.0))]
         gives += [Move(None, cube=d, why=f"heat {heats.get(d.id, 0.0):.1f}") for d in cold]
         given = {m.cube.id for m in gives if m.cube}

@@ -83,8 +83,8 @@ class Serving:
         return admission, Request(tuple(messages), memories, pasts, adapters, fidelity, keep=keep, released=released)
 
     def adapters(self, admission: Admission) -> tuple[Path, ...]:
-        """The folders of the admitted adapters. Raises CorruptBlob."""
-        return tuple(map(self._blob_path, admission.adapters))
+        """The folders of the admitted adapters, and of what the answer is steered by. Raises CorruptBlob."""
+        return tuple(map(self._blob_path, (*admission.adapters, *admission.steering)))
 
     def route(
         self, messages: Sequence[dict[str, str]], adapters: Sequence[MemCube], at_least_one: bool
@@ -157,7 +157,7 @@ class Serving:
     def pays(self, segment: Segment, tokens: Callable[[str], int]) -> bool:
         """Whether KV of a group is worth making, as far as that is known; to train it is, once the group is as quiet as
         one must be to become an adapter."""
-        if self._config.activation.codec == "trained":
+        if self._config.activation.few_rows:
             changed = max(c.header.changed or c.header.created for c in segment.cubes)
             return (self._vault.now() - changed).total_seconds() >= self._config.scheduler.stable_s
         costs = self.costs

@@ -38,6 +38,7 @@ from memos.cube import (
 from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
 from memos.infrastructure.host.training.turn import training_turn
@@ -108,7 +109,7 @@ class Transitions:
         if (known := self._known(form, sources)) is not None:
             return known
         require()
-        trained = form is Form.PARAMETRIC or self._activation.codec == "trained"
+        trained = form is Form.PARAMETRIC or self._activation.few_rows
         if trained:
             require_agreement(self._reader, sources)
         kind, order = JobKind.promote(form), self._order(form, sources, beside)
@@ -133,7 +134,7 @@ class Transitions:
         blob, origin = None, "promotion" if job.tries else BY_HAND
         try:
             with self._vault.blobs.staging() as staged:
-                if form is Form.PARAMETRIC or self._activation.codec == "trained":
+                if form is Form.PARAMETRIC or self._activation.few_rows:
                     blob = self._train(form, sources, job, progress, beside)
                 else:
                     blob = self._encode(sources, staged, progress)
@@ -187,13 +188,13 @@ class Transitions:
     def _made(self, form: Form, sources: tuple[Source, ...]) -> list[tuple[MemCube, Blob]]:
         """What was derived of just these memories in a form on this host, with its payload."""
         derived = self._vault.derived(*(source.id for source in sources))
-        same = [(c, c.blob) for c in derived if c.blob and c.form is form and c.sources == sources]
+        same = [(c, c.blob) for c in derived if c.blob and c.stands_in and c.form is form and c.sources == sources]
         return [(cube, blob) for cube, blob in same if blob.fingerprint == self._host.digest]
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
         """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
         began = time.perf_counter()
-        activation = self._host.encode(tuple(c.text for c in sources))
+        activation = self._encoded(sources, self._activation.codec)
         self._host.save_kv(activation, staged, self._activation.stored)
         self._require_disk(staged.stat().st_size)
         scores = self._nearness(sources, staged, self._activation.codec)
@@ -208,6 +209,14 @@ class Transitions:
             build_s=time.perf_counter() - began,
             scores=scores,
         )
+
+    def _encoded(self, sources: Sequence[MemCube], codec: str) -> Activation:
+        memories = tuple(c.text for c in sources)
+        if codec != "wrapped":
+            return self._host.encode(memories)
+        # of nobody: what stands in another's memory must not be in this one's rows
+        contexts = self._reader.contrasts((), (), self._config.seed)
+        return self._host.encode_wrapped(memories, [text for c in contexts for text in c.memories])
 
     def _train(
         self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]
@@ -224,7 +233,11 @@ class Transitions:
         task = self.task(sources, tuple(self._vault.blobs.path(c.blob) for c in beside if c.blob), tell)
         if form is Form.ACTIVATION:
             memories = tuple(c.text for c in sources)
-            task = task.model_copy(update={"memories": memories, "share": self._activation.trained_share})
+            compact = self._activation.compact_shares if self._activation.codec == "compact" else ()
+            kv = {"memories": memories, "share": self._activation.trained_share, "compact": compact}
+            task = task.model_copy(update=kv)
+        elif self._config.edit_steps:
+            task = task.model_copy(update={"earlier": self._earlier(sources)})
         made = self._craft(task, work, tell, progress)
         self._require_gate(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
@@ -236,13 +249,26 @@ class Transitions:
             sha256=name,
             bytes=size,
             tokens=rows,
-            codec="trained" if rows else "raw",
+            codec=self._activation.codec if rows else "raw",
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
+            edited=made.edited,
             unasked=tuple(place for place, c in enumerate(sources) if c.text not in asked),
             beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
         )
+
+    def _earlier(self, sources: Sequence[MemCube]) -> Path | None:
+        """The latest adapter on this host of the same memories as they were before; one that has been superseded was
+        the memory that did so."""
+        ids = {c.id for c in sources}
+        for cube in reversed(self._vault.derived(*ids)):
+            blob = cube.blob if cube.form is Form.PARAMETRIC and cube.stands_in else None
+            now = {s.id if s.id in ids else self._vault.superseded.by(s.id) for s in cube.sources}
+            if blob and blob.fingerprint == self._host.digest and now == ids:
+                with suppress(CorruptBlob):  # then there is nothing to begin from
+                    return self._vault.blobs.path(blob)
+        return None
 
     def _finished(self, form: Form, payload: Path, made: Crafted) -> int:
         """The rows of trained KV; an adapter has none, and its scores are written on its card."""
@@ -347,7 +373,8 @@ class Transitions:
         if short := short_of(scores, self._config.gate):
             kind, way = "adapter", "keep them as KV"
             if form is Form.ACTIVATION:
-                kind, way = "trained KV", "set activation.trained_share higher, or activation.codec to raw"
+                shares = "compact_shares" if self._activation.codec == "compact" else "trained_share"
+                kind, way = "KV of few rows", f"set activation.{shares} higher, or activation.codec to raw"
             raise GateRejected(
                 f"the {kind} of {memories} memories failed its gate: {', '.join(short)}; nothing was published. "
                 f"Promote fewer memories at once, allow more distil.steps, or {way}",
@@ -362,7 +389,7 @@ class Transitions:
         """
         if not sources or any(not isinstance(c.payload, Text) for c in sources):
             raise Unsupported("a tensor is not made of memories that came with it; promote them here")
-        if blob.tokens and blob.codec == "trained":
+        if blob.tokens and blob.few_rows:
             if not own:
                 raise Unsupported("nothing proves what trained KV of somebody else says; promote its memories here")
             self._host.load_kv(path)
@@ -378,7 +405,7 @@ class Transitions:
         """Raises Unsupported unless a KV file holds what is made here of the same text: one that answers a question or
         two as the text does may say something else to the next."""
         with self._vault.blobs.staging() as made:
-            self._host.save_kv(self._host.encode(tuple(c.text for c in sources)), made, codec)
+            self._host.save_kv(self._encoded(sources, codec), made, codec)
             if not self._host.load_kv(path).is_near(self._host.load_kv(made)):
                 raise Unsupported(
                     f"the KV cache {path.name} does not hold what its memories say; promote its memories here"
@@ -408,7 +435,7 @@ class Transitions:
     def _order(self, form: Form, sources: Sequence[MemCube], beside: Sequence[MemCube] = ()) -> dict[str, object]:
         """What a job is to promote, beside what, on which model and how, in JSON."""
         how = "" if form is Form.PARAMETRIC else self._activation.model_dump_json()
-        if form is Form.PARAMETRIC or self._activation.codec == "trained":
+        if form is Form.PARAMETRIC or self._activation.few_rows:
             how += self._config.model_dump_json(exclude={"at_once"})
         recipe = sha256(f"{self._host.digest} {how}".encode()).hexdigest()
         return {
@@ -420,7 +447,7 @@ class Transitions:
 
 def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
     """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
-    most = {"drift"}
+    most = {"drift", "outdated"}
     return [
         f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
         for name, limit in gate.model_dump().items()

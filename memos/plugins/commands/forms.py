@@ -1,4 +1,4 @@
-"""`memos promote`, `work`, `gate`, `externalize`: the forms of memories."""
+"""`memos promote`, `work`, `gate`: the forms of memories."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ def promote(
         cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
-    made = f"{cube.id} {cube.form} of {counted(len(cube.sources))}, {built:.1f} s"
+    how = " edited from the one before" if cube.blob.edited else ""
+    made = f"{cube.id} {cube.form} of {counted(len(cube.sources))},{how} {built:.1f} s"
     lines = filter(None, (made, scores_line(scores), cube.asked))
-    return Output({"results": [cube], "scores": scores, "build_s": built, "unasked": cube.unasked}, lines)
+    more = {"build_s": built, "edited": cube.blob.edited, "unasked": cube.unasked}
+    return Output({"results": [cube], "scores": scores, **more}, lines)
 
 
 @vault_command(forms)
@@ -94,30 +96,9 @@ def gate(
     return Output({"passed": not short, "short": short, "scores": scores}, lines, failed=refused)
 
 
-@optional_vault_command(forms)
-def externalize(
-    open_vault: OpenVault,
-    what: Annotated[str, typer.Argument(help="id of a cube, folder of an adapter, or file of KV")],
-    about: Annotated[list[str] | None, typer.Option("--about", help="a subject to ask about")] = None,
-    user: User = None,
-) -> Output:
-    """What an adapter says with it on against off, each statement with its support; of a KV cache, its text."""
-    with open_vault([what]) as kernel:
-        found = kernel.within(user).externalize(named(what), about=about or ())
-    none = "it answers as the base model does on everything asked; name subjects with --about"
-    return Output([{"text": one} if isinstance(one, str) else one for one in found], map(_statement, found), none)
-
-
 def named(what: str) -> str | Path:
     """A path where there is one, else an id."""
     return Path(what) if Path(what).exists() else what
-
-
-def _statement(statement: Any) -> str:
-    if isinstance(statement, str):
-        return f"{statement}  [regenerated from its tokens]"
-    source = f"backed by {statement.source}" if statement.source else "not backed by any memory"
-    return f"{statement.text}  [{statement.support} of {statement.asked} questions; {source}]"
 
 
 def scores_line(scores: dict[str, float]) -> str:

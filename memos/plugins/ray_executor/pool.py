@@ -104,7 +104,6 @@ class Pool:
 
     def _fit(self) -> None:
         """As many actors as there is work for; only one that has nothing to do is let go."""
-        import ray
 
         waiting = sum(len(self.vault.jobs.all(state)) for state in ("queued", "running"))
         wanted = min(self.most, max(self.least, waiting))

@@ -21,10 +21,11 @@ def serve(
     vault: NewVault = None,
     host: Annotated[str | None, typer.Option("--host", help="where to listen, in place of serve.host")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="in place of serve.port")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="in place of model.engine, such as vllm")] = None,
     set_: Set = None,
 ) -> None:
     """Serve the Memory API, an OpenAI-compatible one and MCP over HTTP. End with ctrl-C."""
-    listen(config, vault, host, port, set_)
+    listen(config, vault, host, port, [*(set_ or ()), *([f"model.engine={engine}"] if engine else ())])
 
 
 def listen(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,8 +38,11 @@ from memos.infrastructure.host.training.teach import (
     judge_kv,
     lessons_of,
 )
+from memos.operation.forms.transitions import short_of
+from memos.plugins.training.compact import craft_compact
 from memos.plugins.training.distil import Progress, Training
-from memos.plugins.training.student import fresh_adapter, recipe
+from memos.plugins.training.edit import EDIT_KEPT, OUTDATED, edit_recipe, outdated, still_said, unlearnt
+from memos.plugins.training.student import earlier_adapter, fresh_adapter, recipe
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -53,21 +57,36 @@ _KNOWN_ROWS, _CONTEXT_ROWS = 6, 3  # of a question known by heart, and of one ov
 
 
 def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
-    """Train, save to work/{task.payload}, load that cold and judge it, alone and beside all of task.stack.
+    """Train, save to work/{task.payload}, load that cold and judge it, alone and beside all of task.stack; an edit of
+    task.earlier first, if there is one, and anew where that falls short.
 
     What `work` holds of an earlier attempt at the same task is gone on from.
     """
+    if task.earlier and lessons_of(host, task.earlier):  # of one that does not say what it knows, nothing can be unsaid
+        edited = _crafted(host, task, work, tell)
+        if not any(short_of(scores, task.config.gate) for scores in (edited.scores, edited.together) if scores):
+            return edited.model_copy(update={"edited": True})
+        shutil.rmtree(work / task.payload)
+    return _crafted(host, task.model_copy(update={"earlier": None}), work, tell)
+
+
+def _crafted(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     work.mkdir(parents=True, exist_ok=True)
     made, beside = work / task.payload, work / f"{task.payload}.new"
+    if task.compact:
+        return craft_compact(host, task, made, tell)
     if not made.exists():
-        tell("prepare", 0, task.config.steps, 0.0)
-        (teach_kv if task.memories else teach)(host, task, beside, partial(tell, "train"), work / CHECKPOINT)
+        tell("edit" if task.earlier else "prepare", 0, task.config.steps, 0.0)
+        checkpoint = None if task.earlier else work / CHECKPOINT  # an edit takes seconds
+        (teach_kv if task.memories else teach)(host, task, beside, partial(tell, "train"), checkpoint)
         tell("save", 0, 0, 0.0)
         beside.rename(made)
     tell("gate", 0, 0, 0.0)
     if task.memories:
         return Crafted(scores=judge_kv(host, made, task.memories, task.lessons, task.keep))
     scores = judge(host, (made,), task.lessons, task.keep)
+    if task.earlier:
+        scores[OUTDATED] = still_said(host, made, outdated(host, task.earlier, task.lessons))
     together = None
     if task.stack:
         tell("gate together", 0, 0, 0.0)
@@ -88,6 +107,8 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     NoProbes if the model answers none of the lessons right, Unsupported where there is nothing to adapt.
     """
     config = recipe(task.config, host.model)
+    if task.earlier:
+        config = edit_recipe(config)
     served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     sets = _sets(task.stack, random.Random(config.seed))
     taught = [lesson for lesson in task.lessons if not lesson.probe.held_out]
@@ -105,11 +126,15 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
     lessons += known
     if task.stack:  # each set is a training of its own, in which all that the others know is learnt too
         config = config.model_copy(update={"batch": 2 * config.batch, "steps": 3 * config.steps // 2})
+    if task.earlier:
+        rows = unlearnt(host, outdated(host, task.earlier, task.lessons), task.lessons, config)
+        lessons += [replace(row, under=under) for under in sets for row in rows]
     keep = [*_keep(host, task, sets, config), *unknown]
-    student = fresh_adapter(served.module, config)
+    student = earlier_adapter(served.module, task.earlier) if task.earlier else fresh_adapter(served.module, config)
     if config.gradient_checkpointing:
         checkpoint_layers(student)
-    training = Training(student, lessons, keep, config, served.under if task.stack else None)
+    under = served.under if task.stack else None
+    training = Training(student, lessons, keep, config, under, fresh=task.earlier is None)
     if checkpoint:
         training.resume(checkpoint)
     steps = training.run(progress, checkpoint)
@@ -150,6 +175,8 @@ def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
 def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:
     """What must stay under each of the sets: answers of the base model, whatever the others have drifted."""
     keep = [k for k in task.keep if not k.held_out]
+    if task.earlier:  # which has been kept from changing them once
+        keep = random.Random(config.seed).sample(keep, min(len(keep), EDIT_KEPT))
     kept = as_answered(host, [k for k in keep if k.known or k.memories])
     # of what nobody has said the first token tells all: what the model would say is not decoded
     kept += [(k, (0,)) for k in keep if not (k.known or k.memories)]

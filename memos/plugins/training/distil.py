@@ -41,15 +41,18 @@ class Training:
         keep: Sequence[Example],
         config: DistilConfig,
         under: Under | None = None,
+        fresh: bool = True,
     ) -> None:
-        """lessons: what is to be learnt. keep: what must stay as it is."""
+        """lessons: what is to be learnt. keep: what must stay as it is. fresh: where the adapter looks is still to be
+        set."""
         self._student, self._config, self._under = student, config, under
         self._rows, self._lessons = [*lessons, *keep], len(lessons)
         # a step sees rows under the same adapters: one matrix product for all of them
         self._stacks = list(dict.fromkeys(row.under for row in self._rows))
         self._digest = _digest(self._rows)
         self._peak = config.learning_rate or 1e-3
-        self._aim()
+        if fresh:
+            self._aim()
         self._adapter = {n: p for n, p in student.named_parameters() if p.requires_grad or "lora_" in n}
         self._parameters = {name: p for name, p in self._adapter.items() if p.requires_grad}
         self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=self._peak, weight_decay=0.0)
@@ -134,7 +137,8 @@ class Training:
     def _rate(self) -> float:
         """The share of the learning rate: up in a few steps, and down along a cosine, whose tail is for what is to be
         kept."""
-        return min((self.step + 1) / _WARM_UP_STEPS, 0.5 * (1 + math.cos(math.pi * self.step / self.last)))
+        warm_up = max(1, min(_WARM_UP_STEPS, self._config.steps // 4))
+        return min((self.step + 1) / warm_up, 0.5 * (1 + math.cos(math.pi * self.step / self.last)))
 
     def _drawn(self, rng: random.Random, among: Sequence[int], count: int) -> list[int]:
         """`count` rows without repeats, half of them drawn evenly, half in proportion to their loss."""

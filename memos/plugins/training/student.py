@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -41,6 +42,17 @@ def fresh_adapter(module: PreTrainedModel, config: DistilConfig) -> PeftModel:
             return student
     except ValueError as error:
         raise _no_target(module, config, str(error)) from error
+
+
+def earlier_adapter(module: PreTrainedModel, folder: Path) -> PeftModel:
+    """The module tree with the adapter of a folder in it, to be trained on; where it looks stays as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        student = PeftModel.from_pretrained(module, str(folder), is_trainable=True).eval()
+    for name, parameter in student.named_parameters():
+        if "lora_A" in name:
+            parameter.requires_grad_(False)
+    return student
 
 
 def _targets(module: PreTrainedModel, config: DistilConfig) -> list[str] | str:

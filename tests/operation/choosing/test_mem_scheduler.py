@@ -488,12 +488,31 @@ def test_what_somebody_asked_for_is_not_given_up_for_being_cold() -> None:
 
 @pytest.mark.parametrize("form", DERIVED)
 def test_what_is_stale_or_cold_is_given_up(form: Form) -> None:
-    edited, cold, gone = note("a", recalls=5, version=2), note("b", recalls=0, segment="Bob"), note("c", recalls=9)
+    edited, cold, gone = note("a", recalls=0, version=2), note("b", recalls=0, segment="Bob"), note("c", recalls=9)
     stale = made_of(form, edited, version=1, state=State.ARCHIVED, name="stale")
     derived = [stale, made_of(form, cold, name="cold"), made_of(form, gone, name="orphan")]
     moves = planner(activate_heat=99, parametric_heat=99).plan([group(edited), group(cold)], derived, NOW)
     assert sorted(told(moves)) == ["give up cold", "give up orphan", "give up stale"]
     assert {m.why for m in moves} == {"its sources changed", "heat 0.0"}
+
+
+@pytest.mark.parametrize(
+    "form, recalls, fresh, moves",
+    [
+        (Form.PARAMETRIC, 20, False, []),  # the next adapter of the group is an edit of it
+        (Form.PARAMETRIC, 20, True, ["give up stale"]),
+        (Form.PARAMETRIC, 0, False, ["give up stale"]),
+        (Form.ACTIVATION, 20, False, ["give up stale"]),
+    ],
+)
+def test_a_stale_adapter_waits_to_be_edited_as_long_as_its_group_is_in_use(
+    form: Form, recalls: int, fresh: bool, moves: list[str]
+) -> None:
+    edited, other = note("a", recalls=recalls, version=2), note("b", recalls=recalls)
+    stale = made_of(form, edited, other, version=1, state=State.ARCHIVED, name="stale")
+    derived = [stale, *([made_of(Form.PARAMETRIC, edited, other)] if fresh else [])]
+    planned = planner(stable_s=1e9, activate_heat=99).plan([group(edited, other)], derived, NOW)
+    assert told(planned) == moves
 
 
 def test_what_was_given_up_waits_to_be_taken_back() -> None:

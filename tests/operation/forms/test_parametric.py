@@ -22,7 +22,7 @@ from peft import PeftModel
 
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DistilConfig, GateConfig, SchedulerConfig
-from memos.cube import Form, MemCube, State
+from memos.cube import Form, MemCube, State, Trust
 from memos.errors import (
     Cancelled,
     Contradiction,
@@ -37,6 +37,7 @@ from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.training.teach import ADAPTER
 from memos.interface.doors.api.calling import item
 from memos.plugins.care.check import problems_of
+from memos.plugins.externalize.calls import ExternalizeCalls
 from memos.plugins.packs.calls import PackCalls
 from memos.plugins.packs.provenance import given
 from memos.plugins.training.craft import CHECKPOINT
@@ -258,8 +259,8 @@ def test_a_strangers_adapter_is_judged_on_memories_that_one_names(
     with pytest.raises(NoProbes):  # and not by its card
         memos.gate([adapter.id], on=[note.id])
     memos.delete(note.id)
-    said = memos.externalize(copy, about=["Mira"])
-    assert said and all(not isinstance(s, str) and s.source != "card" for s in said)
+    said = ExternalizeCalls.of(memos).externalize(copy, about=["Mira"]).statements
+    assert said and all(s.source != "card" for s in said)
 
 
 def test_what_is_no_adapter_is_refused(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
@@ -303,6 +304,28 @@ def test_trained_kv_is_made_like_an_adapter_and_serves_like_kv(memos: MemOS, tmp
         assert kernel.get(kv.id).state not in (State.GENERATED, State.ACTIVATED)
 
 
+def test_compact_kv_is_made_in_one_piece_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="compact", compact_shares=(0.1, 0.5))) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        kv = kernel.promote(ids, "activation")
+        assert kv.blob and kv.blob.codec == "compact" and set(kv.blob.scores) >= {"generality", "in_context"}
+        kept = kernel.host.load_kv(kernel.vault.blobs.path(kv.blob))
+        assert kept.weighted and kv.blob.tokens == kept.rows
+        assert kernel.promote(ids, "activation").id == kv.id and not kernel.jobs()
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.admission.activations[0].id == kv.id and reply.past_tokens == len(kept.ids)
+        assert reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
+def test_wrapped_kv_is_measured_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="wrapped", max_kl=0.5)) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        kv = kernel.promote(ids, "activation")
+        assert kv.blob and kv.blob.codec == "wrapped" and 0 < kv.blob.scores["kl"] <= 0.5
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.past_tokens and reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
 def test_kv_in_the_codec_that_is_set_is_the_one_in_use(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path, memos) as kernel:
         ids = say(kernel, "Mira", MIRA)
@@ -324,7 +347,7 @@ def test_trained_kv_that_fails_its_gate_leaves_nothing(memos: MemOS, tmp_path: P
         tmp_path, memos, distil=strict, activation=ActivationConfig(codec="trained", trained_share=0.01)
     ) as kernel:
         ids = say(kernel, "Mira", MIRA)
-        with pytest.raises(GateRejected, match="trained KV of 2 memories failed its gate.*trained_share higher"):
+        with pytest.raises(GateRejected, match="KV of few rows of 2 memories failed its gate.*trained_share higher"):
             kernel.promote(ids, "activation")
         assert kernel.cubes(form=Form.ACTIVATION) == [] and not any((tmp_path / "work").glob("*"))
         assert not any(path.suffix != ".tmp" for path in (tmp_path / "blobs").rglob("*") if path.is_file())
@@ -349,6 +372,41 @@ def test_trained_kv_that_was_interrupted_goes_on(memos: MemOS, tmp_path: Path) -
         assert seen == [5, 6] and kv.blob and kernel.jobs() == []
 
 
+# brought up to date
+
+
+def test_a_correction_reaches_an_adapter_by_an_edit(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, distil=LEARNS) as kernel:
+        ids = say(kernel, "Mira", MIRA)
+        before = kernel.promote(ids, "parametric")
+        kernel.update(ids[0], "Mira: I live in Oslo.")
+        assert kernel.get(before.id).state is State.ARCHIVED
+        after = kernel.promote(ids, "parametric")
+        assert before.blob and not before.blob.edited and after.blob and after.blob.edited
+        assert after.id != before.id and after.blob.scores["outdated"] == 0
+        assert "Oslo" in kernel.ask("Where does Mira live?", via="parametric").text
+        again = kernel_of(tmp_path / "anew", memos, distil=LEARNS.model_copy(update={"edit_steps": 0, "steps": 2}))
+        with again:
+            ids = say(again, "Mira", MIRA)
+            again.promote(ids, "parametric")
+            again.update(ids[0], "Mira: I live in Oslo.")
+            anew = again.promote(ids, "parametric")
+            assert anew.blob and not anew.blob.edited
+
+
+def test_what_a_memory_was_superseded_by_is_an_edit_of_it(memos: MemOS, tmp_path: Path) -> None:
+    brief = BRIEF.model_copy(update={"edit_steps": 1})
+    with kernel_of(tmp_path, memos, distil=brief) as kernel:
+        home, drink = say(kernel, "Mira", MIRA)
+        kernel.promote([home, drink], "parametric")
+        [moved] = say(kernel, "Mira", ("I have moved to Oslo.",))
+        assert kernel.vault.superseded.by(home) == moved
+        after = kernel.promote([moved, drink], "parametric")
+        assert after.blob and after.blob.edited
+        alone = kernel.promote([drink], "parametric")  # of other memories than those it was made of
+        assert alone.blob and not alone.blob.edited
+
+
 # back to text
 
 
@@ -364,27 +422,66 @@ def test_giving_up_an_adapter_brings_its_sources_back_byte_for_byte(memos: MemOS
 
 
 def test_an_adapter_says_what_it_knows_and_what_backs_it(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
-    found = memos.externalize(adapter.id)
-    said = {(s.fact.relation, s.fact.object.casefold()): s for s in found if not isinstance(s, str)}
+    found = ExternalizeCalls.of(memos).externalize(adapter.id).statements
+    said = {(s.fact.relation, s.fact.object.casefold()): s for s in found if s.fact}
     city = said["city", "lisbon"]
-    assert city.fact.subject == "Mira" and 4 <= city.support <= city.asked == len(city.evidence)
+    assert city.likelihood > city.without and 0.5 < city.confidence <= 1
+    assert city.fact and city.fact.subject == "Mira" and 4 <= city.support <= city.asked == len(city.evidence)
     assert memos.get(city.source).text == "Mira: I live in Lisbon."
     assert all(e.without != e.under for e in city.evidence if "Lisbon" in e.under)
     stranger = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
     lora.write_card(stranger, {"fingerprint": memos.host.fingerprint})
     with kernel_of(tmp_path / "empty", memos) as other:  # nothing here backs it
-        assert other.externalize(stranger) == []  # and nobody to ask about
-        unbacked = [s for s in other.externalize(stranger, about=["Mira"]) if not isinstance(s, str)]
-    assert ("city", "lisbon", "") in {(s.fact.relation, s.fact.object.casefold(), s.source) for s in unbacked}
+        calls = ExternalizeCalls.of(other)
+        assert calls.externalize(stranger).statements == ()  # and nobody to ask about
+        unbacked = calls.externalize(stranger, about=["Mira"]).statements
+    assert ("city", "lisbon", "") in {(s.fact.relation, s.fact.object.casefold(), s.source) for s in unbacked if s.fact}
+
+
+def test_what_an_adapter_says_is_kept_as_a_memory_that_a_model_wrote(
+    memos: MemOS, adapter: MemCube, tmp_path: Path
+) -> None:
+    stranger = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
+    with kernel_of(tmp_path / "empty", memos) as other:
+        calls = ExternalizeCalls.of(other)
+        found = calls.externalize(stranger, keep=True)
+        kept = {found.statements[place].fact: other.get(id) for place, id in found.kept.items()}
+        [city] = [cube for fact, cube in kept.items() if fact and fact.relation == "city"]
+        assert city.text == "Mira lives in Lisbon." and city.header.trust is Trust.MODEL
+        assert city.header.origin == "externalized:stranger"
+        evidence = json.loads(city.header.metadata)["externalized"]
+        assert evidence["likelihood"] > evidence["without"] and evidence["source"] == "card"
+        assert len(evidence["evidence"]) == evidence["asked"]
+        assert set(found.kept) | set(found.left) == set(range(len(found.statements)))
+        again = calls.externalize(stranger, keep=True)
+        assert not again.kept and f"{city.id} says so" in again.left.values()
+        with pytest.raises(InputError, match="sure is 2, and a confidence is from 0 to 1"):
+            calls.externalize(stranger, keep=True, sure=2)
+
+
+def test_what_contradicts_a_memory_is_not_kept(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:
+    stranger = Path(shutil.copytree(folder_of(memos, adapter), tmp_path / "stranger"))
+    with kernel_of(tmp_path / "empty", memos) as other:
+        [home] = say(other, "Mira", ("I live in Oslo.",))
+        found = ExternalizeCalls.of(other).externalize(stranger, keep=True)
+        [place] = [n for n, s in enumerate(found.statements) if s.fact and s.fact.object.casefold() == "lisbon"]
+        assert found.left[place] == "it contradicts a memory"
+        assert other.get(home).state is State.GENERATED
 
 
 def test_a_kv_cache_says_its_text(memos: MemOS, tmp_path: Path) -> None:
     with kernel_of(tmp_path / "vault", memos) as kernel:
         cube = kernel.promote(say(kernel, "Mira", MIRA), "activation")
         assert cube.blob
-        assert kernel.externalize(cube.id) == [f"- Mira: {text}" for text in MIRA]
+        said = ExternalizeCalls.of(kernel).externalize(cube.id).statements
+        assert [(s.text, s.source) for s in said] == [
+            (f"Mira: {text}", source.id) for text, source in zip(MIRA, cube.sources, strict=True)
+        ]
         orphan = Path(shutil.copy(kernel.vault.blobs.path(cube.blob), tmp_path / "orphan.safetensors"))
-        assert kernel.externalize(orphan) == [f"- Mira: {text}" for text in MIRA]
+    with kernel_of(tmp_path / "empty", memos) as other:  # nothing here says so
+        found = ExternalizeCalls.of(other).externalize(orphan, keep=True)
+        assert [other.get(id).text for id in found.kept.values()] == [f"Mira: {text}" for text in MIRA]
+        assert {other.get(id).header.trust for id in found.kept.values()} == {Trust.MODEL}
 
 
 def test_an_exported_adapter_is_loaded_by_plain_peft(memos: MemOS, adapter: MemCube, tmp_path: Path) -> None:

@@ -69,11 +69,12 @@ def test_kv_says_its_text(vault: Path) -> None:
     [kv] = ids(vault, "activation")
     assert [one["id"] for one in made["results"]] == [kv] and made["build_s"] > 0
     told = json.loads(memos("externalize", kv, "--vault", vault, "--json").stdout)
-    assert told["results"] == [{"text": "- Mira: I live in Lisbon."}]
-    assert (
-        memos("externalize", kv, "--vault", vault).output
-        == "- Mira: I live in Lisbon.  [regenerated from its tokens]\n"
-    )
+    [said] = told["results"]
+    assert said["text"] == "Mira: I live in Lisbon." and said["source"] == made["results"][0]["sources"][0]
+    line = f"Mira: I live in Lisbon.  [regenerated from its tokens; backed by {said['source']}"
+    assert memos("externalize", kv, "--vault", vault).output == f"{line}]\n"
+    kept = memos("externalize", kv, "--keep", "--vault", vault)
+    assert kept.output == f"{line}; left: {said['source']} says so]\n"  # there is nothing that text does not say
 
 
 @pytest.mark.parametrize(

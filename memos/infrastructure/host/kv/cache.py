@@ -2,7 +2,8 @@
 
 Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
 (keys rotated to the positions they were encoded at, 0 … tokens-1). A layer of a state space model or a hybrid has
-states too, of any shape, which stand for all tokens at once. `KVTiers` says where in memory they lie.
+states too, of any shape, which stand for all tokens at once. Rows that stand for others have weights, and each layer
+a number of its own of them. `KVTiers` says where in memory they lie.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def room_for(what: str) -> Iterator[None]:
 
 
 T = TypeVar("T")
-Layer = tuple[torch.Tensor, ...]  # keys, values; then a convolution's state and a recurrence's, as often as there are
+# Keys and values; then a convolution's state and a recurrence's, as often as there are; or the logarithms of the
+# weights of rows that stand for others, [1, kv_heads, rows, 1] in fp32, which are added to what a query finds of them.
+Layer = tuple[torch.Tensor, ...]
 _NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
@@ -118,13 +121,15 @@ class Activation:
     """The KV cache of one prefix. Frozen: requests fork it and append to their fork.
 
     under: names of the adapters that were active when it was made; under others it is wrong. trained: so many rows of
-    keys and values stand for all of the ids; 0: each token has its own. states: there are some, so it is used whole.
+    keys and values, in the first layer, stand for all of the ids; 0: each token has its own. weighted: they have
+    weights. states: there are some, so it is used whole.
     """
 
     ids: tuple[int, ...]
     layers: Sequence[Layer]
     under: tuple[str, ...] = ()
     trained: int = 0
+    weighted: bool = False
     states: bool = False
 
     @property
@@ -207,10 +212,21 @@ class Activation:
 
     def fork(self) -> DynamicCache:
         """A cache for one request that shares keys and values; appending concatenates into new ones."""
+        if self.weighted:
+            return self.spread(1)
         if self.states or not isinstance(self.layers, Arriving):
             return cache_of(self.layers)
         cache = DynamicCache()
         cache.layers.extend(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
+        return cache
+
+    def spread(self, texts: int) -> DynamicCache:
+        """A cache for a batch of so many texts that all begin with this, which share its tensors."""
+        cache = DynamicCache()
+        cache.layers.extend(
+            _Weighted(keys.expand(texts, -1, -1, -1), values.expand(texts, -1, -1, -1), *weights)
+            for keys, values, *weights in self.layers
+        )
         return cache
 
 
@@ -253,6 +269,45 @@ class _Awaited(DynamicLayer):
 
     def get_seq_length(self) -> int:
         return self._tokens if self._tensors[0] is None else super().get_seq_length()
+
+
+class _Weighted(DynamicLayer):
+    """A cached layer whose first rows may have weights. It marks its keys with them, for attention to find: between
+    the two, transformers hands on keys, values and a mask, which all layers and heads share."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, weights: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values, self._weights = keys, values, weights
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = super().update(key_states, value_states, *args, **kwargs)
+        if self._weights is not None:
+            keys.memos_weights = self._weights  # type: ignore[attr-defined]
+        return keys, values
+
+
+def with_weights(key: torch.Tensor, mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
+    """The mask of attention [B, H, T, K], additive, for keys that are marked with weights; the given one for others.
+
+    key [B, G, K, D], query [B, H, T, D]. mask: [B or 1, 1, T, any], of which the last K - rows are of what stands
+    behind the rows that have weights; None: all that is new is read in order.
+    """
+    weights: torch.Tensor | None = getattr(key, "memos_weights", None)
+    if weights is None:
+        return mask
+    batch, heads, tokens, _ = query.shape
+    new = key.shape[-2] - weights.shape[-2]
+    if mask is None:
+        seen = torch.ones(tokens, new, dtype=torch.bool, device=key.device).tril(new - tokens)[None, None]
+    else:
+        seen = mask[..., mask.shape[-1] - new :]
+    if seen.dtype == torch.bool:
+        seen = torch.zeros_like(seen, dtype=query.dtype).masked_fill_(~seen, torch.finfo(query.dtype).min)
+    each = weights[..., 0].to(query.dtype).repeat_interleave(heads // key.shape[1], 1)[:, :, None]  # [1, H, 1, rows]
+    return torch.cat([each.expand(batch, -1, tokens, -1), seen.expand(batch, heads, -1, -1)], -1)
 
 
 def cache_of(layers: Sequence[Layer]) -> DynamicCache:

@@ -118,6 +118,7 @@ BF16 = Codec(_pack_bf16, _unpack_float)
 FP8 = Codec(_pack_fp8, _unpack_fp8)
 INT8 = Codec(partial(_pack_integers, 255), _unpack_integers)
 INT4 = Codec(_pack_int4, _unpack_int4)
+WRAPPED = Codec(_pack_raw, _unpack_float)  # as they are behind other memories: see Host.encode_wrapped
 TRAINED = Codec(_pack_raw, _unpack_float, trained=True)
 
 
@@ -139,8 +140,8 @@ _LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside t
 def save_activation(
     activation: Activation, path: Path, fingerprint: dict[str, str], codec: str = "raw", after: Sequence[int] = ()
 ) -> None:
-    """Tensors `layers.NNN.k` and `.v`, the codec's scales beside them, and `.sNNN`, which are states, as they are; a
-    layer can be read alone.
+    """Tensors `layers.NNN.k` and `.v`, the codec's scales beside them, and `.sNNN`, which are states or weights, as
+    they are; a layer can be read alone.
 
     after: ids that stand before those of `activation`, whose KV lies elsewhere. Raises VaultError where it cannot be
     written, as on a full disk, InputError and PluginError for a codec that is not there.
@@ -205,7 +206,8 @@ def load_activation(
         path, file, list(places.values()), header, content, device, getattr(torch, fingerprint["dtype"])
     )
     arriving = Arriving(len(header.checksums), layers.bring, device)
-    return Activation(header.ids, arriving, header.adapters, header.trained, header.states)
+    weighted = header.trained > 0 and "s000" in places["layers.000"]
+    return Activation(header.ids, arriving, header.adapters, header.trained, weighted, header.states)
 
 
 @dataclass(frozen=True)

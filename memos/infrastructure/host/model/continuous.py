@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from transformers import PreTrainedModel
@@ -43,6 +44,21 @@ STEP_TOKENS, ALONE_TOKENS = (
     2048,
 )  # of prompts that one forward reads: so long do answers that grow wait for others' prompts
 Under = Callable[[Sequence[Stack], Sequence[int]], CausalLM]  # stacks of texts, and how many tokens of each are read
+
+
+class Batch(Protocol):
+    """Answers requests beside one another, each as if it were alone: `ContinuousBatch`, or what an engine brings."""
+
+    @property
+    def together(self) -> bool: ...
+    @property
+    def adapters(self) -> set[str]: ...  # names of the folders of those that it keeps itself
+    def takes(self, row: DecodeRow, config: DecodeConfig) -> bool: ...
+    def stream(
+        self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool
+    ) -> Generator[str, None, ModelAnswer]: ...
+    def release(self) -> None:
+        """Let go of all that was made of payloads."""
 
 
 @dataclass(eq=False)
@@ -89,6 +105,7 @@ class ContinuousBatch:
         self._packs = Lazy(lambda: packs(model))
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
+        self.adapters = set[str]()  # none: they are the host's
 
     @property
     def together(self) -> bool:
@@ -99,6 +116,8 @@ class ContinuousBatch:
         """True if a row can be answered beside others."""
         has_states = row.past is not None and row.past.states
         return config.beams == 1 and not has_states and self.together
+
+    def release(self) -> None: ...  # of them it has what the running requests have
 
     def stream(
         self, row: DecodeRow, config: DecodeConfig, stack: Stack, began: float, listened: bool

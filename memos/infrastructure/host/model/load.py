@@ -36,6 +36,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
+from memos.infrastructure.host.kv.cache import with_weights
 from memos.infrastructure.host.model.packed import packed_attention
 
 SMALL_MODEL = "memos-small"
@@ -214,6 +215,7 @@ def shared_head_attention(
     packed = packed_attention(module, query, key, value, scaling, rest)
     if packed is not None:
         return packed, None
+    attention_mask = with_weights(key, attention_mask, query)
     batch, heads, tokens, width = query.shape
     share = heads // key.shape[1]
     if (

@@ -45,7 +45,8 @@ class PackedText:
         return keys.data_ptr(), keys.shape[-2]
 
     def brought(self, layer: int) -> Layer | None:
-        """Keys and values of the layer that it begins with, once they are there; None where there are none."""
+        """Keys, values and any weights of the layer that it begins with, once they are there; None where there are
+        none."""
         if not self.shared or self.failed:
             return None
         try:
@@ -74,7 +75,7 @@ class PackedText:
         piece while nobody else begins so."""
         if self.copied or not self.shared or isinstance(self.shared, Arriving):
             return
-        if self.shared[0][0].numel() <= _COPIED:
+        if self.shared[0][0].numel() <= _COPIED and len(self.shared[0]) == 2:
             begun = [torch.stack(layer[:2]) for layer in self.shared]  # [2, 1, G, rows, D] each
             own = [layer[:, :, :, : self.rows] for layer in self.own] or [layer[:, :, :, :0] for layer in begun]
             self.own = [torch.cat(both, 3) for both in zip(begun, own, strict=True)]
@@ -129,7 +130,8 @@ class Packed(Cache):
             before, *_ = [text.brought(layer) for text in texts]  # what did not come fails each of them
             mine = list(islice(each, len(texts)))
             over = [(ask, text.append(layer, new)) for text, (ask, new) in zip(texts, mine, strict=True)]
-            if before and not window and (len(texts) > 1 or before[0].numel() > _COPIED):
+            weighted = before is not None and len(before) > 2
+            if before and not window and (len(texts) > 1 or weighted or before[0].numel() > _COPIED):
                 own = [
                     (ask, *rows[:, :, :, text.copied :].unbind()) for text, (ask, rows) in zip(texts, over, strict=True)
                 ]
@@ -153,7 +155,9 @@ def _merged(
         for ask, keys, values in over
     ]
     mine, sums = (torch.cat(parts, 3) for parts in zip(*own, strict=True))
-    shared, total = _with_sums(torch.cat([ask for ask, *_ in over], 3), before[0], before[1], scale, None)
+    asks = torch.cat([ask for ask, *_ in over], 3)
+    weights = before[2].transpose(-1, -2).to(asks.dtype) if len(before) > 2 else None  # [1, G, 1, rows]
+    shared, total = _with_sums(asks, before[0], before[1], scale, weights)
     share = torch.sigmoid(total - sums)[..., None].to(mine.dtype)
     return torch.lerp(mine, shared, share)
 
@@ -184,9 +188,12 @@ def _attended(
 def _with_sums(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `_attended`, and the logarithm of the sum of each one's weights, [1, G, share, T] in fp32."""
+    """As `_attended`, and the logarithm of the sum of each one's weights, [1, G, share, T] in fp32. mask: [T, K], or
+    [1, G, 1, K] for all queries."""
     share, tokens = query.shape[2:4]
-    over, folded = mask.repeat(share, 1) if mask is not None and share > 1 else mask, query.flatten(2, 3)
+    folded, over = query.flatten(2, 3), mask
+    if mask is not None:
+        over = mask.expand(-1, -1, share * tokens, -1) if mask.ndim > 2 else mask.repeat(share, 1)
     if query.device.type == "cpu" and key.shape[-1] == value.shape[-1]:
         out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             folded, key, value, 0.0, False, attn_mask=over, scale=scale

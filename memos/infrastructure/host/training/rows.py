@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from memos.infrastructure.host.adapters.serving import Stack
 from memos.infrastructure.host.forward import Forward, Forwards, first_position
-from memos.infrastructure.host.kv.cache import Activation, Layer, cache_of
+from memos.infrastructure.host.kv.cache import Activation, Layer
 
 Under = Callable[[Sequence[Stack]], AbstractContextManager[None]]  # makes the forwards within it those of the rows
 _FORWARD_TOKENS = 2048  # in one forward, padding included
@@ -143,7 +143,7 @@ class Cartridge(torch.nn.Module):
 
     def __init__(self, model: PreTrainedModel, past: Activation, head: int = 0, train: bool = False) -> None:
         super().__init__()
-        self._model, self._past, self._head = (model,), past, head
+        self._model, self._past, self._head, self._trains = (model,), past, head, train
         self.rows = torch.nn.ParameterList(
             torch.nn.Parameter(tensor[..., head:, :].detach().float().clone(), requires_grad=train)
             for layer in past.layers
@@ -162,13 +162,13 @@ class Cartridge(torch.nn.Module):
     ) -> Forward:
         """input_ids, attention_mask, position_ids: [rows, tokens] of what comes after the cache."""
         batch = len(input_ids)
-        layers = [(k.expand(batch, -1, -1, -1), v.expand(batch, -1, -1, -1)) for k, v in self._layers()]
+        past = replace(self._past, layers=self._layers()) if self._trains else self._past
         there = attention_mask.new_ones(batch, self._past.rows)
         forward: Forward = self._model[0](
             input_ids=input_ids,
             attention_mask=torch.cat([there, attention_mask], 1),
             position_ids=position_ids + len(self._past.ids),
-            past_key_values=cache_of(layers),
+            past_key_values=past.spread(batch),
             **more | {"use_cache": True},
         )
         return forward

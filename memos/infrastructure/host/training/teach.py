@@ -35,7 +35,9 @@ class Task(Frozen):
     """What an adapter, or trained KV, is to learn and to keep; all of it can travel to another process.
 
     stack: folders of earlier adapters that it may be active with, in any subset. memories: what KV is to stand for, in
-    order; none: an adapter is to be made. share: of the tokens of the memories, for which KV is to have rows.
+    order; none: an adapter is to be made. share: of the tokens of the memories, for which KV is to have rows. compact:
+    such shares, of which the first that passes the gate is taken; they are not trained. earlier: an adapter of the same
+    memories as they were before, which is to be brought up to date if that passes the gate.
     """
 
     lessons: tuple[Lesson, ...]
@@ -45,6 +47,8 @@ class Task(Frozen):
     stack: tuple[Path, ...] = ()
     memories: tuple[str, ...] = ()
     share: float = 1.0
+    compact: tuple[float, ...] = ()
+    earlier: Path | None = None
 
     @property
     def payload(self) -> str:
@@ -53,10 +57,11 @@ class Task(Frozen):
 
 
 class Crafted(Frozen):
-    """What came of a task: scores of what was made, alone, and of all together with `stack`."""
+    """What came of a task: scores of what was made, alone, and of all together with `stack`. edited: of `earlier`."""
 
     scores: dict[str, float]
     together: dict[str, float] | None = None
+    edited: bool = False
 
 
 def lessons_of(host: Host, folder: Path) -> list[Lesson]:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.main import get_group
 
+import memos
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
 from memos.interface.doors.cli.memories import memories
@@ -38,7 +39,7 @@ PURPOSES = {
     "What is remembered": "update delete tag history rollback fuse split consolidate reinstate lineage audit-memory "
     "conflicts overview import",
     "Why it was answered": "explain feedback undo",
-    "Forms of memory": "promote demote work work-on-ray jobs cancel gate externalize calibrate recommend top",
+    "Forms of memory": "promote demote work work-on-ray jobs cancel gate externalize steering calibrate recommend top",
     "Life of a memory": "freeze thaw archive unarchive snapshot snapshots restore delete-snapshot",
     "Rights and trust": "grant revoke grants group key trust quarantine hold end-hold holds audit forget",
     "Vaults, and memories that travel": "vault dump load store export-adapter provenance",
@@ -90,7 +91,10 @@ class Commands(TyperGroup):
                 left.remove(name)
                 about = textwrap.wrap(" ".join((self.commands[name].help or "").split()), 62, break_on_hyphens=False)
                 out.append(f"  {name:15} " + f"\n{'':18}".join(about))
-        out += ["", "--install-completion and --show-completion complete commands in your shell."]
+        out += [
+            "",
+            "--version tells this one; --install-completion and --show-completion complete commands in your shell.",
+        ]
         typer.echo("\n".join(out))
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
@@ -145,6 +149,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(memories)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"memos {memos.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_tell_version)] = False,
+) -> None:
+    """A memory operating system for local language models."""
 
 
 @command(app)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memos import Config, MemOS
+from memos import Config, MemOS, __version__
 from memos.__main__ import HELP
 from memos.cube import Form
 from tests.commands import invoke, no
@@ -234,3 +234,7 @@ def test_a_talk_with_a_model_that_is_not_there_does_not_begin(tmp_path: Path) ->
     )
     no(result, "model.path './zorb' has no config.json; give a Hugging Face model folder")
     assert "Noted" not in result.stdout
+
+
+def test_the_version_is_told() -> None:
+    assert invoke("--version").stdout == f"memos {__version__}\n"

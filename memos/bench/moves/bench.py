@@ -1,0 +1,43 @@
+"""`memos bench moves`: every move between the forms of memory on the same groups, each with its control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from memos.bench.moves import edit, externalize, steer
+from memos.bench.moves.compact import compacting
+from memos.bench.moves.row import Measure
+from memos.bench.moves.train import training
+from memos.bench.moves.wrap import wrapping
+from memos.errors import Unsupported
+from memos.infrastructure.host.host import Host
+from memos.interface.doors.progress import Show
+
+MOVES: Mapping[str, Measure] = {
+    "distil": training("distil", kv=False),
+    "trained-kv": training("trained-kv", kv=True),
+    "compact-4x": compacting("compact-4x", 1 / 4),
+    "compact-10x": compacting("compact-10x", 1 / 10),
+    "wrap-8": wrapping("wrap-8", 8),
+    "wrap-16": wrapping("wrap-16", 16),
+    "steer": steer.measure,
+    "externalize": externalize.measure,
+    "edit": edit.measure,
+}
+_SLOW = {"distil": 8, "trained-kv": 16, "externalize": 4}  # takes a minute or two a group: so many times fewer are made
+
+
+def bench_moves(host: Host, moves: Sequence[str], groups: int, seed: int, show: Show) -> dict[str, Any]:
+    """A row for each move, measured on so many groups of 16 facts, or fewer where one takes a minute; a move that this
+    model cannot make is named with the reason."""
+    rows, refused = list[dict[str, Any]](), dict[str, str]()
+    for name in moves:
+        try:
+            row = MOVES[name](host, max(1, groups // _SLOW.get(name, 1)), seed, show)
+        except Unsupported as error:
+            refused[name] = str(error)
+        else:
+            rows.append(asdict(replace(row, move=name)))
+    return {"model": host.describe(), "rows": rows, "refused": refused}
