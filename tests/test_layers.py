@@ -34,7 +34,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "nltk": ("memos/bench/qa/published.py",),
     "pypdf": ("memos/plugins/documents/",),
     "bs4": ("memos/plugins/documents/",),
-    "psycopg": ("memos/plugins/postgres/",),
+    "psycopg": ("memos/plugins/postgres/", "memos/bench/fleet/measure.py"),
     "sqlcipher3": ("memos/plugins/encryption/",),
     "textual": ("memos/plugins/top/",),
     "langgraph": ("memos/plugins/langgraph/",),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from memos.bench.cli_forms import forms
+from memos.bench.cli_simulate import simulations
 from memos.bench.cluster.cli import commands as cluster
 from memos.bench.qa.cli import commands as answers
 from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
@@ -21,6 +22,7 @@ commands = typer.Typer()
 bench = typer.Typer(help="Measure memos against a named alternative, in one run.", no_args_is_help=True)
 bench.add_typer(answers)
 commands.add_typer(bench, name="bench")
+commands.add_typer(simulations, name="simulate")
 bench.add_typer(forms)
 bench.add_typer(cluster)
 if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them out
@@ -386,40 +388,3 @@ def recommend(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(report["yaml"], "utf-8")
-
-
-@commands.command()
-def simulate(
-    traces: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="zipf, drift, bursts, tenants (default: these), accesses.jsonl, or LoCoMo's dialogues.json"
-        ),
-    ] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="may be given again; default: all, and Belady's")] = None,
-    share: Annotated[
-        list[float] | None,
-        typer.Option(min=0.001, max=1, help="of the trace's KV that memory has room for; may be given again"),
-    ] = None,
-    prefetch: Annotated[
-        float, typer.Option(min=0, help="most KV to bring after a request, in times of what a request uses in the mean")
-    ] = 4.0,
-    seed: Annotated[int, typer.Option(help="of what is drawn at random")] = 0,
-    json: Json = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="draw the hit rates into this PNG")] = None,
-    record: Annotated[Path | None, typer.Option("--record", help="write the traces to this folder as JSONL")] = None,
-) -> None:
-    """Replay traces of what is used against policies that say which KV stays in memory."""
-    from memos.bench import write_report
-    from memos.bench.simulate import POLICIES
-    from memos.bench.simulate import simulate as replay
-    from memos.bench.tables import plot_simulation, simulation_table
-    from memos.bench.traces import GENERATED
-
-    names = traces or list(GENERATED)
-    with progress_bars() as show:
-        figures = replay(names, policy or list(POLICIES), share or [0.1], prefetch, seed, record, show)
-    report = write_report("simulate", seed, "cpu", figures, json)
-    if plot:
-        plot_simulation(report, plot)
-    print_table(simulation_table(report))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import re
 import signal
@@ -108,12 +109,14 @@ def _share(ordered: list[float], share: float) -> float:
 
 
 @contextmanager
-def served(vault: Path, *settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process with these settings (`--set`), and where it listens."""
+def served(vault: Path, *settings: str, threads: int | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process with these settings (`--set`), and where it listens. threads: that share one multiplication;
+    None: as the environment has it."""
+    environment = {**os.environ, **({} if threads is None else {"OMP_NUM_THREADS": str(threads)})}
     given = [word for setting in settings for word in ("--set", setting)]
     command = [sys.executable, "-m", "memos", "serve", "--vault", str(vault), "--port", "0", *given]
     with (vault.parent / "log").open("w+", encoding="utf-8") as log:
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             assert server.stdout
             found = re.search(r"http://\S+?(?=;)", server.stdout.readline())

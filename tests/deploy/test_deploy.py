@@ -199,7 +199,8 @@ def test_the_services_share_a_vault_are_upgraded_one_by_one_and_come_back_from_a
 
 
 def upgrade(stack: Stack, key: str) -> None:
-    """One after the other is stopped, begun again, and waited for, while somebody asks."""
+    """One after the other is stopped, begun again, and waited for, while somebody asks; the worker ends before."""
+    assert stack.stop("worker") == 0, stack.log("worker")
     asking = Asking(stack, key, "Where do I live?", "Oslo")
     thread = threading.Thread(target=asking.ask)
     thread.start()
@@ -211,7 +212,6 @@ def upgrade(stack: Stack, key: str) -> None:
     finally:
         asking.over.set()
         thread.join()
-    assert stack.stop("worker") == 0, stack.log("worker")
     assert not asking.wrong and asking.answered > 20, asking
 
 

@@ -105,6 +105,8 @@ def _command(arguments: list[str]) -> tuple[Any, str, list[str]]:
     """The command of a line, its name, and what is left of the line."""
     command, path = memos_command(), "memos"
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        if arguments[0] not in command.commands and (default := getattr(command, "default", "")):
+            arguments = [default, *arguments]
         step, *arguments = arguments
         assert step in command.commands, f"there is no command {path} {step}"
         command, path = command.commands[step], f"{path} {step}"

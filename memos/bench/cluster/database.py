@@ -64,6 +64,13 @@ class ServerDatabase:
         self._server.psql(f"CREATE SCHEMA {name};")
         return f"{self._server.get_uri()}&options=-csearch_path%3D{name},public"
 
+    def cpu_s(self) -> float:
+        """CPU seconds of all its processes so far."""
+        import psutil
+
+        master = psutil.Process(self._server.get_pid())
+        return sum(map(cpu_of, [self._server.get_pid(), *(child.pid for child in master.children(recursive=True))]))
+
     def die(self) -> None:
         import psutil
 
@@ -87,6 +94,16 @@ class ServerDatabase:
 
     def close(self) -> None:
         self._server.cleanup()
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process so far, and of those of its children that have ended; 0 of one that is gone."""
+    import psutil
+
+    try:
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 @contextmanager

@@ -59,13 +59,14 @@ class _Answer:
 @dataclass(frozen=True)
 class _Revoked:
     """shown_ms: until the last question whose answer has the memory. answer_ms: until the last such answer. call_ms:
-    until the call returned."""
+    until the call returned. leaks_after: those of the leaks that were asked for after that."""
 
     kind: str
     shown_ms: float
     answer_ms: float
     call_ms: float
     leaks: int
+    leaks_after: int
 
 
 @dataclass
@@ -144,6 +145,7 @@ def _summed(rows: Sequence[_Revoked], watch: _Watch, servers: int) -> dict[str, 
         "answers_p99_ms": _share(sorted(row.answer_ms for row in rows), 0.99),
         "calls_p99_ms": _share(sorted(row.call_ms for row in rows), 0.99),
         "leaks": sum(row.leaks for row in rows),
+        "leaks_after_return": sum(row.leaks_after for row in rows),
         "steps": watch.steps,
         "asked_by": dict(watch.calls),
         "by_kind_p99_ms": {kind: _share(some, 0.99) for kind, some in by_kind.items() if some},
@@ -175,8 +177,9 @@ def _round(watch: _Watch, urls: list[str], keys: dict[str, str], n: int, rng: ra
     asked = max([began, *(answer.began for answer in showing)])
     answered = max([began, *(answer.ended for answer in showing)])
     leaks = sum(answer.began > min(returned, began + _PROMISED_S) for answer in showing)
+    after = sum(answer.began > returned for answer in showing)
     asked_ms, answered_ms, returned_ms = ((moment - began) * 1e3 for moment in (asked, answered, returned))
-    return _Revoked(kind, asked_ms, answered_ms, returned_ms, leaks)
+    return _Revoked(kind, asked_ms, answered_ms, returned_ms, leaks, after)
 
 
 def _told(urls: list[str], keys: dict[str, str], n: int, rng: random.Random) -> _Memory:

@@ -14,7 +14,7 @@ from memos.errors import MemosError
 from memos.interface.doors.progress import Show
 from memos.kernel.mem_os import MemOS
 
-_READY_S, _DONE_S = 120.0, 300.0
+_READY_S, _DONE_S = 300.0, 600.0  # on a busy machine a start takes minutes
 _LOOK_S = 0.1
 
 

@@ -36,8 +36,8 @@ class RayWorker:
         from memos.kernel.mem_os import MemOS  # loads torch, on the machine of the actor
         from memos.kernel.wiring import Parts
 
-        self._own = tempfile.TemporaryDirectory(prefix="memos-ray-")
-        folder = Path(vault) if vault else Path(self._own.name) / "vault"
+        self._own = None if vault else tempfile.TemporaryDirectory(prefix="memos-ray-")  # which ends with the actor
+        folder = Path(self._own.name) / "vault" if self._own else Path(vault or "")
         self._kernel = MemOS(parts=Parts(parse_config(json.loads(settings)), vault=folder, brief=True))
         self._kernel.host  # noqa: B018  loaded before the first job, and held from then on
 
@@ -96,20 +96,21 @@ class Pool:
         """Let all actors go; the jobs that they were doing are others' once their leases have ended."""
         import ray
 
-        for actor in (*self._idle, *self._rounds.values()):
+        for actor in self._idle:
+            actor.__ray_terminate__.remote()
+        for actor in self._rounds.values():
             ray.kill(actor)
         self._idle, self._rounds = [], {}
 
     def _fit(self) -> None:
         """As many actors as there is work for; only one that has nothing to do is let go."""
-        import ray
 
         waiting = sum(len(self.vault.jobs.all(state)) for state in ("queued", "running"))
         wanted = min(self.most, max(self.least, waiting))
         while self.size < wanted:
             self._idle.append(self._begun())
         while self.size > wanted and self._idle:
-            ray.kill(self._idle.pop())
+            self._idle.pop().__ray_terminate__.remote()
 
     def _begun(self) -> Any:
         import ray

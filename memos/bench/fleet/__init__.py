@@ -1,0 +1,1 @@
+"""How many processes and machines users need: a model of serving, held against measured runs."""
