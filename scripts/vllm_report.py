@@ -28,8 +28,9 @@ from typing import Any
 from memos.bench.promote import matter
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import Task
 from memos.plugins.training.craft import teach
 from memos.plugins.vllm.engine import vllm

@@ -13,7 +13,8 @@ from typing import Any
 from memos.bench.baselines import random_adapters
 from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.progress import Show
 
 KNOWN, BATCH, DISTINCT = (8, 50, 200), 8, (1, 2, 4, 8)

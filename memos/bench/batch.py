@@ -19,8 +19,9 @@ from memos.bench.scenes import scene
 from memos.bench.serve import Client, served
 from memos.config import DecodeConfig, ModelConfig
 from memos.errors import MemosError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.api.memory import Memory
 from memos.interface.doors.progress import Show
 

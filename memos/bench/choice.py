@@ -15,9 +15,10 @@ from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, SchedulerConfig
 from memos.cube import Blob, Form, Header, MemCube, Rights, Text
 from memos.errors import Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.model.measure import PAUSE_S, drop_from_page_cache
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import Costs, Lying, Situation, Ways
 from memos.operation.choosing.mem_scheduler import Admission

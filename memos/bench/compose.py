@@ -12,9 +12,10 @@ from memos.bench.scenes import Scene, scene
 from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
 from memos.errors import Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.compose import Motion, compose
 from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import least_share
 from memos.interface.doors.progress import Show
 

@@ -24,11 +24,12 @@ from memos.bench.architectures import every, tiny
 from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import InputError, MemosError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.kv.compose import Motion, compose, starts
 from memos.infrastructure.host.model.decode import TOLERANCE, in_full_precision
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path, pick_device
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.progress import Show
 
 _ANSWER = DecodeConfig(max_new_tokens=8)

@@ -27,8 +27,9 @@ from memos.bench.scenes import scene
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, SchedulerConfig
 from memos.errors import InputError, MemosError, NoProbes
 from memos.infrastructure.host.adapters.lora import twin
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.files import storing_codecs
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import answer_row
 from memos.interface.doors.progress import Show
 from memos.operation.choosing.cost_model import USUAL_QUESTION_TOKENS, WORTHWHILE_RATIO, Costs, Lying

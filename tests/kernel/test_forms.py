@@ -38,9 +38,9 @@ from memos.errors import (
     NoRoom,
     NotFound,
 )
-from memos.infrastructure.host.host import Request
 from memos.infrastructure.host.kv.files import RAW
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.choosing.mem_scheduler import Via
 from memos.plugins.care.check import problems_of

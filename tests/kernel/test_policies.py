@@ -13,7 +13,8 @@ from memos import MemOS
 from memos.config import Config, MemoryOSConfig, load_config
 from memos.cube import Form, MemCube
 from memos.errors import ConfigError, InputError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.cli.app import app
 from memos.operation.policies.policy import POLICIES, Ranked
 from memos.plugins.policies.baselines import Baseline

@@ -9,7 +9,7 @@ from memos.interface.reading.contrasts import NAMES, an_object
 from memos.interface.reading.phrasebook import phrasebook
 from memos.plugins.steering.values import Behaviour, Example, Prompt
 
-_EXAMPLES, _UNRELATED, _STRANGERS = 150, 300, 3
+_EXAMPLES, _UNRELATED, _STRANGERS = 150, 360, 3
 Draw = Callable[["_Scene"], Example]
 
 

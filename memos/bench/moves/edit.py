@@ -16,11 +16,10 @@ from memos.config import DistilConfig
 from memos.cube import Fact, Lesson, Text
 from memos.errors import GateRejected
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Task, judge, share
+from memos.infrastructure.host.training.teach import Task, judge, share, short_of
 from memos.interface.doors.progress import Show
 from memos.interface.reading.contrasts import an_object
 from memos.interface.reading.mem_reader import MemReader
-from memos.operation.forms.transitions import short_of
 from memos.plugins.training.craft import teach
 from memos.plugins.training.edit import OUTDATED, outdated, still_said
 

@@ -16,10 +16,9 @@ from memos.config import DistilConfig
 from memos.cube import Fact, Text
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Task, judge, share
+from memos.infrastructure.host.training.teach import Task, judge, share, short_of
 from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
-from memos.operation.forms.transitions import short_of
 from memos.plugins.externalize.statements import externalize
 from memos.plugins.externalize.values import SURE, Statement
 from memos.plugins.training.craft import teach

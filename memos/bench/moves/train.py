@@ -14,9 +14,8 @@ from memos.bench.promote import SHARE, Matter, matter
 from memos.config import DistilConfig, GateConfig
 from memos.cube import AT_LEAST
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Task, judge, judge_kv, share
+from memos.infrastructure.host.training.teach import Task, judge, judge_kv, share, short_of
 from memos.interface.doors.progress import Show
-from memos.operation.forms.transitions import short_of
 from memos.plugins.training.craft import teach, teach_kv
 
 

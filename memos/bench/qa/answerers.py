@@ -13,8 +13,9 @@ from memos.bench.qa.records import Answer, Answerer, LanguageModel, Shown, Task,
 from memos.config import Config, DecodeConfig
 from memos.errors import ContextOverflow, MemosError
 from memos.infrastructure.host.encoders.embedder import Embedder
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.prompt import system_text
+from memos.infrastructure.host.request import Request
 from memos.plugins.chat_endpoint import ChatEndpoint, EndpointError
 
 EXTRACTIVE = "extractive"

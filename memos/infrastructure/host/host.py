@@ -14,14 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from memos.config import DecodeConfig, FidelityConfig, ModelConfig
+from memos.config import DecodeConfig, ModelConfig
 from memos.cost import spent
 from memos.errors import ContextOverflow, HostError, Unsupported
 from memos.infrastructure.host.adapters import lora
@@ -39,43 +39,12 @@ from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnsw
 from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
 from memos.infrastructure.host.model.prompt import Message, PromptFormat
+from memos.infrastructure.host.request import Nearness, Request
 from memos.lazy import Lazy
 
 GREEDY_BATCH_ROWS = 64
 _WRAPPED_BEHIND = (9, 18, 30, 45)  # so many other memories stand before one where several groups are composed
-_EXACT = FidelityConfig(level="L0")
 _ONE_TOKEN = DecodeConfig(max_new_tokens=1)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the model is asked, and what it remembers meanwhile.
-
-    `pasts` are KV of the first of `memories`, in order; `fidelity` says how several of them are put together;
-    `adapters` are folders, active together. `talk` is KV of an earlier prompt of the same conversation, used as far as
-    this prompt begins alike; `keep`: the answer brings its own KV, for the next one. `released` is `Host.released` as
-    it was before the payloads were brought: exact prefixes of what was let go of since are not stored.
-    """
-
-    messages: tuple[Message, ...]
-    memories: tuple[str, ...] = ()
-    pasts: tuple[Activation, ...] = ()
-    adapters: Stack = ()
-    fidelity: FidelityConfig = _EXACT
-    talk: Activation | None = None
-    keep: bool = False
-    released: int | None = None
-
-
-@dataclass(frozen=True)
-class Nearness:
-    """How near an answer over KV is to the full prompt's: over all tokens after the memories, and (kl in nats,
-    same_first) of the first answer token."""
-
-    max_abs_logit_diff: float
-    top1_agreement: float
-    kl: float
-    same_first: bool
 
 
 class Host:
@@ -121,8 +90,6 @@ class Host:
         host = cls(*load_model(config), config, batch)
         host.from_path = True
         return host
-
-    # -- what the model is ---------------------------------------------------------------------------------
 
     @property
     def attention(self) -> str:
@@ -181,8 +148,6 @@ class Host:
     def counts(self, memories: Sequence[str]) -> list[int]:
         """Tokens that each takes in a prompt."""
         return [len(line) for line in self.prompts.lines(memories)]
-
-    # -- answering -----------------------------------------------------------------------------------------
 
     def answer(self, request: Request, decode: DecodeConfig = DecodeConfig()) -> ModelAnswer:
         return drained(self.stream(request, decode, listened=False))
@@ -388,8 +353,6 @@ class Host:
         self._batch.release()
         self._kv_rows.release()
 
-    # -- activation ----------------------------------------------------------------------------------------
-
     def encode(self, memories: Sequence[str], adapters: Stack = ()) -> Activation:
         """The KV of the memories as one exact prefix, in the order given, for requests under just these adapters.
 
@@ -417,9 +380,8 @@ class Host:
         if can.motion is None or can.states:
             raise Unsupported(f"KV of {self.model.config.model_type} cannot be wrapped: {can.why}; use codec raw")
         context = min(n for n in (self.decoder.context, can.motion_limit, 1 << 20) if n)
-        befores = [before for count in _WRAPPED_BEHIND if len(before := tuple(others[:count])) == count]
-        befores = [b for b in befores if len(self.prompts.prefix((*b, *memories))) < context]
-        read = [self.encode((*before, *memories)) for before in befores]
+        texts = [(*others[:count], *memories) for count in _WRAPPED_BEHIND if count <= len(others)]
+        read = [self.encode(text) for text in texts if len(self.prompts.prefix(text)) < context]
         return as_behind(alone, read, len(self.head), can.motion) if read else alone
 
     def save_kv(self, activation: Activation, path: Path, codec: str = "raw", after: Sequence[int] = ()) -> None:
@@ -432,17 +394,7 @@ class Host:
 
     def nearness(self, request: Request) -> Nearness:
         """The request over its KV against the full prompt."""
-        over_kv, full = self.logits(request), self.logits(replace(request, pasts=()))
-        same = over_kv.argmax(-1) == full.argmax(-1)
-        p, q = (torch.log_softmax(logits[-1].double(), -1) for logits in (full, over_kv))
-        return Nearness(
-            max_abs_logit_diff=float((over_kv - full).abs().max()),
-            top1_agreement=float(same.float().mean()),
-            kl=float((p.exp() * (p - q)).sum().clamp_min(0)),
-            same_first=bool(same[-1]),
-        )
-
-    # -- parametric ----------------------------------------------------------------------------------------
+        return Nearness.of(self.logits(request), self.logits(replace(request, pasts=())))
 
     def cold(self, stack: Stack) -> CausalLM:
         """The model under the adapters as their files have them now. Raises what `read_adapter` raises."""

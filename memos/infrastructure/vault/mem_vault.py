@@ -45,6 +45,7 @@ from memos.infrastructure.vault.tables.ageing_table import AgeingTable, Supersed
 from memos.infrastructure.vault.tables.cube_table import (
     CUBE,
     CURRENT,
+    DERIVED,
     STATE,
     CubeRows,
     CubeWriter,
@@ -61,12 +62,7 @@ from memos.infrastructure.vault.user_erasure import UserErasure
 from memos.rights import Grant
 
 log = logging.getLogger("memos")
-_DERIVED = """WITH RECURSIVE tree (id) AS (
-                SELECT derived_id FROM sources WHERE source_id IN (SELECT value FROM json_each(?))
-                UNION SELECT s.derived_id FROM sources s JOIN tree ON s.source_id = tree.id)
-              SELECT id FROM tree"""
-_APART = {"state", "usage"}  # of a cube, from its versions
-_SHORTEST_PREFIX = 6  # characters of an id, in place of the whole
+_APART, _SHORTEST_PREFIX = {"state", "usage"}, 6  # of a cube, from its versions; characters of an id, for the whole
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class News:
     deletion: int
     at: datetime  # now
     used: bool  # a memory was used since
-    lapsed: bool  # a memory has expired since
+    lapsed: bool  # one has expired since
 
 
 class MemVault:
@@ -143,8 +139,7 @@ class MemVault:
         self.grants, self.credentials = GrantTable(db, named), CredentialTable(db, named)
         self.quarantine, self.pipelines = QuarantineTable(db), UndoTable(db)
         self.holds, self.extensions = HoldTable(db, self.guard.as_written), ExtensionTables(db)
-        self.usage, self.superseded = UsageTable(db), SupersededTable(db)
-        self.ageing = AgeingTable(db)
+        self.usage, self.superseded, self.ageing = UsageTable(db), SupersededTable(db), AgeingTable(db)
         self.blobs = BlobStore(self.path, files, db, self.stats.require_room, shelf)
         self.index = IndexStore(self.path, files.format, db, indexes)
         self.erasing = Erasing(db, self.blobs, self.index, self.vectors, shelved=shelf is not None)
@@ -356,11 +351,11 @@ class MemVault:
 
     def derived(self, *ids: str) -> list[MemCube]:
         """Current cubes derived from any of `ids`, directly or through other cubes, in canonical order."""
-        return self._rows.current(f"AND h.id IN ({_DERIVED})", json.dumps(ids))
+        return self._rows.current(f"AND h.id IN ({DERIVED})", json.dumps(ids))
 
     def payloads_of(self, ids: Iterable[str]) -> list[MemCube]:
         """The KV and adapters derived from any of `ids`, directly or through other cubes, in canonical order."""
-        sql = CURRENT + f"AND h.form != ? AND h.id IN ({_DERIVED})"
+        sql = CURRENT + f"AND h.form != ? AND h.id IN ({DERIVED})"
         return self._rows.read(sql, Form.PLAINTEXT, json.dumps(list(ids)))
 
     def users(self) -> list[str]:

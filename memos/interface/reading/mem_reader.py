@@ -122,7 +122,7 @@ class MemReader:
     def of_statement(self, stated: TaggedStatement, speaker: str, said: datetime | None = None) -> Add:
         """A statement as one to remember, with the day that it names behind its words."""
         words = stated.words.rstrip(" .!。！")
-        dated = f"{words} ({stated.when})" if stated.when and not _is_dated(words) else words
+        dated = f"{words} ({stated.when})" if stated.when and not times.is_dated(words) else words
         return Add(
             text=_line(dated, speaker, stated.facts, said),
             verbatim=stated.words,
@@ -212,7 +212,7 @@ class MemReader:
         if asked.intent == "correct" and (changed := _CHANGED.fullmatch(words)):  # "change my city to Oslo"
             words = f"{changed[1]} is now {changed[2]}"
         op = _statement(words, _Origin("chat", speaker), corrects=asked.intent == "correct")
-        if not asked.when or _is_dated(words):
+        if not asked.when or times.is_dated(words):
             return op
         return op.model_copy(update={"text": _line(f"{words} ({asked.when})", op.speaker, op.facts)})
 
@@ -405,12 +405,6 @@ def _described(words: str, speaker: str) -> list[Fact]:
 
 def _today() -> date:
     return datetime.now().astimezone().date()
-
-
-def _is_dated(words: str) -> bool:
-    """True where the day that words name is the same whenever they are said."""
-    found = [times.find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
-    return None not in found and len({time.when for time in found if time}) == 1
 
 
 def _statement(words: str, place: _Origin, corrects: bool = False) -> Add | Correct:

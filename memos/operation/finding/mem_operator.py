@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,11 +23,12 @@ import numpy.typing as npt
 from memos.cube import Fact, State
 from memos.errors import InputError
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.finding.catalog import AROUND, Catalog, View
+from memos.operation.finding.catalog import AROUND, View
 from memos.operation.finding.columns import Floats, Mask, Rows
 from memos.operation.finding.follower import Follower, TextEmbedder
 from memos.operation.finding.indexes import Indexes
 from memos.operation.finding.keyword_index import Matches
+from memos.operation.finding.ordering import first_of_turns, spread, with_turns
 from memos.operation.finding.vector_index import compare_tokens
 from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
@@ -211,7 +211,7 @@ class MemOperator:
             compared_rows = MAX_COMPARED if self._rerank else self._compared
             best = _best(score(signals), rows, len(rows))
             looked_at = compared_rows * (OVERVIEW_FACTOR if wants.overview else 1)
-            best = best[: max(_with_turns(indexes.catalog, rows[best], k), looked_at)]
+            best = best[: max(with_turns(indexes.catalog, rows[best], k), looked_at)]
             rows = rows[best]
             texts = [indexes.texts[row] for row in rows] if self._rerank else []
             of_rows = indexes.tokens.of(rows.tolist()) if self._compared else []
@@ -224,9 +224,9 @@ class MemOperator:
             catalog = indexes.catalog
             if view.enough is not None:
                 best = best[_enough(indexes, rows[best], scores[best], view)]
-            best = best[_first_of_turns(catalog, rows[best])]
+            best = best[first_of_turns(catalog, rows[best])]
             if wants.overview:
-                best = best[_spread(catalog, rows[best], with_replies=not wants.side)]
+                best = best[spread(catalog, rows[best], with_replies=not wants.side)]
             best = best[:k]
             ids = [catalog.ids[row] for row in rows[best].tolist()]
         return list(map(FoundMemory, ids, scores[best].tolist(), signals.by_name(best)))
@@ -425,36 +425,3 @@ def _enough(indexes: Indexes, rows: Rows, scores: Scores, view: View) -> Mask:
     if cold.any() and scores[~cold].max(initial=-np.inf) >= (view.enough or 0):
         return ~cold
     return ~indexes.catalog.summaries[rows] | (view.summaries or view.kinds is not None)
-
-
-def _first_of_turns(catalog: Catalog, rows: Rows) -> Rows:
-    """Places of the first row of each turn, in order."""
-    _, first = np.unique(catalog.turn[rows], return_index=True)
-    return np.sort(first)
-
-
-def _with_turns(catalog: Catalog, rows: Rows, k: int) -> int:
-    """How many rows, from the first, have k turns; all of them, where there are fewer."""
-    most = k
-    while most < len(rows) and len(np.unique(catalog.turn[rows[:most]])) < k:
-        most *= 2  # few are looked at: to tell the turns of all of a large store takes as long as to rank them
-    return int(_first_of_turns(catalog, rows[:most])[:k][-1]) + 1
-
-
-def _spread(catalog: Catalog, rows: Rows, with_replies: bool) -> Rows:
-    """Places of rows, best first: the best of each conversation, then the second of each, and so on. with_replies:
-    each with what was said before or after it on the other side, where that is among them. Summaries count as one
-    conversation: in a row of them there is room for little else."""
-    rank = np.zeros(len(rows), np.int64)
-    threads: dict[int, int] = defaultdict(int)
-    for place, thread in enumerate(np.where(catalog.summaries[rows], -1, catalog.thread[rows]).tolist()):
-        rank[place], threads[thread] = threads[thread], threads[thread] + 1
-    order = np.lexsort((np.arange(len(rows)), rank)).tolist()
-    if not with_replies:
-        return np.array(order, np.int64)
-    place_of = dict(zip(catalog.turn[rows].tolist(), range(len(rows)), strict=True))
-    taken = dict[int, None]()
-    for place in order:
-        other = place_of.get(catalog.other_side(int(rows[place])), place)
-        taken |= dict.fromkeys((place, other))
-    return np.array(list(taken), np.int64)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.cube import Form, MemCube
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 
 if TYPE_CHECKING:
     from memos.operation.choosing.mem_scheduler import Admission

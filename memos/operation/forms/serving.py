@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from memos.cube import Blob, Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom, VaultError
-from memos.infrastructure.host.host import Host, Request
-from memos.infrastructure.host.kv.cache import KVTiers, Tier
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
+from memos.infrastructure.host.request import Request
 from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying, MemoryTier, ResidentKV, Situation, Ways
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight

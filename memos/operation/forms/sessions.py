@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from memos.cube import ANSWERING, MOMENT, Blob, Form, Header, MemCube, Rights, Source, State, Turn, new_id
 from memos.errors import Conflict, InputError, NoRoom, NotFound, VaultError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, join, shared_length
+from memos.infrastructure.host.request import Request
 from memos.operation.choosing.mem_scheduler import Admission, Session, Talk
 
 if TYPE_CHECKING:

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from memos.cube import (
     BY_HAND,
     Blob,
-    Contrast,
-    Fact,
     Form,
     Header,
     Lesson,
@@ -35,18 +33,20 @@ from memos.cube import (
     Text,
     new_id,
 )
-from memos.errors import Cancelled, Contradiction, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.self_study import study
-from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of, short_of
 from memos.infrastructure.host.training.turn import training_turn
 from memos.operation.choosing.upkeep import JobKind, Progress
+from memos.operation.forms.lessons import LessonReader, require_agreement
 from memos.operation.life.knowledge import text_of
 
 if TYPE_CHECKING:
-    from memos.config import ActivationConfig, DistilConfig, GateConfig
+    from memos.config import ActivationConfig, DistilConfig
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.job_list import Job
     from memos.operation.life.mem_lifecycle import MemLifecycle
@@ -55,24 +55,6 @@ log = logging.getLogger("memos")
 QUESTIONS_PER_MEMORY, FORMS_PER_QUESTION = 6, 5  # that a model asks itself
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
-
-
-class LessonReader(Protocol):
-    """What is asked of language here: the questions that teach memories and prove that they were learnt."""
-
-    def facts(self, text: str) -> tuple[Fact, ...]: ...
-
-    def askable(self, facts: Iterable[Fact]) -> list[Fact]:
-        """Those that a question has for its answer."""
-        ...
-
-    def probes(self, facts: Iterable[Fact]) -> list[Probe]: ...
-
-    def lessons(self, memories: Sequence[Text]) -> list[Lesson]: ...
-
-    def contrasts(self, facts: Sequence[Fact], known: Sequence[str], seed: int) -> list[Contrast]:
-        """Prompts whose answers an adapter of these facts must not change."""
-        ...
 
 
 class Transitions:
@@ -443,30 +425,6 @@ class Transitions:
             "beside": [c.blob.sha256 for c in beside if c.blob],
             "recipe": recipe,
         }
-
-
-def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
-    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
-    most = {"drift", "outdated"}
-    return [
-        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
-        for name, limit in gate.model_dump().items()
-        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
-    ]
-
-
-def require_agreement(reader: LessonReader, sources: Sequence[MemCube]) -> None:
-    """Raises Contradiction where two memories answer one question differently: conflicts are resolved in text."""
-    answers: dict[tuple[str, str], tuple[str, MemCube]] = {}
-    for cube in sources:
-        for fact in reader.askable(text_of(cube).facts):
-            about = fact.subject.casefold(), fact.relation
-            other, at = answers.setdefault(about, (fact.object, cube))
-            if other.casefold() != fact.object.casefold():
-                raise Contradiction(
-                    f"{at.id} says {at.text!r} and {cube.id} says {cube.text!r}: only one of them can be learnt; "
-                    f"correct or delete one, then promote"
-                )
 
 
 def _derived(form: Form, sources: Sequence[MemCube], blob: Blob, created: datetime, origin: str) -> MemCube:

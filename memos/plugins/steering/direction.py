@@ -5,8 +5,8 @@ Activation addition takes the difference of the means of the hidden states over 
 added as far as a token looks like those where an answer of the kind begins: the input of a layer is projected on a
 direction that is strong there and weak everywhere else (conditional steering, Lee et al., 2409.05907). That is a LoRA
 adapter of rank 1 in one layer: A is the condition, B the direction. So it is stored, served in any batch, stacked and
-taken off as an adapter is. Where a difference of means does not reach the gate, B is trained, in one layer, and then
-with more directions in each layer.
+taken off as an adapter is. Where a difference of means does not reach the gate, a few conditions in each block are
+aimed, and their directions trained.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.lora import LINEAR
 from memos.infrastructure.host.training.rows import Example as Row
-from memos.infrastructure.host.training.rows import teacher_rows
+from memos.infrastructure.host.training.rows import answer_logits, answer_row, chunks, teacher_rows
 from memos.plugins.training.distil import Training
-from memos.plugins.training.student import earlier_adapter, fresh_adapter, recipe
+from memos.plugins.training.student import fresh_adapter, recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 _RIDGE_SHARE = 0.01  # of the mean variance: a direction that was never seen is not free
 _TOP = 20  # of the distribution that is taken over
-_WIDE_RANK = 4  # directions in each block
-_TRAINED: dict[str, Any] = {"steps": 80, "batch": 16, "batch_keep": 24, "review": 40, "kl_base": 3.0}
+_TRAINED: dict[str, Any] = {
+    **{"rank": 4, "alpha": 8, "steps": 40, "batch": 16, "batch_keep": 32, "review": 40},
+    "kl_base": 10.0,  # what is wanted is learnt in few steps; what is to be kept is what falls short
+}
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,16 @@ def _seen(model: PreTrainedModel, blocks: dict[str, torch.nn.Module], prompts: S
     modules = dict(model.named_modules())
     handles = [modules[name].register_forward_pre_hook(_keeps(inputs, name)) for name in blocks]
     handles += [block.register_forward_hook(_keeps_output(outputs, name)) for name, block in blocks.items()]
+    rows = [answer_row(ids, (0,)) for ids in prompts]  # of the answer nothing is read
     try:
-        for ids in prompts:
-            model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
+        for chunk in chunks(rows):
+            answer_logits(model, [rows[n] for n in chunk])
             for name, (last, other, out) in collected.items():
-                last.append(inputs[name][-1:])
-                other.append(inputs[name][:-1])
-                out.append(outputs[name][-1:])
+                for place, n in enumerate(chunk):
+                    end = len(rows[n].prompt) - 1
+                    last.append(inputs[name][place, end : end + 1])
+                    other.append(inputs[name][place, :end])
+                    out.append(outputs[name][place, end : end + 1])
     finally:
         for handle in handles:
             handle.remove()
@@ -131,14 +136,14 @@ def _seen(model: PreTrainedModel, blocks: dict[str, torch.nn.Module], prompts: S
 
 def _keeps(into: dict[str, torch.Tensor], name: str) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
     def hook(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-        into[name] = given[0][0].float().cpu()
+        into[name] = given[0].float().cpu()
 
     return hook
 
 
 def _keeps_output(into: dict[str, torch.Tensor], name: str) -> Callable[..., None]:
     def hook(_: torch.nn.Module, given: object, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-        into[name] = (out if isinstance(out, torch.Tensor) else out[0])[0].float().cpu()
+        into[name] = (out if isinstance(out, torch.Tensor) else out[0]).float().cpu()
 
     return hook
 
@@ -153,34 +158,35 @@ def write(host: Host, layer: Layer, strength: float, folder: Path, card: dict[st
 
 def randomised(made: Path, folder: Path, seed: int) -> None:
     """The same conditions with other directions of the same lengths, which must not do what these do."""
-    tensors = load_file(made / lora.WEIGHTS)
     generator = torch.Generator().manual_seed(seed)
-    for name, b in tensors.items():
-        if "lora_B" in name:
-            noise = torch.randn(b.shape, generator=generator)
-            tensors[name] = noise / noise.norm(dim=0).clamp_min(1e-12) * b.norm(dim=0)
+
+    def other(b: torch.Tensor) -> torch.Tensor:
+        noise = torch.randn(b.shape, generator=generator)
+        return noise / noise.norm(dim=0).clamp_min(1e-12) * b.norm(dim=0)
+
+    _changed(made, folder, other)
+
+
+def scaled(made: Path, folder: Path, strength: float) -> None:
+    """The same directions, so many times as long."""
+    _changed(made, folder, lambda b: strength * b)
+
+
+def _changed(made: Path, folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """A copy of an adapter with other directions, each a column of B."""
+    tensors = load_file(made / lora.WEIGHTS)
     shutil.copytree(made, folder)
-    save_file(tensors, folder / lora.WEIGHTS, {"format": "pt"})
+    changed = {name: change(t) if "lora_B" in name else t for name, t in tensors.items()}
+    save_file(changed, folder / lora.WEIGHTS, {"format": "pt"})
 
 
-def trained(host: Host, contrast: Contrast, start: Path, folder: Path, seed: int, card: dict[str, Any]) -> None:
-    """The same condition, with a direction that is trained from the one in `start`."""
-    _train(host, contrast, folder, card, DistilConfig(seed=seed, **_TRAINED), start)
-
-
-def widened(host: Host, contrast: Contrast, folder: Path, seed: int, card: dict[str, Any]) -> None:
-    """Several conditions, each with a trained direction, in every block."""
-    _train(host, contrast, folder, card, DistilConfig(seed=seed, rank=_WIDE_RANK, alpha=2 * _WIDE_RANK, **_TRAINED))
-
-
-def _train(
-    host: Host, contrast: Contrast, folder: Path, card: dict[str, Any], config: DistilConfig, start: Path | None = None
-) -> None:
-    config, twin = recipe(config, host.model), lora.twin(host.model)
-    student = earlier_adapter(twin, start) if start else fresh_adapter(twin, config)
+def trained(host: Host, contrast: Contrast, folder: Path, seed: int, card: dict[str, Any]) -> None:
+    """Several conditions in every block, each with a direction that is trained."""
+    config, twin = recipe(DistilConfig(seed=seed, **_TRAINED), host.model), lora.twin(host.model)
+    student = fresh_adapter(twin, config)
     lessons = _rows(host, contrast.like, contrast.prompts)
     keep = _rows(host, contrast.keep, contrast.keep)
-    steps = Training(student, lessons, keep, config, fresh=start is None).run(lambda *_: None)
+    steps = Training(student, lessons, keep, config).run(lambda *_: None)
     lora.save_adapter(student, folder, card | {"fingerprint": host.fingerprint, "steps": steps})
 
 

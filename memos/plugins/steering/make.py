@@ -1,10 +1,11 @@
 """Makes a direction that does what it is to do, by the cheapest way that passes its gate; knows no cubes.
 
-a difference of means in one block  ->  that direction trained  ->  a few trained directions in each block
+a difference of means in one block  ->  a few trained directions in each block, as weak as will do, and in full
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
 
 Tell = Callable[[str, int, int], None]  # (phase, step, of)
+_WEAKER = (0.55, 0.7, 0.85)  # times what was trained, of which the first that is followed is taken
+_FOLLOWS = 0.97  # of what was learnt from
 STRENGTHS = (2.0, 1.0, 1.4, 3.0, 4.0)  # times the difference of the means
 _WAYS = 3  # of making one
 _TUNED = 5  # every fifth of what is learnt from chooses layer and strength
@@ -92,13 +95,13 @@ def make(host: Host, behaviour: Behaviour, folder: Path, seed: int = 0, tell: Te
     gate, tried = Gate.of(host, examples, unrelated), dict[str, dict[str, float]]()
     with tempfile.TemporaryDirectory() as name:
         layer, strength = _best(host, contrast, learnt, Path(name), tell)
-        for how, made in _ways(host, contrast, layer, strength, Path(name), seed):
+        for how, made in _ways(host, contrast, learnt, layer, strength, Path(name), seed):
             tell(f"gate of a {how}", len(tried) + 1, _WAYS)
             tried[how] = gate.scores(host, (made,))
             if not short_of(tried[how]):
                 card = lora.read_card(made, host.fingerprint)
                 more = {"how": how, "scores": tried[how], "behaviour": behaviour.model_dump(mode="json")}
-                made.rename(folder)
+                shutil.copytree(made, folder)  # which may lie on another disk
                 lora.write_card(folder, card | more)
                 return Made(how, tried[how], tried, layer.name, strength)
     best = max(tried.values(), key=lambda scores: min(scores[name] / LEAST[name] for name in scores))
@@ -110,15 +113,27 @@ def make(host: Host, behaviour: Behaviour, folder: Path, seed: int = 0, tell: Te
 
 
 def _ways(
-    host: Host, contrast: Contrast, layer: Layer, strength: float, work: Path, seed: int
+    host: Host, contrast: Contrast, learnt: Behaviour, layer: Layer, strength: float, work: Path, seed: int
 ) -> Iterator[tuple[str, Path]]:
-    means, one, wide = (work / name for name in ("means", "one", "wide"))
+    means, several = work / "means", work / "several"
     direction.write(host, layer, strength, means, {"strength": strength})
     yield "difference of means", means
-    direction.trained(host, contrast, means, one, seed, {})
-    yield "trained direction", one
-    direction.widened(host, contrast, wide, seed, {})
-    yield "trained directions in each block", wide
+    direction.trained(host, contrast, several, seed, {})
+    weakest = _weakest(host, learnt, several)
+    yield "trained directions", weakest
+    if weakest != several:
+        yield "trained directions, at full strength", several
+
+
+def _weakest(host: Host, learnt: Behaviour, made: Path) -> Path:
+    """Directions that were trained, at the least strength at which they are followed: what is weaker changes less."""
+    gate = Gate.of(host, learnt.examples[::_TUNED], ())
+    for strength in _WEAKER:
+        folder = made.with_name(f"{made.name} {strength}")
+        direction.scaled(made, folder, strength)
+        if gate.scores(host, (folder,))[FOLLOWED] >= _FOLLOWS:
+            return folder
+    return made
 
 
 def _contrast(host: Host, examples: Sequence[Example], unrelated: Sequence[Prompt]) -> Contrast:

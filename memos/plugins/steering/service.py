@@ -27,7 +27,7 @@ class Steering:
     """steer, steerings."""
 
     def __init__(self, services: Services) -> None:
-        self._parts, self._keeping = services.parts, services.keeping
+        self._parts = services.parts
         self._vault, self._governance = self._parts.vault, self._parts.governance
 
     def steer(
@@ -95,7 +95,7 @@ class Steering:
         told = self._parts.reader.statement(instruction).model_copy(update={"tags": (ALWAYS,)})
         try:
             with self._vault.transaction():
-                [source] = self._keeping.remember(caller, [told])
+                [source] = self._parts.knowledge.remember([told], caller.namespace)
                 for cube in self._vault.derived(source.id):
                     if cube.header.kind == STEERING:
                         self._parts.lifecycle.delete(cube.id)
@@ -115,6 +115,7 @@ class Steering:
             self._vault.blobs.discard(blob.sha256)
             raise
         self._parts.freshness.release()
+        self._parts.operator().refresh_soon()
         return cube
 
 

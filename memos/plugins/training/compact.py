@@ -25,8 +25,7 @@ from memos.infrastructure.host.adapters.lora import twin
 from memos.infrastructure.host.forward import positions_of
 from memos.infrastructure.host.kv.cache import Activation, Layer
 from memos.infrastructure.host.kv.files import Codec, Kind, Parts
-from memos.infrastructure.host.training.teach import Crafted, Task, Tell, judge_kv
-from memos.operation.forms.transitions import short_of
+from memos.infrastructure.host.training.teach import Crafted, Task, Tell, judge_kv, short_of
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host

@@ -37,8 +37,8 @@ from memos.infrastructure.host.training.teach import (
     judge,
     judge_kv,
     lessons_of,
+    short_of,
 )
-from memos.operation.forms.transitions import short_of
 from memos.plugins.training.compact import craft_compact
 from memos.plugins.training.distil import Progress, Training
 from memos.plugins.training.edit import EDIT_KEPT, OUTDATED, edit_recipe, outdated, still_said, unlearnt

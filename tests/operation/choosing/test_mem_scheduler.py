@@ -511,7 +511,7 @@ def test_a_stale_adapter_waits_to_be_edited_as_long_as_its_group_is_in_use(
     edited, other = note("a", recalls=recalls, version=2), note("b", recalls=recalls)
     stale = made_of(form, edited, other, version=1, state=State.ARCHIVED, name="stale")
     derived = [stale, *([made_of(Form.PARAMETRIC, edited, other)] if fresh else [])]
-    planned = planner(stable_s=1e9, activate_heat=99).plan([group(edited, other)], derived, NOW)
+    planned = planner(stable_s=1e9, activate_heat=98, parametric_heat=99).plan([group(edited, other)], derived, NOW)
     assert told(planned) == moves
 
 

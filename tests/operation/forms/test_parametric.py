@@ -684,8 +684,7 @@ def test_the_gate_takes_the_honest_adapter_and_no_other(
     """The negative controls: no regulariser, an adapter of something else, and answers that belong to other facts."""
     from memos.bench.promote import matter
     from memos.cube import Lesson
-    from memos.infrastructure.host.training.teach import Task, judge
-    from memos.operation.forms.transitions import short_of
+    from memos.infrastructure.host.training.teach import Task, judge, short_of
     from memos.plugins.training.craft import teach
 
     lessons, keep = sixteen.lessons, sixteen.keep

@@ -21,7 +21,7 @@ from PIL import Image
 from memos.config import Config, SchedulerConfig
 from memos.cube import Form, State, Trust
 from memos.errors import NotFound
-from memos.infrastructure.host.kv.cache import Tier
+from memos.infrastructure.host.kv.tiers import Tier
 from memos.infrastructure.vault.tables.job_list import OPEN
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.unread import READ_TURNS

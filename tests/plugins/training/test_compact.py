@@ -14,11 +14,11 @@ from memos.bench.batch import answer_all
 from memos.bench.promote import matter
 from memos.config import ActivationConfig, DecodeConfig, DistilConfig, ModelConfig
 from memos.errors import NoProbes, Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import Cartridge
-from memos.infrastructure.host.training.teach import Task, judge_kv
-from memos.operation.forms.transitions import short_of
+from memos.infrastructure.host.training.teach import Task, judge_kv, short_of
 from memos.plugins.training.compact import compacted
 from memos.plugins.training.craft import craft
 

@@ -13,8 +13,9 @@ from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig
 from memos.cube import Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import Cartridge
 from memos.infrastructure.host.training.teach import Task, judge_kv
 from memos.plugins.training.craft import kept_rows, teach_kv, thinned

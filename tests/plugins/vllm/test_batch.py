@@ -13,7 +13,8 @@ from memos.bench.baselines import random_adapters
 from memos.bench.scenes import Scene, scene
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import FingerprintMismatch, Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 from memos.plugins.vllm.batch import VllmBatch
 from memos.plugins.vllm.exchange import Exchange, model_parts
 from memos.plugins.vllm.options import VllmOptions

@@ -25,8 +25,9 @@ from memos.bench.baselines import random_adapters
 from memos.bench.scenes import scene
 from memos.config import Config, DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import FingerprintMismatch, HostError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.load import model_path
+from memos.infrastructure.host.request import Request
 from memos.interface.doors.api.memory import Memory
 from memos.plugins.vllm import embedded
 from memos.plugins.vllm.embedded import CONNECTOR, EmbeddedVllm

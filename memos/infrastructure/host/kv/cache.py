@@ -3,20 +3,19 @@
 Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
 (keys rotated to the positions they were encoded at, 0 … tokens-1). A layer of a state space model or a hybrid has
 states too, of any shape, which stand for all tokens at once. Rows that stand for others have weights, and each layer
-a number of its own of them. `KVTiers` says where in memory they lie.
+a number of its own of them.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 import xxhash
@@ -406,56 +405,3 @@ def require_finite(model: CausalLM, layers: Sequence[Layer]) -> None:
         raise Unsupported(
             f"{model.config.model_type} produced keys or values that are not finite in {model.dtype}; try another dtype"
         )
-
-
-Tier = Literal["device", "host", "disk"]
-
-
-class KVTiers:
-    """KV in memory, by name. On a CPU, the host's memory is the device's."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._home: Tier = "host" if device.type == "cpu" else "device"
-        self._cached: dict[str, tuple[Tier, Activation]] = {}
-        self._lock = threading.Lock()
-
-    def tier(self, name: str) -> Tier:
-        with self._lock:
-            return self._cached[name][0] if name in self._cached else "disk"
-
-    def resident(self, name: str) -> Activation | None:
-        """What is in memory under this name, on whichever tier."""
-        with self._lock:
-            return self._cached[name][1] if name in self._cached else None
-
-    def all(self) -> dict[str, Activation]:
-        with self._lock:
-            return {name: activation for name, (_, activation) in self._cached.items()}
-
-    def bring(self, name: str, load: Callable[[], Activation]) -> Activation:
-        """The KV of this name, on the device; from `load` where it is not in memory, or did not come when it was last
-        brought. Raises what `load` raises."""
-        with self._lock:
-            cached = self._cached  # as it is now: what is loaded while all is let go of is used once and not stored
-            known = cached.get(name)
-        activation = known[1].on(self._device) if known and not known[1].failed else load()
-        with self._lock:
-            cached[name] = self._home, activation
-        return activation
-
-    def settle(self, places: Mapping[str, Tier], among: Collection[str] | None = None) -> None:
-        """Move what is in memory, all of it or that among these names, to its tier of `places`; what has none there
-        leaves memory."""
-        with self._lock:
-            settled: dict[str, tuple[Tier, Activation]] = {}
-            for name, (tier, activation) in self._cached.items():
-                goal = places.get(name, "disk") if among is None or name in among else tier
-                if goal != "disk":
-                    to = torch.device("cpu") if goal == "host" else self._device
-                    settled[name] = goal, activation if goal == tier else activation.on(to)
-            self._cached = settled
-
-    def drop(self, names: Collection[str]) -> None:
-        with self._lock:
-            self._cached = {name: entry for name, entry in self._cached.items() if name not in names}

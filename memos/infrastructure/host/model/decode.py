@@ -414,8 +414,8 @@ def batches_of(
     out: dict[object, list[int]] = {}
     for n, row in enumerate(rows):
         shape = () if padded else (len(row.ids), row.past and row.past.rows)
-        whole = row.past and row.past.weighted and id(row.past)  # what has weights is not padded
-        key: object = (shape, whole, kinds[n] if kinds else None)
+        weighted = id(row.past) if row.past and row.past.weighted else 0  # is not padded
+        key: object = (shape, weighted, kinds[n] if kinds else None)
         # a mask of its own; a state, which padding changes; positions by the longest row
         if row.renewed or row.keep or (row.past and row.past.states) or decoder.crosses(row, answer):
             key = n
@@ -437,10 +437,8 @@ def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | No
     present = [p for p in pasts if p]
     if not present:
         return None
-    if len(pasts) == 1:
-        return present[0].fork()
-    if present[0].weighted:  # of all of them: see batches_of
-        return present[0].spread(len(pasts))
+    if len(pasts) == 1 or present[0].weighted:  # which all of them have then: see batches_of
+        return present[0].fork() if len(pasts) == 1 else present[0].spread(len(pasts))
     layers = []
     for n, model_layer in enumerate(present[0].layers):
         stacked = [t.new_zeros(len(pasts), *t.shape[1:2], length, t.shape[-1]) for t in model_layer]

@@ -47,7 +47,7 @@ def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
 
 
 def _lines(host: Host, instruction: str, memories: Sequence[str] = ()) -> list[str]:
-    from memos.infrastructure.host.host import Request
+    from memos.infrastructure.host.request import Request
 
     request = Request(({"role": "user", "content": instruction},), tuple(memories))
     if not host.fits(request, _LONG_ANSWER):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from memos.config import DistilConfig
+from memos.config import DistilConfig, GateConfig
 from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Stack
@@ -143,6 +143,16 @@ def _judged(host: Host, subject: _Subject, lessons: Sequence[Lesson], keep: Sequ
     bounds = {f"{name}{AT_LEAST}": least_share(sum(each), len(each)) for name, each in outcomes.items()}
     base = teacher_rows(host.model, prompts, subject.cut(prompts), [ids for _, ids in kept], _DRIFT_TOKENS)
     return scores | {"drift": drift(subject.model, base)} | bounds
+
+
+def short_of(scores: dict[str, float], gate: GateConfig) -> list[str]:
+    """What falls short of the gate, in words; NaN does. What could not be asked is not in the scores."""
+    most = {"drift", "outdated"}
+    return [
+        f"{name} {scores[name]:.3f} (at {'most' if name in most else 'least'} {limit:g})"
+        for name, limit in gate.model_dump().items()
+        if name in scores and not (scores[name] <= limit if name in most else scores[name] >= limit)
+    ]
 
 
 def as_answered(

@@ -68,6 +68,10 @@ def checksum(*values: str | int | bytes) -> str:
 
 CUBE = """SELECT v.json, h.state, h.repeats, u.recalls, u.last, u.utility FROM heads h JOIN versions v ON v.id = h.id
           LEFT JOIN usage u ON u.id = h.id """
+DERIVED = """WITH RECURSIVE tree (id) AS (
+                SELECT derived_id FROM sources WHERE source_id IN (SELECT value FROM json_each(?))
+                UNION SELECT s.derived_id FROM sources s JOIN tree ON s.source_id = tree.id)
+              SELECT id FROM tree"""
 CURRENT = CUBE + "WHERE v.version = h.version "
 STATE = "CASE WHEN h.expires <= ? THEN 'expired' ELSE h.state END"  # as `CubeRows.cube` tells it; of now
 

@@ -129,3 +129,9 @@ def _until(text: str, today: date) -> str:
         if found := find(f"until {match['time']}", today):
             return found.when.split("/")[-1]
     return next((day for language in languages(text) if (day := language.until(text, today))), "")
+
+
+def is_dated(words: str) -> bool:
+    """True where the day that words name is the same whenever they are said."""
+    found = [find(words, day) for day in (date(2001, 1, 3), date(2014, 8, 20))]
+    return None not in found and len({time.when for time in found if time}) == 1

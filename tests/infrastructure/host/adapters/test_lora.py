@@ -24,11 +24,11 @@ from memos.config import DecodeConfig, DistilConfig, GateConfig
 from memos.cube import Blob, Contrast, Lesson, Probe
 from memos.errors import CorruptBlob, FingerprintMismatch, NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
-from memos.infrastructure.host.training.teach import Task, judge
+from memos.infrastructure.host.request import Request
+from memos.infrastructure.host.training.teach import Task, judge, short_of
 from memos.infrastructure.vault.mem_vault import MemVault
-from memos.operation.forms.transitions import short_of
 from memos.plugins.training.craft import teach
 from memos.plugins.training.distil import Progress
 from memos.plugins.training.student import fresh_adapter

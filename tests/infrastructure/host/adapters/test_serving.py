@@ -18,7 +18,8 @@ from memos.bench.batch import answer_all
 from memos.config import DecodeConfig
 from memos.errors import Unsupported
 from memos.infrastructure.host.adapters import lora, serving
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 
 BRIEF = DecodeConfig(max_new_tokens=6)
 QUESTIONS = ("Where does Mira live?", "What does Tom do?", "Who?", "What is the name of Nadia's cat?")

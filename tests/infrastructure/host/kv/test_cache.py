@@ -31,9 +31,10 @@ from memos.bench import architectures
 from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow, CorruptBlob, FingerprintMismatch, Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.files import load_activation, save_activation
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import Task
 from memos.plugins.training.craft import teach_kv
 
@@ -281,7 +282,8 @@ import json, sys
 from pathlib import Path
 from safetensors.torch import save_file
 from memos.config import ModelConfig
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.request import Request
 asked, memories, kv, out = json.loads(sys.argv[1])
 host = Host.load(ModelConfig())
 request = Request(tuple(asked), tuple(memories), (host.load_kv(Path(kv)),))

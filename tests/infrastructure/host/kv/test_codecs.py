@@ -9,8 +9,9 @@ import torch
 from torch.testing import assert_close
 
 from memos.errors import CorruptBlob
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.files import Kind, codecs, storing_codecs
+from memos.infrastructure.host.request import Request
 
 # codec: (bits a number without scales, largest error as a share of the range its scale covers)
 LOSS: dict[str, tuple[int, float]] = {

@@ -14,10 +14,11 @@ from memos.bench.architectures import tiny
 from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
 from memos.infrastructure.host.kv.compose import PrefixTree, as_behind, compose, extend, first_rows, starts
 from memos.infrastructure.host.kv_rows import KVRows
+from memos.infrastructure.host.request import Request
 
 CUBES = (
     ("Mira: I live in Lisbon.", "Tom is a nurse."),

@@ -18,10 +18,12 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from memos.bench.architectures import tiny
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import CorruptBlob, FingerprintMismatch, NoRoom, VaultError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv import cache
-from memos.infrastructure.host.kv.cache import Activation, Arriving, KVTiers, Layer, join, room_for
+from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer, join, room_for
+from memos.infrastructure.host.kv.tiers import KVTiers
 from memos.infrastructure.host.model.measure import drop_from_page_cache, in_page_cache
+from memos.infrastructure.host.request import Request
 
 CPU = torch.device("cpu")
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Mira: I drink tea.")

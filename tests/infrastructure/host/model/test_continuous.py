@@ -15,12 +15,13 @@ from memos.bench.architectures import tiny
 from memos.bench.scenes import scene
 from memos.config import DecodeConfig, FidelityConfig, ModelConfig
 from memos.errors import CorruptBlob, MemosError
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, Arriving, encode
 from memos.infrastructure.host.model import continuous
 from memos.infrastructure.host.model.continuous import STEP_TOKENS, ContinuousBatch, packs
 from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer, drained
 from memos.infrastructure.host.model.packed import PackedText, packed_forward
+from memos.infrastructure.host.request import Request
 from tests.infrastructure.host.adapters.test_serving import random_adapter
 
 # peft's use of transformers

@@ -18,10 +18,11 @@ from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, DistilConfig, FidelityConfig, ModelConfig
 from memos.errors import ContextOverflow
 from memos.infrastructure.host.adapters import lora
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import encode
 from memos.infrastructure.host.model.capability import examine
 from memos.infrastructure.host.model.decode import Decoder, DecodeRow, ModelAnswer, prefill_inputs
+from memos.infrastructure.host.request import Request
 from memos.plugins.training.student import fresh_adapter
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom is a nurse.", "Nadia's pet is a grey cat.")

@@ -11,10 +11,12 @@ import pytest
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, GateConfig, ModelConfig
 from memos.errors import NoProbes
-from memos.infrastructure.host.host import Host, Request
+from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.decode import ModelAnswer
+from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.self_study import study
-from memos.operation.forms.transitions import Transitions, short_of
+from memos.infrastructure.host.training.teach import short_of
+from memos.operation.forms.transitions import Transitions
 from memos.plugins.training.craft import craft
 
 MEMORY = "Mira lives in Lisbon."
