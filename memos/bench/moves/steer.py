@@ -28,7 +28,7 @@ class Steered:
     how: str
     scores: dict[str, float]
     tried: dict[str, dict[str, float]]
-    at_random: float
+    at_random: float | None
     seconds: float
     bytes: int
 
@@ -39,6 +39,7 @@ def measure(host: Host, groups: int, seed: int, show: Show) -> Row:
     under random directions of the same lengths in the same places.
     """
     found = steered(host, groups, seed, show)
+    at_random = [one.at_random for one in found if one.at_random is not None]  # of those accepted
     return Row(
         move="steer",
         groups=len(found),
@@ -47,7 +48,7 @@ def measure(host: Host, groups: int, seed: int, show: Show) -> Row:
         same_answer=statistics.fmean(one.scores[FOLLOWED] for one in found),
         locality=statistics.fmean(one.scores[KEPT] for one in found),
         accepted=share([bool(one.how) for one in found]),
-        control=statistics.fmean(one.at_random for one in found),
+        control=statistics.fmean(at_random) if at_random else 0.0,
     )
 
 
@@ -67,7 +68,7 @@ def _steered(host: Host, name: str, seed: int, work: Path) -> Steered:
     try:
         found = make(host, wanted, made, seed)
     except GateRejected as error:
-        return Steered(name, "", error.scores, {}, 0.0, time.perf_counter() - began, 0)
+        return Steered(name, "", error.scores, {}, None, time.perf_counter() - began, 0)
     seconds = time.perf_counter() - began
     randomised(made, noise, seed)
     at_random = judge(host, (noise,), *wanted.split()[1:])[FOLLOWED]
