@@ -325,4 +325,4 @@ def _unpack(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-COMPACT = Codec(_pack, _unpack, trained=True)
+COMPACT = Codec(_pack, _unpack, made=True)

