@@ -121,7 +121,8 @@ class Workers:
 
     def _begun(self, folder: Path) -> Worker:
         ours, theirs = _FORKED.Pipe(duplex=False)
-        given = (json.dumps(self.settings), str(folder), theirs)
+        threads = max(1, (os.cpu_count() or 1) // len(self.folders))  # more than there are cores wait for one another
+        given = (json.dumps(self.settings), str(folder), threads, theirs)
         process = _FORKED.Process(target=_work, args=given, daemon=True)
         process.start()
         theirs.close()
@@ -149,12 +150,15 @@ def working(settings: dict[str, Any], folders: list[Path]) -> Iterator[Workers]:
         workers.end()
 
 
-def _work(settings: str, folder: str, told: Connection) -> None:
+def _work(settings: str, folder: str, threads: int, told: Connection) -> None:
     """What runs in the process: `memos work --every`, for a user who has no memories, so that all it does is jobs."""
+    import torch
+
     from memos.config import parse_config
     from memos.kernel.mem_os import MemOS
     from memos.plugins.commands.forms import rounds
 
+    torch.set_num_threads(threads)
     log = os.open(Path(folder).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
