@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -100,7 +100,7 @@ class ActivationConfig(Section):
     trained_share: float = Field(
         0.25, gt=0, le=1, description="of the tokens of the memories, for which trained KV has rows"
     )
-    compact_shares: tuple[float, ...] = Field(
+    compact_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         (0.1, 0.25), min_length=1, description="likewise of compact KV: the first of these that passes the gate is kept"
     )
     max_kl: float = Field(
