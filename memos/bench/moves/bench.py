@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from memos.bench.moves import edit, externalize, steer
@@ -39,5 +39,5 @@ def bench_moves(host: Host, moves: Sequence[str], groups: int, seed: int, show: 
         except Unsupported as error:
             refused[name] = str(error)
         else:
-            rows.append(asdict(replace(row, move=name)))
+            rows.append(asdict(row))
     return {"model": host.describe(), "rows": rows, "refused": refused}

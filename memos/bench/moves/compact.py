@@ -47,9 +47,14 @@ def compacting(name: str, part: float) -> Measure:
                 before = kv
                 show(name, n, groups)
         return Row(
-            *(name, groups, statistics.median(seconds), round(statistics.fmean(sizes))),
-            *(statistics.fmean(same), statistics.fmean(local), share(accepted)),
-            statistics.fmean(control) if control else 0.0,
+            move=name,
+            groups=groups,
+            seconds_p50=statistics.median(seconds),
+            bytes_mean=round(statistics.fmean(sizes)),
+            same_answer=statistics.fmean(same),
+            locality=statistics.fmean(local),
+            accepted=share(accepted),
+            control=statistics.fmean(control) if control else 0.0,
         )
 
     return measure

@@ -44,9 +44,14 @@ def training(name: str, kv: bool) -> Measure:
                 show(name, n, groups)
         mean = {key: statistics.fmean(each[key] for each in scores) for key in scores[0] if not key.endswith(AT_LEAST)}
         return Row(
-            *(name, groups, statistics.median(seconds), round(statistics.fmean(sizes)), mean["generality"]),
-            *(mean["locality"], share([not short_of(each, GateConfig()) for each in scores])),
-            statistics.fmean(control),
+            move=name,
+            groups=groups,
+            seconds_p50=statistics.median(seconds),
+            bytes_mean=round(statistics.fmean(sizes)),
+            same_answer=mean["generality"],
+            locality=mean["locality"],
+            accepted=share([not short_of(each, GateConfig()) for each in scores]),
+            control=statistics.fmean(control),
         )
 
     return measure

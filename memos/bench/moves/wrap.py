@@ -19,7 +19,6 @@ from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
 
 _QUESTIONS = 10  # of each scene, at most
-_ALONE = 10  # questions on one group, which is answered over its own KV, as `locality`
 
 
 def wrapping(name: str, cubes: int) -> Measure:
@@ -53,8 +52,14 @@ def wrapping(name: str, cubes: int) -> Measure:
             local += _alone(host, drawn.cubes[0], pasts[0], probes)
             show(name, n, groups)
         return Row(
-            *(name, groups, statistics.median(seconds), round(statistics.fmean(sizes)), share(same), share(local)),
-            *(min(1.0, sum(right) / max(1, sum(right_full))), share(plain)),
+            move=name,
+            groups=groups,
+            seconds_p50=statistics.median(seconds),
+            bytes_mean=round(statistics.fmean(sizes)),
+            same_answer=share(same),
+            locality=share(local),
+            accepted=min(1.0, sum(right) / max(1, sum(right_full))),
+            control=share(plain),
         )
 
     return measure
@@ -67,7 +72,7 @@ def _scenes(key: str, cubes: int, count: int) -> Iterator[tuple[Scene, list[Prob
 
 
 def _alone(host: Host, cube: tuple[str, ...], kv: Activation, probes: list[Probe]) -> list[bool]:
-    tails = [host.ids_of(probe.question, cube)[len(kv.ids) :] for probe in probes[:_ALONE]]
+    tails = [host.ids_of(probe.question, cube)[len(kv.ids) :] for probe in probes]
     pairs = zip(host.greedy(tails, None, host.encode(cube)), host.greedy(tails, None, kv), strict=True)
     return [one == other for one, other in pairs]
 

@@ -16,7 +16,7 @@ from memos.config import FidelityConfig
 from memos.errors import FingerprintMismatch, Unsupported
 from memos.infrastructure.host.adapters.lora import twin
 from memos.infrastructure.host.adapters.serving import label_of
-from memos.infrastructure.host.kv.cache import Activation, shared_length
+from memos.infrastructure.host.kv.cache import WEIGHTED_ATTENTION, Activation, shared_length
 from memos.infrastructure.host.kv.compose import PrefixTree, attended_rows, compose, extend, first_rows
 from memos.infrastructure.host.model.capability import Capability
 from memos.infrastructure.host.model.decode import DecodeRow
@@ -92,6 +92,12 @@ class KVRows:
         if len(pasts) > 1 and any(past.trained for past in pasts):
             raise Unsupported(
                 "trained KV has fewer rows than tokens, so no other can be put behind it; ask with it alone"
+            )
+        attention = self._model.config.get_text_config()._attn_implementation
+        if attention != WEIGHTED_ATTENTION and any(past.weighted for past in pasts):
+            raise Unsupported(
+                f"compact KV needs {WEIGHTED_ATTENTION} attention, which heeds the weights of its rows, and the model "
+                f"runs with {attention}; set model.attention to {WEIGHTED_ATTENTION}, or ask in text"
             )
         if not can.exact:
             raise Unsupported(f"{can.why}; ask in text")

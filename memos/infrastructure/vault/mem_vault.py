@@ -62,7 +62,8 @@ from memos.infrastructure.vault.user_erasure import UserErasure
 from memos.rights import Grant
 
 log = logging.getLogger("memos")
-_APART, _SHORTEST_PREFIX = {"state", "usage"}, 6  # of a cube, from its versions; characters of an id, for the whole
+_APART = {"state", "usage"}  # of a cube, from its versions
+_SHORTEST_PREFIX = 6  # characters of an id, in place of the whole
 
 
 @dataclass(frozen=True)
@@ -252,8 +253,7 @@ class MemVault:
 
     def named(self, id: str) -> list[MemCube]:
         """The current cubes that an id, or a prefix of one, may mean; in canonical order."""
-        exact = self.at([id])
-        if exact or len(id) < _SHORTEST_PREFIX:
+        if (exact := self.at([id])) or len(id) < _SHORTEST_PREFIX:
             return exact
         return self._rows.current("AND substr(h.id, 1, ?) = ?", len(id), id)
 

@@ -175,7 +175,7 @@ def _read(
         input_ids=ids.to(device),
         attention_mask=torch.cat([real.new_ones(len(texts), whole.rows), real], 1).long(),
         position_ids=positions_of(reader, torch.arange(width) + len(whole.ids)).expand(len(texts), -1),
-        past_key_values=whole.spread(len(texts)),
+        past_key_values=whole.fork(len(texts)),
         use_cache=True,
         logits_to_keep=1,
     )
@@ -217,13 +217,12 @@ def _fits_of_layer(layer: Layer, head: int, asked: _Asked) -> list[list[_Fit]]:
     # of all that a query finds, as far as the memory goes: the head or these rows
     share = torch.sigmoid(own.logsumexp(-1) - scores[..., :head].logsumexp(-1))  # 1 without a head
     counts, values = share * asked.counts + _LEAST_SHARE, values[:, head:]
-    return [_fits(values[g], own[g], counts[g], _sizes(asked, g, own[g], values[g])) for g in range(len(keys))]
+    return [_fits(asked, g, values[g], own[g], counts[g]) for g in range(len(keys))]
 
 
-def _sizes(asked: _Asked, group: int, scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """How much what each query finds changes the layer's output: [N]."""
-    found = scores.softmax(-1) @ values
-    groups, width = len(asked.queries), values.shape[-1]
+def _sizes(asked: _Asked, group: int, found: torch.Tensor) -> torch.Tensor:
+    """How much what each query finds, [N, D], changes the layer's output: [N]."""
+    groups, width = len(asked.queries), found.shape[-1]
     if asked.out is None or asked.out.shape[1] % (groups * width):
         return found.norm(dim=-1)
     heads = asked.out.shape[1] // (groups * width)  # that share these keys; their queries lie in turn
@@ -232,13 +231,13 @@ def _sizes(asked: _Asked, group: int, scores: torch.Tensor, values: torch.Tensor
     return each.norm(dim=-1).flatten()
 
 
-def _fits(values: torch.Tensor, scores: torch.Tensor, counts: torch.Tensor, sizes: torch.Tensor) -> list[_Fit]:
+def _fits(asked: _Asked, group: int, values: torch.Tensor, scores: torch.Tensor, counts: torch.Tensor) -> list[_Fit]:
     """values [rows, D], scores [N, rows], counts [N]: fits of ever more of the rows, those looked at most first."""
-    looked = scores.softmax(-1) * counts[:, None]
-    order = looked.square().mean(0).argsort(descending=True)
-    weight = float((sizes * counts).square().sum())
+    looked, mass = scores.softmax(-1), scores.logsumexp(-1)
+    found = looked @ values
+    order = (looked * counts[:, None]).square().mean(0).argsort(descending=True)
+    weight = float((_sizes(asked, group, found) * counts).square().sum())
     most = min(len(order), _COUNTS[-1])
-    found, mass = scores.softmax(-1) @ values, scores.logsumexp(-1)
     return [
         _fit(values, scores, counts, found, mass, order[:count].sort().values, weight)
         for count in (*(c for c in _COUNTS if c < most), most)

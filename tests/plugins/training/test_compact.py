@@ -128,3 +128,12 @@ def test_a_model_that_heeds_no_weights_is_refused(host: Host) -> None:
     blind = Host(model.eval(), host.tokenizer, ModelConfig())
     with pytest.raises(Unsupported, match=r"does not heed weights.*model\.attention to sdpa"):
         compacted(blind, MEMORIES, ["Where does Mira live?"], [0.5])
+
+
+def test_kv_with_weights_is_refused_where_no_attention_heeds_them(host: Host) -> None:
+    """Made under sdpa and brought to a model that runs with another attention, it would answer something else."""
+    model = LlamaForCausalLM._from_config(host.model.config, attn_implementation="eager")
+    blind = Host(model.eval(), host.tokenizer, ModelConfig())
+    few = weighted(blind.encode(MEMORIES), 0)
+    with pytest.raises(Unsupported, match=r"compact KV needs sdpa attention.*runs with eager"):
+        blind.answer(asked("Where does Mira live?", few), FEW)

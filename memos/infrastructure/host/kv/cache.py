@@ -46,6 +46,7 @@ T = TypeVar("T")
 # Keys and values; then a convolution's state and a recurrence's, as often as there are; or the logarithms of the
 # weights of rows that stand for others, [1, kv_heads, rows, 1] in fp32, which are added to what a query finds of them.
 Layer = tuple[torch.Tensor, ...]
+WEIGHTED_ATTENTION = "sdpa"  # the implementation that heeds weights: see `with_weights` and model/load.py
 _NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
@@ -209,23 +210,20 @@ class Activation:
 
         return replace(self, layers=Arriving(len(self.layers), bring, target))
 
-    def fork(self) -> DynamicCache:
-        """A cache for one request that shares keys and values; appending concatenates into new ones."""
-        if self.weighted:
-            return self.spread(1)
+    def fork(self, texts: int = 1) -> DynamicCache:
+        """A cache for a request, or for a batch of so many texts that all begin with this and not with a state; it
+        shares keys and values, and appending concatenates into new ones."""
+        if self.weighted or texts > 1:
+            cache = DynamicCache()
+            cache.layers.extend(
+                _Weighted(keys.expand(texts, -1, -1, -1), values.expand(texts, -1, -1, -1), *weights)
+                for keys, values, *weights in self.layers
+            )
+            return cache
         if self.states or not isinstance(self.layers, Arriving):
             return cache_of(self.layers)
         cache = DynamicCache()
         cache.layers.extend(_Awaited(self.layers, n, self.rows) for n in range(len(self.layers)))
-        return cache
-
-    def spread(self, texts: int) -> DynamicCache:
-        """A cache for a batch of so many texts that all begin with this, which share its tensors."""
-        cache = DynamicCache()
-        cache.layers.extend(
-            _Weighted(keys.expand(texts, -1, -1, -1), values.expand(texts, -1, -1, -1), *weights)
-            for keys, values, *weights in self.layers
-        )
         return cache
 
 

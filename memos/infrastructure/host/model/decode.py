@@ -438,7 +438,7 @@ def _stack(pasts: Sequence[Activation | None], length: int) -> DynamicCache | No
     if not present:
         return None
     if len(pasts) == 1 or present[0].weighted:  # which all of them have then: see batches_of
-        return present[0].fork() if len(pasts) == 1 else present[0].spread(len(pasts))
+        return present[0].fork(len(pasts))
     layers = []
     for n, model_layer in enumerate(present[0].layers):
         stacked = [t.new_zeros(len(pasts), *t.shape[1:2], length, t.shape[-1]) for t in model_layer]

@@ -36,7 +36,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from memos.config import ModelConfig
 from memos.errors import HostError, ModelNotFound
-from memos.infrastructure.host.kv.cache import with_weights
+from memos.infrastructure.host.kv.cache import WEIGHTED_ATTENTION, with_weights
 from memos.infrastructure.host.model.packed import packed_attention
 
 SMALL_MODEL = "memos-small"
@@ -234,4 +234,4 @@ def shared_head_attention(
     return out.reshape(batch, heads, tokens, -1).transpose(1, 2).contiguous(), None
 
 
-AttentionInterface.register("sdpa", shared_head_attention)
+AttentionInterface.register(WEIGHTED_ATTENTION, shared_head_attention)

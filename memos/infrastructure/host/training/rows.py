@@ -168,7 +168,7 @@ class Cartridge(torch.nn.Module):
             input_ids=input_ids,
             attention_mask=torch.cat([there, attention_mask], 1),
             position_ids=position_ids + len(self._past.ids),
-            past_key_values=past.spread(batch),
+            past_key_values=past.fork(batch),
             **more | {"use_cache": True},
         )
         return forward
