@@ -17,7 +17,7 @@ from memos.infrastructure.host.kv.files import codecs, storing_codecs
 def test_what_ships_is_found_by_its_name() -> None:
     assert engines.get("transformers") is transformers
     assert embedders.get("transformers") is Embedder
-    assert codecs.get("trained").trained and "trained" not in storing_codecs()
+    assert codecs.get("trained").made and "trained" not in storing_codecs()
 
 
 @pytest.mark.parametrize(

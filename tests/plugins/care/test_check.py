@@ -17,6 +17,8 @@ import pytest
 
 from memos.cube import Fact, Form, Header, MemCube, Namespace, Rights, Source, State, Text, new_id
 from memos.errors import VaultError
+from memos.infrastructure.vault.blobs.blob_store import Blobs
+from memos.infrastructure.vault.blobs.vault_files import PlainFormat
 from memos.infrastructure.vault.care import file_sums
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION
@@ -285,6 +287,16 @@ def test_a_vault_in_use_is_checked_while_others_write(closed: Path) -> None:
         done.set()
         writer.join()
     assert [problem for problem in found if "left traces" not in problem] == []  # of a deletion that is going on
+
+
+def test_a_payload_that_is_removed_while_it_is_read_is_missing(closed: Path) -> None:
+    class Removing(PlainFormat):
+        def problem(self, stored: Path, sha256: str) -> bool:
+            stored.unlink()
+            return super().problem(stored, sha256)
+
+    blobs = Blobs(closed, Removing())
+    assert "is missing from" in blobs.problem(blobs.all()[0])
 
 
 def test_a_vault_that_is_open_is_found_damaged(closed: Path) -> None:

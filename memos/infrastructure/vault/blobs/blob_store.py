@@ -110,8 +110,11 @@ class Blobs:
                 return ""
         else:
             path = self.find(sha256)
-            if path is not None and not self._format.problem(path, sha256):
-                return ""
+            try:
+                if path is not None and not self._format.problem(path, sha256):
+                    return ""
+            except FileNotFoundError:  # removed while it was read
+                path = None
         what = (
             f"{path} does not match its digest" if path else f"blob {sha256} is missing from {self._folder / 'blobs'}"
         )
