@@ -103,6 +103,15 @@ class Namespace(Frozen):
         return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts).rstrip("/")
 
 
+class MadeBy(_Word):
+    """How an adapter came to be."""
+
+    TRAINING = "training"
+    EDIT = "edit"  # brought up to date from an adapter of the same memories as they were before
+    INSTANT = "instant"  # written in one forward by a network that was trained for the model
+    REFINED = "refined"  # begun so, and trained on for a few steps
+
+
 class Trust(_Word):
     """How far a memory is believed, by where it came from; the most trusted first."""
 
@@ -215,6 +224,10 @@ class Text(Frozen):
     facts: tuple[Fact, ...] = ()
     more: bool = False  # it says more than its facts
     probes: tuple[Probe, ...] = ()  # probes given by the user; those of `facts` come from the reader
+    # of the file that it tells of, as a picture's caption does; None: there is none
+    sha256: str | None = None
+    bytes: int = 0
+    media_type: str = ""
 
 
 class Turn(Frozen):
@@ -245,11 +258,12 @@ class Blob(Frozen):
     tokens: int = 0  # tokens of prompt that it stands for
     codec: str = "raw"  # of KV; of FEW_ROWS: `tokens` rows of it, for more tokens than that
     after: int = 0  # tokens before those it stands for, which another cube holds
+    pictures: int = 0  # that KV was read from, whose tokens stand in no prompt: no other KV is put beside it
     fingerprint: str  # digest of the host that made it
     build_s: float = 0.0
     beside: tuple[str, ...] = ()  # adapters, by sha256, that it was trained and judged together with
     scores: dict[str, float] = Field(default_factory=dict)  # what its gate or parity check measured
-    edited: bool = False  # brought up to date from an adapter of the same memories as they were before
+    made_by: MadeBy | None = None  # of an adapter
     unasked: tuple[int, ...] = ()  # places of sources that no question was made of: nothing proves they are in it
 
     @property
@@ -333,6 +347,21 @@ class MemCube(Frozen):
     @property
     def blob(self) -> Blob | None:
         return self.payload if isinstance(self.payload, Blob) else None
+
+    @property
+    def stored(self) -> str:
+        """The digest of what the vault keeps of it as a file: its payload, or what a text tells of; "" for nothing."""
+        return "" if isinstance(self.payload, Turn) else self.payload.sha256 or ""
+
+    @property
+    def is_picture(self) -> bool:
+        """True of a text that tells of one."""
+        return self.media_type.startswith("image/")
+
+    @property
+    def media_type(self) -> str:
+        """Of the file of a text; "" where it has none."""
+        return self.payload.media_type if isinstance(self.payload, Text) else ""
 
     @property
     def stands_in(self) -> bool:

@@ -48,6 +48,9 @@ class Add(Operation):
     tags: tuple[str, ...] = ()
     metadata: str = ""
     probes: tuple[Probe, ...] = ()
+    sha256: str | None = None  # of its file, which is in the vault by then
+    bytes: int = 0
+    media_type: str = ""
 
     @property
     def is_marked(self) -> bool:

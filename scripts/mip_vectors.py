@@ -73,7 +73,7 @@ def tensors(folder: Path) -> Path:
         for n, (form, path) in enumerate(((Form.ACTIVATION, kv), (Form.PARAMETRIC, adapter)), 3):
             sha256, size = digest(path)
             blob = Blob(sha256=sha256, bytes=size, tokens=3 if path is kv else 0, fingerprint="0" * 64)
-            writer.payload(blob, path)
+            writer.payload(blob.sha256, path)
             pins = tuple(Source(id=one.id, version=1) for one in sources)
             made = Header(created=MADE, origin="promotion", kind="derived")
             writer.add(Record(cube=cube(n, blob, form=form, sources=pins, header=made)))

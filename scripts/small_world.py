@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from memos.interface.reading.phrasebook import Relation, phrasebook
@@ -132,6 +132,10 @@ class Words:
             word = self._pick(rng, lambda: invented(rng))
             return word.title() if title else word
         return rng.choice(known)
+
+    def of_pieces(self, rng: random.Random, pieces: Sequence[str]) -> str:
+        """A word that nobody uses, of one to four pieces."""
+        return self._pick(rng, lambda: "".join(rng.choices(pieces, k=rng.randint(1, 4))))
 
     def name(self, rng: random.Random) -> str:
         first = self.one(rng, NAMES, title=True)

@@ -23,9 +23,11 @@ class Even:
         return [(np.array([1, 0], np.float32), np.array([[127, 0]], np.int8)) for _ in texts]
 
 
-OPEN = GateConfig(reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9, outdated=1)
+OPEN = GateConfig(askable=0, reliability=0, generality=0, locality=0, in_context=0, override=0, drift=1e9, outdated=1)
 # what an adapter learns is not judged; beside the model: what a process of its own adds is tested where it is said so
-BRIEF = DistilConfig(steps=2, batch=4, batch_keep=4, rank=4, layers=0.25, gate=OPEN, isolation="thread")
+BRIEF = DistilConfig(
+    steps=2, batch=4, batch_keep=4, rank=4, layers=0.25, gate=OPEN, isolation="thread", instant="never"
+)
 
 
 class BriefReader(MemReader):

@@ -1,16 +1,19 @@
-"""The commands `memos bench overlap`, `batch` and `moves`; knows no measuring."""
+"""The commands `memos bench overlap`, `batch`, `moves` and `askable`; knows no measuring."""
 
 from __future__ import annotations
 
+from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
-from memos.interface.doors.cli.shared import Json
+from memos.interface.doors.cli.shared import ConfigFile, Json, Set, settings_of
 
 forms = typer.Typer()
+Talks = Enum("Talks", {"locomo": "locomo", "beam": "beam"})
 
 
 @forms.command("overlap")
@@ -73,3 +76,29 @@ def bench_moves(
         *("moves", json, model, seed), lambda host, show: measure(host, move or list(MOVES), groups, seed, show)
     )
     print_table(rows_table(report))
+
+
+@forms.command("askable")
+def bench_askable(
+    data: Annotated[Path, typer.Option("--data", help="a file of dialogues")],
+    json: Json = None,
+    kind: Annotated[Talks, typer.Option("--dialogues", help="whose they are")] = Talks.locomo,
+    groups: Annotated[int, typer.Option(min=2, help="topic groups, drawn at random")] = 100,
+    gate: Annotated[
+        int, typer.Option(min=0, help="most groups that are promoted, of those that can be judged and of the others")
+    ] = 2,
+    config: ConfigFile = None,
+    set_: Set = None,
+    seed: Seed = 0,
+) -> None:
+    """How much of real conversations the gate of promotions can ask about, and what it does with the rest."""
+    from memos.bench.moves.askable import bench_askable as measure
+    from memos.bench.tables import rows_table
+
+    settings = settings_of(config, set_)
+    report = report_of_cpu(
+        "askable", json, seed, lambda show: measure(kind.value, data, settings, groups, gate, seed, show)
+    )
+    print_table(rows_table(report))
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in report["outcomes"].items())
+    typer.echo(f"promoted by the public call: {outcomes}")

@@ -20,7 +20,7 @@ from memos.bench.scenes import scene
 from memos.config import ActivationConfig, DistilConfig, GateConfig
 from memos.cube import AT_LEAST, Contrast, Lesson, Text
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.training.teach import Task, judge, judge_kv, short_of
+from memos.infrastructure.host.training.teach import Task, agreed, judge, judge_kv, short_of
 from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
 from memos.plugins.training.craft import teach, teach_kv
@@ -48,7 +48,8 @@ def matter(host: Host, key: str, facts: int, seed: int, people: int = 2) -> Matt
     said = [Text(text=text, facts=reader.facts(text)) for text in texts]
     facts_of_all = [fact for memory in said for fact in memory.facts]
     keep = reader.contrasts(facts_of_all, host.own_questions(), seed)
-    return Matter(texts, tuple(reader.lessons(said)), tuple(keep))
+    lessons = agreed(reader.lessons(said))  # as a promotion has them
+    return Matter(texts, tuple(lessons), tuple(keep))
 
 
 def bench_promote(

@@ -15,6 +15,9 @@ class GateConfig(Section):
     Of n probes without a failure, the true share is at least 1 - 3/n with 95 % certainty: 60 probes say .95.
     """
 
+    askable: float = Field(
+        0.5, ge=0, le=1, description="of a group's statements, those with questions for training and held out"
+    )
     reliability: float = Field(0.95, ge=0, le=1, description="questions as trained, answered right")
     generality: float = Field(0.90, ge=0, le=1, description="held-out phrasings, answered right")
     locality: float = Field(0.95, ge=0, le=1, description="unrelated closed-book questions, answer unchanged")
@@ -36,7 +39,15 @@ class DistilConfig(Section):
     learning_rate: float | None = Field(None, gt=0, description="unset: 1e-2 for tiny models, to 2e-4 from 3B on")
     steps: int = Field(220, ge=1, description="most optimiser steps; training usually fewer: see the stop_ values")
     edit_steps: int = Field(
-        40, ge=0, description="most steps that bring an adapter up to date with memories that changed; 0: always anew"
+        40,
+        ge=0,
+        description="most steps that bring an adapter up to date with memories that changed, or refine one that was "
+        "written in one forward; 0: always trained anew",
+    )
+    instant: str = Field(
+        "auto",
+        description="file of a network that makes adapters in one forward, which are trained where that falls short of "
+        "the gate; never: always trained; auto: memos_instant.safetensors in the model's folder, if there is one",
     )
     batch: int = Field(24, ge=1, description="lessons in a step")
     batch_keep: int = Field(40, ge=1, description="prompts in a step whose answers must stay")
@@ -56,6 +67,11 @@ class DistilConfig(Section):
         ge=0,
         description="questions that the model writes itself about a memory in which the rules find none; unset: 6 for "
         "a model with a chat template, else 0",
+    )
+    questions: str = Field(
+        "gaps",
+        description="what asks about statements of which neither the phrasebook nor the model asks anything: gaps "
+        "leaves words out and asks for them; or another that is installed",
     )
     isolation: str = Field(
         "auto",

@@ -36,7 +36,13 @@ RUNS = {
     "serve": ("--clients 2 --seconds 2", "the door costs"),
     "redaction": ("", "zh"),
 }
-ELSEWHERE = {"arena", "conversations", "reader", "persona"}  # needs data that is not here; tests/bench/developer
+ELSEWHERE = {
+    "arena",
+    "askable",
+    "conversations",
+    "reader",
+    "persona",
+}  # needs data that is not here; tests/bench/developer
 
 
 @pytest.mark.slow

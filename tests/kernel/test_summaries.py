@@ -18,10 +18,10 @@ from memos.cube import EPISODE, SUMMARY, MemCube, State, Trust
 from memos.errors import HostError, InputError, NotFound
 from memos.interface.reading.mem_reader import MemReader
 from memos.kernel import unread
-from memos.kernel.retelling import keeps_to, retold
 from memos.operation.life import summaries
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.mem_lifecycle import MemLifecycle
+from memos.plugins.retelling import keeps_to, retold
 from memos.rights import Caller
 
 HOUR = timedelta(hours=1)

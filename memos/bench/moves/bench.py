@@ -9,15 +9,18 @@ from typing import Any
 from memos.bench.moves import edit, externalize, steer
 from memos.bench.moves.compact import compacting
 from memos.bench.moves.row import Measure
-from memos.bench.moves.train import training
+from memos.bench.moves.train import adapters, train, trained_kv, write_or_train
 from memos.bench.moves.wrap import wrapping
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host
 from memos.interface.doors.progress import Show
+from memos.plugins.training.instant import write_instant
 
 MOVES: Mapping[str, Measure] = {
-    "distil": training("distil", kv=False),
-    "trained-kv": training("trained-kv", kv=True),
+    "distil": adapters("distil", train),
+    "instant": adapters("instant", write_instant),
+    "instant-then-distil": adapters("instant-then-distil", write_or_train),
+    "trained-kv": trained_kv("trained-kv"),
     "compact-4x": compacting("compact-4x", 1 / 4),
     "compact-10x": compacting("compact-10x", 1 / 10),
     "wrap-8": wrapping("wrap-8", 8),
@@ -26,7 +29,12 @@ MOVES: Mapping[str, Measure] = {
     "externalize": externalize.measure,
     "edit": edit.measure,
 }
-_SLOW = {"distil": 8, "trained-kv": 16, "externalize": 4}  # takes a minute or two a group: so many times fewer are made
+_SLOW = {
+    "distil": 8,
+    "instant-then-distil": 2,
+    "trained-kv": 16,
+    "externalize": 4,
+}  # takes a minute or two a group: so many times fewer are made
 
 
 def bench_moves(host: Host, moves: Sequence[str], groups: int, seed: int, show: Show) -> dict[str, Any]:

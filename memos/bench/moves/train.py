@@ -1,10 +1,13 @@
-"""Adapters and KV of few rows that are trained: what the quicker moves are held against."""
+"""Adapters, written in one forward and trained, and KV of few rows that is trained."""
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,49 +15,72 @@ from memos.bench.moves.compact import FACTS
 from memos.bench.moves.row import Measure, Row
 from memos.bench.promote import SHARE, Matter, matter
 from memos.config import DistilConfig, GateConfig
-from memos.cube import AT_LEAST
+from memos.cube import AT_LEAST, MadeBy
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, judge, judge_kv, share, short_of
 from memos.interface.doors.progress import Show
-from memos.plugins.training.craft import teach, teach_kv
+from memos.plugins.training.craft import make, teach, teach_kv
+
+Make = Callable[[Host, Task, Path], None]
 
 
-def training(name: str, kv: bool) -> Measure:
-    """A measurement of adapters, or of trained KV. same_answer: held-out questions answered right. control: those of
-    another group, answered right."""
+def adapters(name: str, make: Make) -> Measure:
+    """A measurement of adapters. same_answer: held-out questions answered right. control: those of another group,
+    answered right."""
+    return partial(_measured, name, make, False)
 
-    def measure(host: Host, groups: int, seed: int, show: Show) -> Row:
-        of = [matter(host, f"moves {seed} {n}", FACTS, seed + n) for n in range(groups + 1)]
-        seconds, sizes, scores, control = list[float](), list[int](), list[dict[str, float]](), list[float]()
-        with tempfile.TemporaryDirectory() as folder:
-            for n, (group, other) in enumerate(pairwise(of), 1):
-                began, path = time.perf_counter(), Path(folder) / f"{n}"
-                task = Task(
-                    lessons=group.lessons,
-                    keep=group.keep,
-                    config=DistilConfig(seed=seed + n),
-                    memories=group.texts if kv else (),
-                    share=SHARE,
-                )
-                (teach_kv if kv else teach)(host, task, path, lambda *_: None)
-                seconds.append(time.perf_counter() - began)
-                sizes.append(sum(file.stat().st_size for file in (path, *path.glob("*")) if file.is_file()))
-                scores.append(_judged(host, path, group, group, kv))
-                control.append(_judged(host, path, group, other, kv)["generality"])
-                show(name, n, groups)
-        mean = {key: statistics.fmean(each[key] for each in scores) for key in scores[0] if not key.endswith(AT_LEAST)}
-        return Row(
-            move=name,
-            groups=groups,
-            seconds_p50=statistics.median(seconds),
-            bytes_mean=round(statistics.fmean(sizes)),
-            same_answer=mean["generality"],
-            locality=mean["locality"],
-            accepted=share([not short_of(each, GateConfig()) for each in scores]),
-            control=statistics.fmean(control),
-        )
 
-    return measure
+def trained_kv(name: str) -> Measure:
+    """The same of KV of few rows."""
+    return partial(_measured, name, _train_kv, True)
+
+
+def train(host: Host, task: Task, path: Path) -> None:
+    """Distillation."""
+    teach(host, task, path, _quiet)
+
+
+def write_or_train(host: Host, task: Task, path: Path) -> None:
+    """In one forward; refined from there where that falls short of the gate."""
+    make(host, task, MadeBy.INSTANT, path, _quiet)
+    if short_of(judge(host, (path,), task.lessons, task.keep), task.config.gate):
+        shutil.rmtree(path)
+        make(host, task, MadeBy.REFINED, path, _quiet)
+
+
+def _train_kv(host: Host, task: Task, path: Path) -> None:
+    teach_kv(host, task, path, _quiet)
+
+
+def _quiet(*_: object) -> None: ...
+
+
+def _measured(name: str, make: Make, kv: bool, host: Host, groups: int, seed: int, show: Show) -> Row:
+    of = [matter(host, f"moves {seed} {n}", FACTS, seed + n) for n in range(groups + 1)]
+    seconds, sizes, scores, control = list[float](), list[int](), list[dict[str, float]](), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        for n, (group, other) in enumerate(pairwise(of), 1):
+            began, path = time.perf_counter(), Path(folder) / f"{n}"
+            config, memories = DistilConfig(seed=seed + n), group.texts if kv else ()
+            make(
+                host, Task(lessons=group.lessons, keep=group.keep, config=config, memories=memories, share=SHARE), path
+            )
+            seconds.append(time.perf_counter() - began)
+            sizes.append(sum(file.stat().st_size for file in (path, *path.glob("*")) if file.is_file()))
+            scores.append(_judged(host, path, group, group, kv))
+            control.append(_judged(host, path, group, other, kv)["generality"])
+            show(name, n, groups)
+    mean = {key: statistics.fmean(each[key] for each in scores) for key in scores[0] if not key.endswith(AT_LEAST)}
+    return Row(
+        move=name,
+        groups=groups,
+        seconds_p50=statistics.median(seconds),
+        bytes_mean=round(statistics.fmean(sizes)),
+        same_answer=mean["generality"],
+        locality=mean["locality"],
+        accepted=share([not short_of(each, GateConfig()) for each in scores]),
+        control=statistics.fmean(control),
+    )
 
 
 def _judged(host: Host, path: Path, made_of: Matter, asked: Matter, kv: bool) -> dict[str, float]:

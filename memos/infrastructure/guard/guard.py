@@ -70,10 +70,14 @@ class Guard:
         return kept.model_copy(update={"header": kept.header.model_copy(update={"tags": tags})})
 
     def as_shown(self, cube: MemCube) -> MemCube:
-        """A cube as the model, and whoever does not own it, may read it."""
+        """A cube as the model, and whoever does not own it, may read it: masked, and without its file, as none can
+        be."""
         if not self.hides:
             return cube
         whole = _all_in(cube)
+        if isinstance(cube.payload, Text) and cube.payload.sha256:
+            alone = cube.payload.model_copy(update={"sha256": None, "bytes": 0, "media_type": ""})
+            cube = cube.model_copy(update={"payload": alone})
         return _rewritten(cube, lambda said: self._masked(said, whole))
 
     def shown(self, value: Any) -> Any:

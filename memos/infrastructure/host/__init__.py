@@ -10,5 +10,5 @@
     encoders    ->  (none)                      small models beside the large one: vectors, ranks, tags
 
 fingerprint.py and forward.py lie beneath all of them, and encoders load under the lock of engines.py. Within a
-function, engines.py and training/self_study.py import the host when it is needed.
+function, engines.py imports the host when it is needed.
 """

@@ -253,7 +253,7 @@ class Host:
         if request.pasts or request.keep:
             most = len(prompt) + decode.max_new_tokens
             keep = alone and request.keep and self._kv_rows.can_keep(most, request.pasts)
-            kv = PromptKV(request.pasts, request.talk, names_of(request.adapters))
+            kv = PromptKV(request.pasts, request.talk, names_of(request.adapters), request.pictures)
             row = self._kv_rows.row(prompt, kv, request.fidelity, keep, alone)
         else:
             row = DecodeRow(prompt.prefix + prompt.tail)

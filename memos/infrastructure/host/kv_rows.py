@@ -29,12 +29,13 @@ class PromptKV:
     """KV that a prompt may begin with.
 
     pasts: of the first of its memories, in order; talk: of an earlier prompt of the same conversation; under: names of
-    the adapters that the request is answered under.
+    the adapters that the request is answered under; pictures: of those that these memories tell of.
     """
 
     pasts: tuple[Activation, ...] = ()
     talk: Activation | None = None
     under: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
 
 
 class KVRows:
@@ -67,6 +68,11 @@ class KVRows:
                 return DecodeRow(ids[heard:], kv.talk.upto(heard), keep=True)
         if not pasts or fidelity.level == "L4":
             return DecodeRow(ids, keep=keep)
+        if kv.pictures != (seen := tuple(name for past in pasts for name in past.pictures)):
+            raise FingerprintMismatch(
+                f"the KV cache was read from {len(seen)} pictures that are not, as this model's processor reads them, "
+                f"the {len(kv.pictures)} of its memories; promote them again"
+            )
         self._require_usable(prompt, pasts, fidelity)
         exact = fidelity.level == "L0"
         # what follows the first is read: under adapters, exact at any level; after a state, which cannot be cut
@@ -91,7 +97,8 @@ class KVRows:
         can, head, kind = self._capability(), self._head(), self._model.config.model_type
         if len(pasts) > 1 and any(past.trained for past in pasts):
             raise Unsupported(
-                "trained KV has fewer rows than tokens, so no other can be put behind it; ask with it alone"
+                "trained KV, and that of pictures, has not a row for each token of the prompt, so no other can be put "
+                "behind it; ask with it alone"
             )
         attention = self._model.config.get_text_config()._attn_implementation
         if attention != WEIGHTED_ATTENTION and any(past.weighted for past in pasts):

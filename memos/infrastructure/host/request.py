@@ -22,6 +22,7 @@ class Request:
     `adapters` are folders, active together. `talk` is KV of an earlier prompt of the same conversation, used as far as
     this prompt begins alike; `keep`: the answer brings its own KV, for the next one. `released` is `Host.released` as
     it was before the payloads were brought: exact prefixes of what was let go of since are not stored.
+    `pictures`: those of the first memories, as `Vision` names them.
     """
 
     messages: tuple[Message, ...]
@@ -32,6 +33,7 @@ class Request:
     talk: Activation | None = None
     keep: bool = False
     released: int | None = None
+    pictures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

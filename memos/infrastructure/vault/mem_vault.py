@@ -209,9 +209,10 @@ class MemVault:
             self._writer.require_next(cubes)
             new = {(cube.id, cube.version) for cube in cubes}
             for cube in cubes:
-                if cube.blob and not self.blobs.has(cube.blob.sha256):  # what is found stays until the cube is in
+                # what is found stays until the cube is in
+                if (cube.blob or cube.stored) and not self.blobs.has(cube.stored):
                     raise CorruptBlob(
-                        f"cube {cube.id} names blob {cube.blob.sha256}, which is not in {self.path}; store() it first"
+                        f"cube {cube.id} names blob {cube.stored}, which is not in {self.path}; store() it first"
                     )
                 for source in self._writer.missing_sources(cube) if cube.sources else ():
                     if (source.id, source.version) not in new:
@@ -385,11 +386,9 @@ class MemVault:
             self.vectors.forget_around(known)
             parsed.cache_clear()
             names = json.dumps(known)
-            self._db.write(
-                "INSERT INTO erasures (sha256) "
-                f"SELECT DISTINCT json_extract(json, '$.payload.sha256') FROM versions WHERE id {IN}",
-                names,
-            )
+            sql = f"""INSERT INTO erasures (sha256) SELECT json_extract(json, '$.payload.sha256') FROM versions
+                      WHERE id {IN} UNION SELECT NULL FROM heads WHERE id {IN} AND form = ?"""
+            self._db.write(sql, names, names, Form.PLAINTEXT)
             self._db.write("DELETE FROM indexes WHERE EXISTS (SELECT 1 FROM erasures WHERE sha256 IS NULL)")
             if self._db.rows(f"SELECT 1 FROM heads WHERE id {IN} AND form = ? LIMIT 1", names, Form.PLAINTEXT):
                 self.grants.moved()  # its name could come back in a pack, as somebody else's

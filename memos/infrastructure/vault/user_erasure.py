@@ -116,9 +116,9 @@ class UserErasure:
         rows = self._db.rows(
             f"SELECT r.vector, r.tokens FROM vectors v JOIN readings r ON r.n = v.n WHERE v.id {IN}", own
         )
-        blobs = {c.blob.sha256 for c in (parsed(content) for _, content in versions) if c.blob}
-        shared = {c.blob.sha256 for (content,) in others if (c := parsed(content)).blob}
-        paths = [path for sha256 in sorted(blobs - shared) for path in self._places(sha256)]
+        blobs = {parsed(content).stored for _, content in versions}
+        shared = {parsed(content).stored for (content,) in others}
+        paths = [path for sha256 in sorted(blobs - shared - {""}) for path in self._places(sha256)]
         return [t.encode() for t in sorted(texts)], [bytes(b) for row in rows for b in row if b], paths
 
     def _places(self, sha256: str) -> set[Path]:

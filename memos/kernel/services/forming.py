@@ -45,9 +45,7 @@ class Forming(Service):
         form = Form(to)
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
-        sources = self._sources(caller, op)
-        read_in = {source.id for cube in sources for source in cube.sources}
-        sources = [cube for cube in sources if cube.id not in read_in]  # of a turn and what it says, what it says
+        sources = said_once(self._sources(caller, op))
         self._require_trust(form, sources)
         beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, caller)
@@ -143,3 +141,9 @@ class Forming(Service):
                 f"promote memories in force"
             )
         return sorted(map(self._vault.guard.as_shown, cubes.values()), key=lambda c: c.order)
+
+
+def said_once(cubes: Sequence[MemCube]) -> list[MemCube]:
+    """Of a turn and what was read in it, what was read: what is promoted of a group."""
+    read_in = {source.id for cube in cubes for source in cube.sources}
+    return [cube for cube in cubes if cube.id not in read_in]

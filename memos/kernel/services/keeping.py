@@ -141,7 +141,7 @@ class Keeping(Service):
         if text is None and metadata is None:
             raise InputError(f"update changes nothing of cube {id}; give a text, metadata, or both")
         cube = self._access.cube(caller, Update(id=id, text=text), id)
-        payload, segment, probes = None, None, text_of(cube).probes
+        payload, segment, before = None, None, text_of(cube)
         if cube.header.kind == PASSAGE:
             raise InputError(f"cube {cube.id} is a part of a longer turn; update that, {cube.sources[0].id}")
         if text is not None and cube.header.kind == SUMMARY:
@@ -150,7 +150,8 @@ class Keeping(Service):
             return self._said_otherwise(cube, text, metadata)
         if text is not None:
             statement = self._reader.statement(text, speaker=cube.header.speaker)
-            payload = Text(text=statement.text, facts=statement.facts, more=statement.more, probes=probes)
+            told = {"text": statement.text, "verbatim": "", "facts": statement.facts, "more": statement.more}
+            payload = before.model_copy(update=told)  # with the file that it tells of
             segment = statement.segment
         with self._vault.transaction():
             now = _as_json(_merged(self._vault.get(cube.id).header.metadata, metadata or {}))

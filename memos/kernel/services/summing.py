@@ -10,17 +10,20 @@ import numpy as np
 
 from memos.cube import EPISODE, PASSAGE, SUMMARY, MemCube
 from memos.errors import MemosError
+from memos.extensions import Registry
 from memos.kernel.access import Service
-from memos.kernel.retelling import retold
 from memos.operation.life import summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from memos.infrastructure.host.host import Host
     from memos.rights import Caller
 
 log = logging.getLogger("memos")
 SAID = frozenset([EPISODE, PASSAGE])  # kinds
+# Turns as the model may read them, and the model -> what it says of them; "" where that is not to be believed.
+RETELLERS: Registry[Callable[[Sequence[MemCube], Host], str]] = Registry("memos.retellers", "way of summing up")
 
 
 class Summing(Service):
@@ -59,7 +62,8 @@ class Summing(Service):
             return quotes
         try:
             host, guard = self._host(), self._vault.guard
-            words = "" if host.in_closed_world else retold([guard.as_shown(cube) for cube in turns], host)
+            shown = [guard.as_shown(cube) for cube in turns]
+            words = "" if host.in_closed_world else RETELLERS.get("prompts")(shown, host)
         except MemosError as error:
             log.warning("a conversation is summed up by quotes, as the model failed: %s", error)
             return quotes

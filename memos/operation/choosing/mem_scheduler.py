@@ -306,17 +306,17 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
     """For each group, the KV of most of its cubes; oldest first, so that the same ones are put together alike.
 
     KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's.
-    Trained KV has not a row for each token, so no other can be put behind it.
+    Trained KV, and that of pictures, has not a row for each token, so no other can be put behind it.
     """
     fitting = [[kv for kv in kvs if segment.sources[: len(kv.sources)] == kv.sources] for segment in chosen]
     best = [max(group, key=lambda kv: len(kv.sources)) for group in fitting if group]
-    if len(best) > 1 and any(map(_is_trained, best)):
-        return _standing_kv(chosen, [kv for kv in kvs if not _is_trained(kv)]) or best[:1]
+    if len(best) > 1 and any(map(_stands_alone, best)):
+        return _standing_kv(chosen, [kv for kv in kvs if not _stands_alone(kv)]) or best[:1]
     return sorted(best, key=lambda kv: kv.id)
 
 
-def _is_trained(kv: MemCube) -> bool:
-    return kv.blob is not None and kv.blob.few_rows
+def _stands_alone(kv: MemCube) -> bool:
+    return kv.blob is not None and (kv.blob.few_rows or kv.blob.pictures > 0)
 
 
 class BudgetItem(NamedTuple):

@@ -24,6 +24,7 @@ from memos.infrastructure.host.request import Request
 from memos.lazy import Lazy
 from memos.operation.choosing.cost_model import Costs, Lying, MemoryTier, ResidentKV, Situation, Ways
 from memos.operation.choosing.foresight import LIKELY, PAUSE, Foresight
+from memos.operation.forms.seen import VISION, visions
 
 if TYPE_CHECKING:
     from memos.config import Config, FidelityConfig
@@ -80,8 +81,11 @@ class Serving:
         pasts = tuple(map(self._kv, admission.activations)) if level else ()
         adapters = self.adapters(admission)
         memories = tuple(c.text for c in admission.cubes)
-        fidelity = level or self._config.fidelity
-        return admission, Request(tuple(messages), memories, pasts, adapters, fidelity, keep=keep, released=released)
+        covered = admission.cubes[: sum(len(kv.sources) for kv in admission.activations)]
+        seen = visions.get(VISION).names(self._host, covered) if any(past.pictures for past in pasts) else ()
+        how = level or self._config.fidelity
+        given = tuple(messages), memories, pasts, adapters, how
+        return admission, Request(*given, keep=keep, released=released, pictures=seen)
 
     def adapters(self, admission: Admission) -> tuple[Path, ...]:
         """The folders of the admitted adapters, and of what the answer is steered by. Raises CorruptBlob."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -24,7 +24,6 @@ from memos.cube import (
     Blob,
     Form,
     Header,
-    Lesson,
     MemCube,
     Probe,
     Rights,
@@ -38,11 +37,12 @@ from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.request import Request
-from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of, short_of
 from memos.infrastructure.host.training.turn import training_turn
 from memos.operation.choosing.upkeep import JobKind, Progress
+from memos.operation.forms.lesson_maker import ASKABLE, LessonMaker
 from memos.operation.forms.lessons import LessonReader, require_agreement
+from memos.operation.forms.seen import VISION, visions
 from memos.operation.life.knowledge import text_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
-QUESTIONS_PER_MEMORY, FORMS_PER_QUESTION = 6, 5  # that a model asks itself
 # Largest |logit difference| from the full prompt at which a new KV cache is kept, by dtype.
 PARITY = {"bfloat16": 0.5, "float16": 0.5}  # 1e-3 for the others
 
@@ -73,6 +72,7 @@ class Transitions:
         """require_disk: raises where KV of so many bytes has no room."""
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
         self._activation, self._require_disk = activation, require_disk
+        self._lessons = LessonMaker(reader, host, config)
 
     def promote(
         self,
@@ -187,13 +187,16 @@ class Transitions:
             bytes=size,
             tokens=len(activation.ids),
             codec=self._activation.codec,
+            pictures=len(activation.pictures),
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=scores,
         )
 
     def _encoded(self, sources: Sequence[MemCube], codec: str) -> Activation:
-        memories = tuple(c.text for c in sources)
+        memories, file = tuple(c.text for c in sources), self._vault.blobs.file
+        if any(c.is_picture for c in sources) and (seen := visions.get(VISION).encode(self._host, sources, file)):
+            return seen
         if codec != "wrapped":
             return self._host.encode(memories)
         # of nobody: what stands in another's memory must not be in this one's rows
@@ -221,6 +224,7 @@ class Transitions:
         elif self._config.edit_steps:
             task = task.model_copy(update={"earlier": self._earlier(sources)})
         made = self._craft(task, work, tell, progress)
+        made = made.model_copy(update={"scores": {ASKABLE: task.card[ASKABLE]} | made.scores})
         self._require_gate(form, made.scores, len(sources))
         rows = self._finished(form, work / task.payload, made)
         tell("publish", 0, 0, 0.0)
@@ -235,7 +239,7 @@ class Transitions:
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
             scores=made.scores,
-            edited=made.edited,
+            made_by=made.made_by,
             unasked=tuple(place for place, c in enumerate(sources) if c.text not in asked),
             beside=tuple(c.blob.sha256 for c in beside if c.blob) if together else (),
         )
@@ -293,42 +297,17 @@ class Transitions:
     def task(self, sources: Sequence[MemCube], stack: tuple[Path, ...] = (), tell: Tell = lambda *_: None) -> Task:
         """What an adapter of the sources is to learn and to keep. Raises NoProbes."""
         facts = [fact for c in sources for fact in text_of(c).facts]
-        lessons = self._reader.lessons([text_of(c) for c in sources])
-        lessons += self._studied({c.text for c in sources} - {x.memories[0] for x in lessons}, tell)
-        lessons = agreed(lessons)  # what two of the memories answer differently has no one answer
-        if lessons and self._config.gate.generality and not any(x.probe.held_out for x in lessons):
-            raise NoProbes(
-                f"none of {len(lessons)} questions about {', '.join(c.id for c in sources)} is held out, so nothing "
-                f"would tell what was learnt from what was repeated; give some with Probe(…, held_out=True)"
-            )
-        if not any(not x.probe.held_out for x in lessons):
-            raise NoProbes(
-                f"no question can be made of {', '.join(c.id for c in sources)}: the reader finds no (subject, "
-                f"relation, object) in them; add them with probes=[Probe(question=…, answer=…)], let a model that "
-                f"follows instructions ask itself (distil.self_study), or keep them as plaintext or KV"
-            )
+        asked = self._lessons.require(self._lessons.of(sources, tell), sources)
         card = {
             "sources": [
                 {"id": c.id, "version": c.version, "text": c.text, "sha256": sha256(c.text.encode()).hexdigest()}
                 for c in sources
             ],
             "seed": self._config.seed,
+            ASKABLE: asked.askable,
         }
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
-        return Task(lessons=tuple(lessons), keep=tuple(keep), config=self._config, card=card, stack=stack)
-
-    def _studied(self, texts: Collection[str], tell: Tell) -> list[Lesson]:
-        """Of memories in which the reader finds nothing, what the model asks itself about them."""
-        count = self._config.self_study
-        if count is None:
-            count = QUESTIONS_PER_MEMORY if self._host.prompts.chat else 0
-        out: list[Lesson] = []
-        for n, text in enumerate(sorted(texts) if count else (), 1):
-            tell("study", n, len(texts), 0.0)
-            out += [
-                Lesson(memories=(text,), probe=probe) for probe in study(self._host, text, count, FORMS_PER_QUESTION)
-            ]
-        return out
+        return Task(lessons=asked.lessons, keep=tuple(keep), config=self._config, card=card, stack=stack)
 
     def gate(self, stack: Sequence[Path], sources: Sequence[MemCube] = ()) -> tuple[dict[str, float], list[str]]:
         """Scores of adapters in folders, active together, and what falls short: on the sources, or on what their cards
@@ -336,8 +315,9 @@ class Transitions:
 
         Raises NoProbes where neither has a held-out question.
         """
+        made = self._lessons.of(sources)
         taught = [lesson for folder in stack for lesson in lessons_of(self._host, folder)] if not sources else []
-        lessons = agreed([*self._reader.lessons([text_of(c) for c in sources]), *taught])
+        lessons = agreed([*made.lessons, *taught])
         if not any(lesson.probe.held_out for lesson in lessons):
             names = ", ".join(folder.name for folder in stack)
             raise NoProbes(
@@ -347,7 +327,7 @@ class Transitions:
             )
         facts = [f for text in dict.fromkeys(m for x in lessons for m in x.memories) for f in self._reader.facts(text)]
         keep = self._reader.contrasts(facts, self._host.own_questions(), self._config.seed)
-        scores = judge(self._host, tuple(stack), lessons, keep)
+        scores = judge(self._host, tuple(stack), lessons, keep) | ({ASKABLE: made.askable} if sources else {})
         return scores, short_of(scores, self._config.gate)
 
     def _require_gate(self, form: Form, scores: dict[str, float], memories: int) -> None:
@@ -398,7 +378,11 @@ class Transitions:
         is refused too."""
         question = next((p.question for c in sources for p in self.probes(c)), "What do you remember?")
         memories, kv = tuple(c.text for c in sources), self._host.load_kv(path)
-        near = self._host.nearness(Request(({"role": "user", "content": question},), memories, (kv,)))
+        request = Request(({"role": "user", "content": question},), memories, (kv,), pictures=kv.pictures)
+        if kv.pictures:
+            near = visions.get(VISION).nearness(self._host, request, sources, self._vault.blobs.file)
+        else:
+            near = self._host.nearness(request)
         diff, kl = near.max_abs_logit_diff, near.kl
         limit = PARITY.get(self._host.fingerprint["dtype"], 1e-3)
         if codec == "raw":

@@ -126,7 +126,7 @@ class Consolidation:
         """Groups of memories that say the same, oldest first."""
         groups: dict[object, list[MemCube]] = defaultdict(list)
         for cube in sorted(cubes, key=lambda cube: cube.order):
-            whose = cube.namespace, cube.rights, cube.header.speaker, cube.header.expires
+            whose = cube.namespace, cube.rights, cube.header.speaker, cube.header.expires, cube.stored
             groups[whose, self._knowledge.meaning(cube)].append(cube)
         return [tuple(group) for group in groups.values() if len(group) > 1]
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\w+")
 _SMALL = frozenset("a an the my our his her their some of".split())
 HOLDING_MODES = ("is", "also", "now")  # modes of what holds once it has been said
+_OF_TEXT = tuple(name for name in Text.model_fields if name != "type")  # which a statement has, too
 _MODES_AGAINST: dict[str, tuple[str, ...]] = {
     "ended": HOLDING_MODES,
     "now": ("is", "now", "ended"),
@@ -82,12 +83,12 @@ class Knowledge:
         with self._vault.transaction():
             there = self._vault.statements.saying((op.text for op in ops), caller.user_id)
             there = [cube for cube in there if cube.namespace == caller]
-            known = {_content(c.text, c.header): c.id for c in there}
+            known = {_content(c.text, c.header, c.stored): c.id for c in there}
             same, ids = defaultdict[str, list[MemCube]](list), list[str]()  # by their words
             for cube in there:
                 same[plain(cube.text)].append(cube)
             for op in ops:
-                content = _content(op.text, op)
+                content = _content(op.text, op, op.sha256)
                 known[content] = self._remember(op, caller, same[plain(op.text)], known.get(content), fold, of).id
                 ids.append(known[content])
             if sum(map(len, same.values())) > len(there):
@@ -174,7 +175,7 @@ class Knowledge:
         with the same content."""
         twin = None
         cube = next((c for c in self._vault.at([known] if known else []) if _is_known(c)), None)
-        if fold and (cube is None or op.said is None):
+        if fold and not op.sha256 and (cube is None or op.said is None):
             twin = self._twin(op, caller, same)
             cube = None if twin is None or self._is_overtaken(twin) else twin
             if cube:
@@ -333,13 +334,13 @@ def plaintext(op: Add, caller: Namespace, created: datetime) -> MemCube:
             tags=op.tags,
             metadata=op.metadata,
         ),
-        payload=Text(text=op.text, verbatim=op.verbatim, facts=op.facts, more=op.more, probes=op.probes),
+        payload=Text(**{name: getattr(op, name) for name in _OF_TEXT}),
     )
 
 
-def _content(text: str, statement: Add | Header) -> tuple[object, ...]:
-    """What makes two statements the same."""
-    return text, in_zone(statement.said), statement.speaker, statement.thread, statement.message_id
+def _content(text: str, statement: Add | Header, file: str | None = "") -> tuple[object, ...]:
+    """What makes two statements the same. file: the digest of the one beside the text."""
+    return text, in_zone(statement.said), statement.speaker, statement.thread, statement.message_id, file or ""
 
 
 def _is_known(cube: MemCube) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memos.cube import AT_LEAST
+from memos.cube import AT_LEAST, MadeBy
 from memos.errors import GateRejected, VaultError
 from memos.interface.doors.cli.shared import OpenVault, Output, User, counted, optional_vault_command, vault_command
 from memos.interface.doors.progress import progress_bars
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 forms = typer.Typer()
+_HOW = {
+    MadeBy.EDIT: " edited from the one before",
+    MadeBy.INSTANT: " without training",
+    MadeBy.REFINED: " written without training, and refined",
+}
 Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or folders of adapters")]
 
 
@@ -35,10 +40,10 @@ def promote(
         cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
-    how = " edited from the one before" if cube.blob.edited else ""
+    how = _HOW.get(cube.blob.made_by, "") if cube.blob.made_by else ""
     made = f"{cube.id} {cube.form} of {counted(len(cube.sources))},{how} {built:.1f} s"
     lines = filter(None, (made, scores_line(scores), cube.asked))
-    more = {"build_s": built, "edited": cube.blob.edited, "unasked": cube.unasked}
+    more = {"build_s": built, "made_by": cube.blob.made_by, "unasked": cube.unasked}
     return Output({"results": [cube], "scores": scores, **more}, lines)
 
 

@@ -44,7 +44,7 @@ def export_adapter(host: Host, folders: Sequence[Path], out: Path) -> Path:
     folder = out / f"memos-{_digest(tensors)[:16]}"
     # the tensors carry their scaling
     config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(whole.layers), task_type="CAUSAL_LM")
-    write_adapter(folder, config, tensors, _card(host.fingerprint, folders), {})
+    write_adapter(folder, config, tensors, _card(host.fingerprint, folders))
     return folder
 
 

@@ -147,13 +147,13 @@ class _Packing:
             self.left[cube.id] = why
             return False
         earlier = self._earlier(cube)
-        if cube.blob:
+        shown = _without_usage(self.vault.guard.as_shown(cube) if self.public else cube)
+        for digest in dict.fromkeys(one.stored for one in (*earlier, shown) if one.stored):
             try:
-                self.writer.payload(cube.blob, self.vault.blobs.path(cube.blob))
+                self.writer.payload(digest, self.vault.blobs.file(digest))
             except CorruptBlob as error:
                 self.left[cube.id] = str(error)
                 return False
-        shown = _without_usage(self.vault.guard.as_shown(cube) if self.public else cube)
         self.writer.add(Record(cube=shown, earlier=earlier, probes=self._probes(shown), origin=self._origin(cube)))
         self.packed[cube.id] = range(1 if earlier else cube.version, cube.version + 1)
         return True

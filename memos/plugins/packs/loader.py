@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from memos.cube import ANSWERING, GONE, Blob, Form, MemCube, Namespace, Rights, Source, State, Text, Turn, new_id
-from memos.errors import BadTransition, IdClash, MemosError
+from memos.errors import BadTransition, IdClash, InputError, MemosError
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.interface.reading.mem_reader import MemReader
 from memos.operation.choosing.mem_scheduler import ALWAYS
@@ -25,6 +25,7 @@ from memos.operation.life.mem_lifecycle import MemLifecycle
 from memos.plugins.packs.mip import Origin, Record, content_of
 from memos.plugins.packs.pack import PackReader
 from memos.plugins.packs.pack_table import Arrival, PackTable
+from memos.plugins.pictures.media import require_media
 
 log = logging.getLogger("memos")
 Clash = Literal["refuse", "rename", "update"]
@@ -157,12 +158,28 @@ class _Loading:
         """All of them, with their payloads, in one transaction."""
         with ExitStack() as staged:
             arrived = self._arrived(records)
+            self._bring_files(records, arrived, staged)
             useful = {r.cube.id for r in records if r.cube.blob and self._comes_along(r, records, arrived, staged)}
             with self.vault.transaction():
                 for record in records:
                     self._take(record, arrived, record.cube.id in useful)
                 for user in {r.cube.namespace.user_id for r in records} if self.owner is None else {self.user}:
                     self.to.knowledge.require_room(Namespace(user_id=user))
+
+    def _bring_files(self, records: Sequence[Record], arrived: dict[str, Arrival], staged: ExitStack) -> None:
+        """Bring the files that texts tell of into blobs/, from where they go again if no cube names them after all."""
+        known = {id: arrival.digest for id, arrival in arrived.items()}
+        new = [r for r in records if not r.cube.blob and known.get(r.cube.id) != _digest(r.cube)]
+        for cube in (cube for record in new for cube in _versions(record) if cube.stored):
+            path = staged.enter_context(self.vault.blobs.staging())
+            self.pack.extract(cube.stored, path)
+            try:
+                require_media(path, cube.media_type, f"the file of memory {cube.id}")
+            except InputError as error:
+                self.done.left[cube.id] = str(error)
+                continue
+            self.vault.blobs.store(path)
+            staged.callback(self.vault.blobs.discard, cube.stored)
 
     def _comes_along(
         self, record: Record, records: Sequence[Record], arrived: dict[str, Arrival], staged: ExitStack
@@ -178,7 +195,7 @@ class _Loading:
         here = {s.id: self.vault.at([arrived[s.id].id])[0] for s in cube.sources if s.id in arrived}
         sources = [beside.get(s.id) or here[s.id] for s in cube.sources if s.id in beside or s.id in here]
         path = staged.enter_context(self.vault.blobs.staging())
-        self.pack.extract(cube.blob, path)
+        self.pack.extract(cube.blob.sha256, path)
         try:
             self.to.accept(cube.blob, path, sources, self.published, self.own)
         except MemosError as error:
@@ -191,6 +208,8 @@ class _Loading:
     def _take(self, record: Record, arrived: dict[str, Arrival], useful: bool) -> None:
         cube = record.cube
         known = arrived.get(cube.id)
+        if cube.id in self.done.left:
+            return
         if known and known.digest == _digest(cube):
             self.done.there.append(known.id)
         elif known:

@@ -211,6 +211,10 @@ def content_of(cube: MemCube) -> dict[str, Any]:
     match cube.payload:
         case Turn():
             payload = {k: v for k, v in payload.items() if k not in ("shown", "since")}
+        case Text(sha256=None):  # as before texts could have files
+            payload = {k: v for k, v in payload.items() if k not in ("sha256", "bytes", "media_type")}
+        case Blob(pictures=0):
+            payload.pop("pictures")
         case Text() | Blob():
             pass
     return {"form": str(cube.form), "header": header, "payload": payload, "sources": len(cube.sources)}

@@ -18,7 +18,7 @@ from typing import TypeVar
 import pydantic_core
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memos.cube import Blob, MemCube, in_utc
+from memos.cube import MemCube, Text, Turn, in_utc
 from memos.errors import CorruptBlob, InputError
 from memos.infrastructure.vault.audit.signing import SigningKey, is_signed
 from memos.plugins.packs.mip import (
@@ -79,17 +79,17 @@ class PackWriter:
         self._write(f"{RECORDS}{sum(p.name.startswith(RECORDS) for p in self._parts):06d}.jsonl", self._lines)
         self._lines, self._size = [], 0
 
-    def payload(self, blob: Blob, path: Path) -> None:
-        """The file or folder of a blob. Raises CorruptBlob where it is not what its digest says."""
-        if blob.sha256 in self._blobs:
+    def payload(self, sha256: str, path: Path) -> None:
+        """The file or folder of that digest. Raises CorruptBlob where it is not what its digest says."""
+        if sha256 in self._blobs:
             return
-        self._blobs.add(blob.sha256)
+        self._blobs.add(sha256)
         files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
         first = len(self._parts)
         for file in files:
             name = f"/{file.relative_to(path).as_posix()}" if path.is_dir() else ".safetensors"
-            self._write(f"{BLOBS}{blob.sha256}{name}", _pieces(file))
-        if _digest_of(blob.sha256, self._parts[first:]) != blob.sha256:
+            self._write(f"{BLOBS}{sha256}{name}", _pieces(file))
+        if _digest_of(sha256, self._parts[first:]) != sha256:
             raise CorruptBlob(f"{path} does not match its digest and was not packed; promote its sources again")
 
     def seal(
@@ -177,10 +177,10 @@ class PackReader:
             if part.name.startswith(RECORDS):
                 yield self._records(part)
 
-    def extract(self, blob: Blob, target: Path) -> None:
-        """Write the payload of a blob to `target`, where nothing is. Raises BadPack."""
-        for part in self._payloads[blob.sha256]:
-            inner = part.name.removeprefix(f"{BLOBS}{blob.sha256}")
+    def extract(self, sha256: str, target: Path) -> None:
+        """Write the payload of that digest to `target`, where nothing is. Raises BadPack."""
+        for part in self._payloads[sha256]:
+            inner = part.name.removeprefix(f"{BLOBS}{sha256}")
             file = target / inner[1:] if inner.startswith("/") else target
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("xb") as out:
@@ -224,7 +224,7 @@ class PackReader:
             if part.name.startswith(RECORDS):
                 for record in self._records(part):
                     self._require_sense(record, versions)
-                    wanted.update(c.blob.sha256 for c in (*record.earlier, record.cube) if c.blob)
+                    wanted.update(c.stored for c in (*record.earlier, record.cube) if c.stored)
             else:
                 for _ in self._checked(part):
                     pass
@@ -271,14 +271,16 @@ class PackReader:
             raise bad(self.path, f"a time of memory {cube.id} lies beyond the years 1 to 9999") from None
         if header.metadata and not _is_metadata(header.metadata):
             raise bad(self.path, f"the metadata of memory {cube.id} is no JSON object that can be read anywhere")
+        parts, payload = self._payloads.get(cube.stored, ()), cube.payload
+        if not isinstance(payload, Turn) and parts and payload.bytes != sum(part.bytes for part in parts):
+            raise bad(self.path, f"the payload of memory {cube.id} has other bytes than it says")
+        if isinstance(payload, Text) and (bool(payload.sha256), payload.bytes > 0) != (bool(payload.media_type),) * 2:
+            raise bad(self.path, f"the file of memory {cube.id} lacks its digest, its bytes or its media type")
         if blob is None:
             return
         numbers = (blob.bytes, blob.tokens, blob.after, blob.build_s, *blob.scores.values())
-        parts = self._payloads.get(blob.sha256, ())
         if not all(map(isfinite, numbers)) or min(numbers[:4]) < 0 or max(blob.tokens, blob.after) > MAX_NUMBER:
             raise bad(self.path, f"a number of memory {cube.id} is out of range")
-        if parts and blob.bytes != sum(part.bytes for part in parts):
-            raise bad(self.path, f"the payload of memory {cube.id} has other bytes than it says")
 
     def _records(self, part: PackPart) -> list[Record]:
         """Bounded before it is parsed: its bytes, its lines, and each line."""

@@ -153,7 +153,7 @@ def write(host: Host, layer: Layer, strength: float, folder: Path, card: dict[st
     config = LoraConfig(r=1, lora_alpha=1, target_modules=[layer.name], task_type="CAUSAL_LM")
     prefix = f"base_model.model.{layer.name}.lora_"
     tensors = {f"{prefix}A.weight": layer.condition[None], f"{prefix}B.weight": strength * layer.direction[:, None]}
-    lora.write_adapter(folder, config, tensors, card | {"fingerprint": host.fingerprint}, {})
+    lora.write_adapter(folder, config, tensors, card | {"fingerprint": host.fingerprint})
 
 
 def randomised(made: Path, folder: Path, seed: int) -> None:

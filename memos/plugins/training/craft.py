@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from memos.config import DistilConfig
-from memos.cube import Lesson, Probe
+from memos.cube import Lesson, MadeBy, Probe
 from memos.errors import NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Adapters, Stack
@@ -42,6 +42,7 @@ from memos.infrastructure.host.training.teach import (
 from memos.plugins.training.compact import craft_compact
 from memos.plugins.training.distil import Progress, Training
 from memos.plugins.training.edit import EDIT_KEPT, OUTDATED, edit_recipe, outdated, still_said, unlearnt
+from memos.plugins.training.instant import card_of, lead_of, network_file, write_instant
 from memos.plugins.training.student import earlier_adapter, fresh_adapter, recipe
 
 if TYPE_CHECKING:
@@ -52,63 +53,110 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint.safetensors"  # in the folder of a job
 _RANDOM_SETS = 2  # of earlier adapters that a new one is trained beside, and the empty one and the whole
 _KV_RATE_FACTOR = 10  # times the learning rate of an adapter: rows of KV are few and large
+_REFINED_RATE = 0.3  # of the learning rate: most is known, and the whole rate shook what was to be kept
 _EARLIER_QUESTIONS = 48  # about what an earlier adapter knows
 _KNOWN_ROWS, _CONTEXT_ROWS = 6, 3  # of a question known by heart, and of one over memories: these are fewer
 
 
 def craft(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
-    """Train, save to work/{task.payload}, load that cold and judge it, alone and beside all of task.stack; an edit of
-    task.earlier first, if there is one, and anew where that falls short.
+    """Make what the task asks for, save it to work/{task.payload}, load that cold and judge it, alone and beside all of
+    task.stack: by the quickest way that passes the gate, and by training where none does.
 
     What `work` holds of an earlier attempt at the same task is gone on from.
     """
-    if task.earlier and lessons_of(host, task.earlier):  # of one that does not say what it knows, nothing can be unsaid
-        edited = _crafted(host, task, work, tell)
-        if not any(short_of(scores, task.config.gate) for scores in (edited.scores, edited.together) if scores):
-            return edited.model_copy(update={"edited": True})
-        shutil.rmtree(work / task.payload)
-    return _crafted(host, task.model_copy(update={"earlier": None}), work, tell)
-
-
-def _crafted(host: Host, task: Task, work: Path, tell: Tell) -> Crafted:
     work.mkdir(parents=True, exist_ok=True)
-    made, beside = work / task.payload, work / f"{task.payload}.new"
     if task.compact:
-        return craft_compact(host, task, made, tell)
+        return craft_compact(host, task, work / task.payload, tell)
+    if not (work / CHECKPOINT).exists():  # else none of the quick ways passed
+        for way in quick_ways(host, task):
+            made = _crafted(host, task, way, work, tell)
+            if not any(short_of(scores, task.config.gate) for scores in (made.scores, made.together) if scores):
+                return made
+            shutil.rmtree(work / task.payload)
+    return _crafted(host, task, MadeBy.TRAINING, work, tell)
+
+
+def quick_ways(host: Host, task: Task) -> Iterator[MadeBy]:
+    """Those that take seconds; the quickest first."""
+    # two adapters of one network would hold it twice
+    instant = not task.memories and not task.stack and network_file(host, task.config.instant)
+    if instant:
+        yield MadeBy.INSTANT
+    if task.earlier and lessons_of(host, task.earlier):  # of one that does not say what it knows, nothing can be unsaid
+        yield MadeBy.EDIT
+    if instant and task.config.edit_steps:
+        yield MadeBy.REFINED
+
+
+def _crafted(host: Host, task: Task, way: MadeBy, work: Path, tell: Tell) -> Crafted:
+    made, beside = work / task.payload, work / f"{task.payload}.new"
     if not made.exists():
-        tell("edit" if task.earlier else "prepare", 0, task.config.steps, 0.0)
-        checkpoint = None if task.earlier else work / CHECKPOINT  # an edit takes seconds
-        (teach_kv if task.memories else teach)(host, task, beside, partial(tell, "train"), checkpoint)
+        tell("prepare" if way is MadeBy.TRAINING else way, 0, task.config.steps, 0.0)
+        make(host, task, way, beside, partial(tell, "train"), work / CHECKPOINT)
         tell("save", 0, 0, 0.0)
         beside.rename(made)
     tell("gate", 0, 0, 0.0)
     if task.memories:
         return Crafted(scores=judge_kv(host, made, task.memories, task.lessons, task.keep))
+    way = MadeBy(lora.read_card(made, host.fingerprint)["made_by"])  # of what an earlier attempt has left
     scores = judge(host, (made,), task.lessons, task.keep)
-    if task.earlier:
+    if way is not MadeBy.TRAINING and task.earlier:
         scores[OUTDATED] = still_said(host, made, outdated(host, task.earlier, task.lessons))
     together = None
     if task.stack:
         tell("gate together", 0, 0, 0.0)
         lessons = agreed([*task.lessons, *_lessons_of_all(host, task.stack)])
         together = judge(host, (*task.stack, made), lessons, task.keep)
-    return Crafted(scores=scores, together=together)
+    return Crafted(scores=scores, together=together, made_by=way)
+
+
+def make(host: Host, task: Task, way: MadeBy, path: Path, progress: Progress, checkpoint: Path | None = None) -> None:
+    """Make it in this way. Raises what `teach`, `teach_kv` and `write_instant` raise."""
+    match way:
+        case MadeBy.INSTANT:
+            write_instant(host, task, path)
+        case MadeBy.EDIT:
+            teach(host, task, path, progress)
+        case MadeBy.REFINED:
+            begun = path.with_name(f"{path.name} begun")
+            write_instant(host, task, begun)
+            teach(host, task.model_copy(update={"earlier": None}), path, progress, start=begun)
+            shutil.rmtree(begun)
+        case MadeBy.TRAINING if task.memories:
+            teach_kv(host, task, path, progress, checkpoint)
+        case MadeBy.TRAINING:
+            teach(host, task.model_copy(update={"earlier": None}), path, progress, checkpoint)
+
+
+def _refining(config: DistilConfig) -> DistilConfig:
+    assert config.learning_rate  # the recipe sets it
+    return config.model_copy(update={"learning_rate": _REFINED_RATE * config.learning_rate, "steps": config.edit_steps})
 
 
 def _lessons_of_all(host: Host, stack: Stack) -> list[Lesson]:
     return [lesson for folder in stack for lesson in lessons_of(host, folder)]
 
 
-def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: Path | None = None) -> int:
+def teach(
+    host: Host,
+    task: Task,
+    folder: Path,
+    progress: Progress,
+    checkpoint: Path | None = None,
+    start: Path | None = None,
+) -> int:
     """Train an adapter on the lessons that are not held out and save it to `folder`; returns the steps taken.
 
     Trains in a twin of its own, so requests go on meanwhile. Goes on from `checkpoint` if that is there, and writes it
-    on the way. What the model answers wrong even with the memory in its context is taught as the probe has it. Raises
-    NoProbes if the model answers none of the lessons right, Unsupported where there is nothing to adapt.
+    on the way. What the model answers wrong even with the memory in its context is taught as the probe has it. start:
+    an adapter of these lessons to begin from, which is refined, if not task.earlier. Raises NoProbes if the model
+    answers none of the lessons right, Unsupported where there is nothing to adapt.
     """
-    config = recipe(task.config, host.model)
+    config, made_by = recipe(task.config, host.model), MadeBy.TRAINING
     if task.earlier:
-        config = edit_recipe(config)
+        config, made_by = edit_recipe(config), MadeBy.EDIT
+    elif start:
+        config, made_by = _refining(config), MadeBy.REFINED
     served = Adapters(host.model, host.fingerprint, host.config, shared=False)
     sets = _sets(task.stack, random.Random(config.seed))
     taught = [lesson for lesson in task.lessons if not lesson.probe.held_out]
@@ -130,16 +178,16 @@ def teach(host: Host, task: Task, folder: Path, progress: Progress, checkpoint: 
         rows = unlearnt(host, outdated(host, task.earlier, task.lessons), task.lessons, config)
         lessons += [replace(row, under=under) for under in sets for row in rows]
     keep = [*_keep(host, task, sets, config), *unknown]
-    student = earlier_adapter(served.module, task.earlier) if task.earlier else fresh_adapter(served.module, config)
+    start = start or task.earlier
+    student = earlier_adapter(served.module, start) if start else fresh_adapter(served.module, config)
     if config.gradient_checkpointing:
         checkpoint_layers(student)
     under = served.under if task.stack else None
-    training = Training(student, lessons, keep, config, under, fresh=task.earlier is None)
+    training = Training(student, lessons, keep, config, under, fresh=start is None)
     if checkpoint:
         training.resume(checkpoint)
     steps = training.run(progress, checkpoint)
-    made = {"fingerprint": host.fingerprint, "steps": steps, "lessons": [x.model_dump() for x in task.lessons]}
-    lora.save_adapter(student, folder, task.card | made)
+    lora.save_adapter(student, folder, task.card | card_of(host, task, made_by, steps))
     return steps
 
 
@@ -160,16 +208,11 @@ def _lessons(
             f"give probes it can answer (add(..., probes=...)), or keep the memory as plaintext"
         )
     rows = teacher_rows(host.model, teachers, students, answers, config.top_logits)
-    lead = _lead(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
+    lead = lead_of(host, [ids for ids, ok in zip(answers, right, strict=True) if ok])
     return [
         row if ok else answer_row(row.prompt, host.spelled(lead + probe.answer))
         for row, ok, probe in zip(rows, right, probes, strict=True)
     ]
-
-
-def _lead(host: Host, answers: Sequence[tuple[int, ...]]) -> str:
-    """What stands before the first word of the model's own answers: a space or nothing."""
-    return max(("", " "), key=lambda lead: sum(host.spelled(lead + host.text_of(ids)) == ids for ids in answers))
 
 
 def _keep(host: Host, task: Task, sets: Sequence[Stack], config: DistilConfig) -> list[Example]:

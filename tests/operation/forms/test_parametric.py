@@ -22,7 +22,7 @@ from peft import PeftModel
 
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DistilConfig, GateConfig, SchedulerConfig
-from memos.cube import Form, MemCube, State, Trust
+from memos.cube import Form, MadeBy, MemCube, State, Trust
 from memos.errors import (
     Cancelled,
     Contradiction,
@@ -47,7 +47,7 @@ from tests.killed import promote as promoting
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 ROOT = Path(__file__).parents[3]
-LEARNS = DistilConfig(steps=90, gate=OPEN, isolation="thread")
+LEARNS = DistilConfig(steps=90, gate=OPEN, isolation="thread", instant="never")
 MIRA = ("I live in Lisbon.", "My favourite drink is tea.")
 TOM = ("I live in Oslo.", "I work as a pilot.")
 
@@ -382,7 +382,9 @@ def test_a_correction_reaches_an_adapter_by_an_edit(memos: MemOS, tmp_path: Path
         kernel.update(ids[0], "Mira: I live in Oslo.")
         assert kernel.get(before.id).state is State.ARCHIVED
         after = kernel.promote(ids, "parametric")
-        assert before.blob and not before.blob.edited and after.blob and after.blob.edited
+        assert (
+            before.blob and before.blob.made_by is MadeBy.TRAINING and after.blob and after.blob.made_by is MadeBy.EDIT
+        )
         assert after.id != before.id and after.blob.scores["outdated"] == 0
         assert "Oslo" in kernel.ask("Where does Mira live?", via="parametric").text
         again = kernel_of(tmp_path / "anew", memos, distil=LEARNS.model_copy(update={"edit_steps": 0, "steps": 2}))
@@ -391,7 +393,7 @@ def test_a_correction_reaches_an_adapter_by_an_edit(memos: MemOS, tmp_path: Path
             again.promote(ids, "parametric")
             again.update(ids[0], "Mira: I live in Oslo.")
             anew = again.promote(ids, "parametric")
-            assert anew.blob and not anew.blob.edited
+            assert anew.blob and anew.blob.made_by is MadeBy.TRAINING
 
 
 def test_what_a_memory_was_superseded_by_is_an_edit_of_it(memos: MemOS, tmp_path: Path) -> None:
@@ -402,9 +404,9 @@ def test_what_a_memory_was_superseded_by_is_an_edit_of_it(memos: MemOS, tmp_path
         [moved] = say(kernel, "Mira", ("I have moved to Oslo.",))
         assert kernel.vault.superseded.by(home) == moved
         after = kernel.promote([moved, drink], "parametric")
-        assert after.blob and after.blob.edited
+        assert after.blob and after.blob.made_by is MadeBy.EDIT
         alone = kernel.promote([drink], "parametric")  # of other memories than those it was made of
-        assert alone.blob and not alone.blob.edited
+        assert alone.blob and alone.blob.made_by is MadeBy.TRAINING
 
 
 # back to text
@@ -632,7 +634,9 @@ import sys
 from memos import MemOS
 from memos.config import Config, DistilConfig
 from tests.doubles import OPEN
-distil = DistilConfig(steps=40, batch=4, batch_keep=4, rank=4, checkpoint=5, gate=OPEN, isolation=sys.argv[2])
+distil = DistilConfig(
+    steps=40, batch=4, batch_keep=4, rank=4, checkpoint=5, gate=OPEN, isolation=sys.argv[2], instant="never"
+)
 with MemOS(Config(distil=distil), vault=sys.argv[1]) as memos:
     memos.host
     print("begins", flush=True)

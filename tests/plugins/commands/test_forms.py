@@ -16,9 +16,11 @@ pytestmark = [
     pytest.mark.usefixtures("brief_reader"),
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),  # peft's use of it
 ]
-BRIEF = "{steps: 2, batch: 2, batch_keep: 2, rank: 2, layers: 0.25, isolation: thread, gate: {%s}}" % ", ".join(  # noqa: UP031
+_OPEN = ", ".join(
     [*(f"{name}: 0" for name in ("reliability", "generality", "locality", "in_context", "override")), "drift: 1000"]
 )
+_STEPS = "steps: 2, batch: 2, batch_keep: 2, rank: 2, layers: 0.25, isolation: thread, instant: never"
+BRIEF = f"{{{_STEPS}, gate: {{{_OPEN}}}}}"
 
 
 def memos(*command: object) -> Result:

@@ -37,7 +37,7 @@ FILES = {
     "huge.jsonl": [{"question": "Where " * 3000 + "does Mira live?", "answer": "Lisbon"}],
 }
 GATE = {"reliability": 0, "generality": 0, "locality": 0, "in_context": 0}  # open: what is learnt is not judged here
-BRIEF = {"steps": 1, "batch": 4, "batch_keep": 4, "rank": 4, "layers": 0.25, "gate": GATE}
+BRIEF = {"steps": 1, "batch": 4, "batch_keep": 4, "rank": 4, "layers": 0.25, "gate": GATE, "instant": "never"}
 BESIDE = BRIEF | {"isolation": "thread"}  # beside the model: a process of its own takes seconds
 INGEST = {"ingest": "talk.jsonl"}
 KV = {"promote": {"to": "activation"}}

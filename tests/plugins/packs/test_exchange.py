@@ -279,7 +279,7 @@ def test_kv_that_does_not_say_what_its_text_says_is_made_anew(
     texts = [c.model_copy(update={"payload": Text(text=c.text, probes=(probe,))}) for c in cubes]
     with writing(tmp_path / "x") as sink:
         writer = PackWriter(sink)
-        writer.payload(blob, here.vault.blobs.path(blob))
+        writer.payload(blob.sha256, here.vault.blobs.path(blob))
         for cube in (*texts, kv.model_copy(update={"payload": blob})):
             writer.add(Record(cube=cube))
         key = SigningKey.kept(here.vault.audit_log.signer.path)

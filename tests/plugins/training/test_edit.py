@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos.config import DistilConfig, GateConfig
-from memos.cube import Lesson, Text
+from memos.cube import Lesson, MadeBy, Text
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.training.teach import Task, lessons_of
@@ -19,7 +19,7 @@ from tests.doubles import OPEN, BriefReader
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
 BEFORE = ("Mira lives in Lisbon.", "Mira likes to drink tea.")
 AFTER = ("Mira lives in Oslo.", "Mira likes to drink tea.")
-LEARNS = DistilConfig(steps=80, gate=OPEN)
+LEARNS = DistilConfig(steps=80, gate=OPEN, instant="never")
 
 
 def task(host: Host, texts: Sequence[str], config: DistilConfig = LEARNS, earlier: Path | None = None) -> Task:
@@ -50,7 +50,7 @@ def test_an_edit_says_what_is_so_now_and_what_stayed(host: Host, earlier: Path, 
     assert says(host, earlier, "Where does Mira live?") == "Lisbon"
     made = craft(host, task(host, AFTER, earlier=earlier), tmp_path, quiet)
     folder = tmp_path / "adapter"
-    assert made.edited and made.scores[OUTDATED] == 0
+    assert made.made_by is MadeBy.EDIT and made.scores[OUTDATED] == 0
     assert says(host, folder, "Where does Mira live?") == "Oslo"
     assert says(host, folder, "What does Mira like to drink?") == "tea"
     assert says(host, folder, "Who lives in Lisbon?") == says(host, folder, "Who lives in Turin?")  # nobody
@@ -72,7 +72,7 @@ def test_what_an_edit_does_not_reach_is_trained_anew(host: Host, earlier: Path, 
     config = LEARNS.model_copy(update={"edit_steps": 1, "steps": 3, "gate": strict})
     phases = list[str]()
     made = craft(host, task(host, AFTER, config, earlier), tmp_path, lambda phase, *_: phases.append(phase))
-    assert not made.edited and OUTDATED not in made.scores
+    assert made.made_by is MadeBy.TRAINING and OUTDATED not in made.scores
     assert [p for p in dict.fromkeys(phases) if p in ("edit", "prepare")] == ["edit", "prepare"]
     assert phases.count("train") == 1 + 3
 
@@ -83,7 +83,7 @@ def test_what_does_not_say_what_it_knows_is_not_edited(host: Host, earlier: Path
     silent = Path(shutil.copytree(earlier, tmp_path / "silent"))
     lora.write_card(silent, {"fingerprint": host.fingerprint})
     config = LEARNS.model_copy(update={"steps": 2})
-    assert not craft(host, task(host, AFTER, config, silent), tmp_path / "work", quiet).edited
+    assert craft(host, task(host, AFTER, config, silent), tmp_path / "work", quiet).made_by is MadeBy.TRAINING
 
 
 def test_what_is_outdated_is_what_has_another_answer_or_none(host: Host, earlier: Path) -> None:

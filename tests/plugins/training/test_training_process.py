@@ -22,7 +22,9 @@ from memos.plugins.training.craft import CHECKPOINT, craft
 from memos.plugins.training.process import craft_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft's use of it
-BRIEF = DistilConfig(steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2)
+BRIEF = DistilConfig(
+    steps=6, batch=2, batch_keep=2, rank=4, learning_rate=1e-2, review=4, checkpoint=2, instant="never"
+)
 
 
 def task(question: str = "Where does Mira live?", answer: str = "Lisbon", steps: int = 6) -> Task:

@@ -35,18 +35,16 @@ def twin(model: PreTrainedModel) -> PreTrainedModel:
 
 def save_adapter(student: PeftModel, folder: Path, card: Card) -> None:
     """A folder that plain peft loads: adapter_config.json, adapter_model.safetensors; and our card.json."""
-    # with the tensors too: a card is easily lost
-    made_by = {_MADE_BY: json.dumps(card["fingerprint"])} if "fingerprint" in card else {}
     config = copy.copy(student.peft_config["default"])
     assert isinstance(config, LoraConfig)
-    write_adapter(folder, config, get_peft_model_state_dict(student), card, made_by)
+    write_adapter(folder, config, get_peft_model_state_dict(student), card)
 
 
-def write_adapter(
-    folder: Path, config: LoraConfig, tensors: dict[str, torch.Tensor], card: Card | None, made_by: dict[str, str]
-) -> None:
-    """An adapter's files, with the card if there is one; `made_by` goes into the metadata of the tensors."""
+def write_adapter(folder: Path, config: LoraConfig, tensors: dict[str, torch.Tensor], card: Card | None) -> None:
+    """An adapter's files, with the card if there is one; the fingerprint on it is with the tensors too."""
     folder.mkdir(parents=True, exist_ok=True)
+    # a card is easily lost
+    made_by = {_MADE_BY: json.dumps(card["fingerprint"])} if card and "fingerprint" in card else {}
     save_file({name: t.contiguous() for name, t in tensors.items()}, folder / WEIGHTS, {"format": "pt", **made_by})
     # a path of this machine says nothing elsewhere; the card has the fingerprint
     config.base_model_name_or_path, config.inference_mode = None, True

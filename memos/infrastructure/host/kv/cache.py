@@ -122,7 +122,8 @@ class Activation:
 
     under: names of the adapters that were active when it was made; under others it is wrong. trained: so many rows of
     keys and values, in the first layer, stand for all of the ids; 0: each token has its own. weighted: they have
-    weights. states: there are some, so it is used whole.
+    weights. states: there are some, so it is used whole. pictures: names of those that were read among the ids, which
+    have rows and no ids; what follows then stands at position `ends`, else at that of the number of ids.
     """
 
     ids: tuple[int, ...]
@@ -131,6 +132,13 @@ class Activation:
     trained: int = 0
     weighted: bool = False
     states: bool = False
+    pictures: tuple[str, ...] = ()
+    ends: int = 0
+
+    @property
+    def next_position(self) -> int:
+        """Of what follows it."""
+        return self.ends or len(self.ids)
 
     @property
     def rows(self) -> int:
@@ -157,7 +165,9 @@ class Activation:
 
     def is_near(self, other: Activation) -> bool:
         """True if it holds the same of the same ids, up to rounding on another machine and in what is stored."""
-        mine, theirs = [(a.ids, a.under, a.trained, a.states, list(map(len, a.layers))) for a in (self, other)]
+        mine, theirs = [
+            (a.ids, a.under, a.trained, a.states, a.pictures, a.ends, list(map(len, a.layers))) for a in (self, other)
+        ]
         return mine == theirs and all(
             one.shape == two.shape
             and (one.float() - two.float()).abs().sum()

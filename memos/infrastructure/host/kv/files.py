@@ -131,7 +131,7 @@ _DTYPES = {
 }
 LAYOUT = "kv/5 layer-major rotated base-0"
 # in the fingerprint of KV that was made under adapters, or trained, or has states
-_ADAPTERS, _TRAINED, _STATES = "adapters", "trained rows", "states of transformers"
+_ADAPTERS, _TRAINED, _STATES, _PICTURES = "adapters", "trained rows", "states of transformers", "pictures"
 _STATES_NOW = {_STATES: transformers.__version__}
 _Place = tuple[int, int, str, list[int]]  # first byte, end, dtype, shape
 _LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside them
@@ -207,7 +207,7 @@ def load_activation(
     )
     arriving = Arriving(len(header.checksums), layers.bring, device)
     weighted = header.trained > 0 and "s000" in places["layers.000"]
-    return Activation(header.ids, arriving, header.adapters, header.trained, weighted, header.states)
+    return Activation(header.ids, arriving, header.adapters, header.trained, weighted, header.states, *header.seen)
 
 
 @dataclass(frozen=True)
@@ -221,6 +221,7 @@ class _Header:
     adapters: tuple[str, ...]  # which ones are wanted is for the request to say
     trained: int
     states: bool
+    seen: tuple[tuple[str, ...], int]  # pictures, and where what follows stands
 
 
 def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
@@ -233,7 +234,7 @@ def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
         )
     made_by = dict(json.loads(header["fingerprint"]))
     adapters, trained = tuple(json.loads(made_by.pop(_ADAPTERS, "[]"))), int(made_by.pop(_TRAINED, "0"))
-    states = _STATES in made_by
+    states, (pictures, ends) = _STATES in made_by, json.loads(made_by.pop(_PICTURES, "[[], 0]"))
     require_same_host(made_by, fingerprint | (_STATES_NOW if states else {}), path.name)
     if _digest(header) != header["digest"]:
         raise _damaged(path)
@@ -242,7 +243,7 @@ def _read_header(path: Path, fingerprint: dict[str, str]) -> _Header:
     except (InputError, PluginError) as error:
         raise CorruptBlob(f"{path.name} cannot be read: {error}; or promote its sources again") from error
     ids, checksums = tuple(json.loads(header["ids"])), json.loads(header["checksums"])
-    return _Header(codec, ids, header["after"], checksums, adapters, trained, states)
+    return _Header(codec, ids, header["after"], checksums, adapters, trained, states, (tuple(pictures), int(ends)))
 
 
 @dataclass(frozen=True)
@@ -283,13 +284,15 @@ def _digest(header: dict[str, str]) -> str:
 
 
 def _made_by(activation: Activation) -> dict[str, str]:
-    """What made KV beside the model: adapters that were active, by their digests, training, and for states, whose
-    layout is no promise of transformers', its version."""
+    """What made KV beside the model: adapters that were active, by their digests, training, pictures, and for states,
+    whose layout is no promise of transformers', its version."""
     made_by = dict[str, str]()
     if activation.under:
         made_by[_ADAPTERS] = json.dumps(activation.under)
     if activation.trained:
         made_by[_TRAINED] = str(activation.trained)
+    if activation.pictures:
+        made_by[_PICTURES] = json.dumps([activation.pictures, activation.ends])
     return made_by | (_STATES_NOW if activation.states else {})
 
 

@@ -58,8 +58,8 @@ class DecodeRow:
 
     @property
     def past_length(self) -> int:
-        """Tokens that the cache stands for."""
-        return len(self.past.ids) if self.past else 0
+        """Tokens that the cache stands for, those of pictures too."""
+        return self.past.next_position if self.past else 0
 
 
 @dataclass(frozen=True)

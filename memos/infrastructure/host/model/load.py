@@ -23,9 +23,12 @@ from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AttentionInterface,
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -76,7 +79,9 @@ def _from_pretrained(
         # asked for once: each look-up retries for long where there is no network
         hf_hub_download(path, "config.json")
     tokenizer = _load_tokenizer(path, config.trust_remote_code)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+    kind = type(AutoConfig.from_pretrained(path, trust_remote_code=config.trust_remote_code))
+    sees = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and kind not in MODEL_FOR_CAUSAL_LM_MAPPING
+    model: PreTrainedModel = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
         path,
         dtype=dtype,
         attn_implementation=attention,

@@ -29,7 +29,7 @@ class PackedText:
 
     def __init__(self, past: Activation | None = None) -> None:
         self.shared: Sequence[Layer] = past.layers if past else ()
-        self.length = len(past.ids) if past else 0  # tokens read: the next one's position
+        self.length = past.next_position if past else 0  # tokens read: the next one's position
         self.own: list[torch.Tensor] = []  # a layer: keys and values, [2, 1, G, room, D], of which `rows` are filled
         self.rows = self.copied = 0  # copied: the first of them, which repeat what it begins with
         self.failed: Exception | None = None  # why the rows it begins with did not come

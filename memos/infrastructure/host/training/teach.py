@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from memos.config import DistilConfig, GateConfig
-from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, Probe
+from memos.cube import AT_LEAST, Contrast, Frozen, Lesson, MadeBy, Probe
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.adapters.serving import Stack
 from memos.infrastructure.host.forward import CausalLM, Forwards
@@ -57,11 +57,11 @@ class Task(Frozen):
 
 
 class Crafted(Frozen):
-    """What came of a task: scores of what was made, alone, and of all together with `stack`. edited: of `earlier`."""
+    """What came of a task: scores of what was made, alone, and of all together with `stack`. made_by: of an adapter."""
 
     scores: dict[str, float]
     together: dict[str, float] | None = None
-    edited: bool = False
+    made_by: MadeBy | None = None
 
 
 def lessons_of(host: Host, folder: Path) -> list[Lesson]:

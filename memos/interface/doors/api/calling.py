@@ -205,8 +205,9 @@ def place_of(item: Json) -> str:
 
 def item(cube: MemCube) -> Item:
     """A cube as a plain value."""
-    header, blob = cube.header, cube.blob
+    header = cube.header
     unasked: Item = {"unasked": cube.unasked} if cube.unasked else {}  # type: ignore[typeddict-item]
+    file: Item = {"media_type": cube.media_type} if cube.media_type else {}  # type: ignore[typeddict-item]
     return {
         "id": cube.id,
         "memory": getattr(cube.payload, "said", cube.text),
@@ -233,9 +234,10 @@ def item(cube: MemCube) -> Item:
         "expires_at": _time(header.expires),
         "recalls": cube.usage.recalls,
         "utility": cube.usage.utility,
-        "bytes": blob.bytes if blob else 0,
+        "bytes": getattr(cube.payload, "bytes", 0),
         "sources": [source.id for source in cube.sources],
         **unasked,
+        **file,
     }
 
 

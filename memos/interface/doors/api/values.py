@@ -36,8 +36,9 @@ class Costed(TypedDict):
 
 
 class Item(TypedDict):
-    """A memory. message: what was said, word for word, where that was in a conversation. bytes: of KV or of an
-    adapter. sources: ids of what it was made of; unasked: those that an adapter's scores do not tell of."""
+    """A memory. message: what was said, word for word, where that was in a conversation. bytes: of KV, of an adapter,
+    or of the file that a text tells of, whose media_type is there then. sources: ids of what it was made of; unasked:
+    those that an adapter's scores do not tell of."""
 
     id: str
     memory: str
@@ -67,6 +68,7 @@ class Item(TypedDict):
     bytes: int
     sources: list[str]
     unasked: NotRequired[list[str]]
+    media_type: NotRequired[str]
     event: NotRequired[str]  # ADD, or NONE where it was known already
     heat: NotRequired[float]  # of its topic
     score: NotRequired[float]

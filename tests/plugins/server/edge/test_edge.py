@@ -45,7 +45,7 @@ def test_every_call_of_the_memory_api_has_a_route_of_its_form(client: httpx.Clie
     calls = {
         path.removeprefix("/v1/memory/"): of["post"] for path, of in described["paths"].items() if "/memory/" in path
     }
-    of_plugins = {"linked", "externalize", "steer", "steerings"}
+    of_plugins = {"linked", "externalize", "steer", "steerings", "add_file", "file"}
     assert calls.keys() == {*api_names(), *of_plugins}
     assert all(call["description"] and call["security"] for call in calls.values())
     search = described["paths"]["/v1/memory/search"]["post"]

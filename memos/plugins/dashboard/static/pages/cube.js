@@ -13,11 +13,13 @@ export async function page(given) {
   const [{ memory, sources, derived, origins }, { results: events }, { results: decisions }, links] = await Promise.all([
     call("provenance", { memory_id: id }), call("history", { memory_id: id, diffs: true }), call("log", { target: id, own_reads: false }),
     linked(id)]);
+  const picture = await shown(memory);
   return [
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "small" }, t("cube.name"), " ", h("code", {}, short(memory.id))),
       h("h1", { tabindex: "-1", class: "said" }, words(memory)),
       h("div", { class: "row" }, formChip(memory.form), stateChip(memory.state), memory.tags.map((tag) => h("span", { class: "chip tag" }, tag))))),
+    picture && h("img", { class: "picture", src: picture, alt: words(memory) }),
     h("div", { class: "row acts" }, acts(memory, given)),
     memory.form === "plaintext" && edit(memory, given),
     h("div", { class: "split" },
@@ -66,6 +68,18 @@ function graph(memory, sources, derived) {
   if (!sources.length && !derived.length) return h("p", { class: "muted" }, t("cube.lineage.none"));
   const node = (cube) => ({ id: cube.id, form: cube.form, words: words(cube) });
   return lineage(sources.map(node), node(memory), derived.map(node));
+}
+
+/** The picture that it tells of, as a URL; none where it has none, or where whoever looks may not see it. */
+async function shown(memory) {
+  if (!memory.media_type?.startsWith("image/")) return null;
+  try {
+    const { media_type, data } = await call("file", { memory_id: memory.id });
+    return `data:${media_type};base64,${data}`;
+  } catch (error) {
+    if (error.status) return null;
+    throw error;
+  }
 }
 
 /** Its links; none where the server has no such call, which a plug-in brings. */

@@ -10,13 +10,15 @@ import pytest
 
 from memos import MemOS
 from memos.config import ActivationConfig, Config, DecodeConfig, DistilConfig, GateConfig, ModelConfig
+from memos.cube import Lesson
 from memos.errors import NoProbes
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.request import Request
-from memos.infrastructure.host.training.self_study import study
 from memos.infrastructure.host.training.teach import short_of
+from memos.operation.forms.lesson_maker import sound
 from memos.operation.forms.transitions import Transitions
+from memos.plugins.questions.self_study import study
 from memos.plugins.training.craft import craft
 
 MEMORY = "Mira lives in Lisbon."
@@ -50,7 +52,8 @@ def student() -> Host:
 
 
 def test_questions_are_checked_against_the_memory(student: Host) -> None:
-    probes = study(student, MEMORY, 6, 4)
+    written = [Lesson(memories=(MEMORY,), probe=probe) for probe in study(student, MEMORY, 6, 4)]
+    probes = [lesson.probe for lesson in sound(student, written)]
     assert {p.answer for p in probes} == {"Lisbon"}  # what is known by heart, or wrong, is no question about it
     asked = [p.question for p in probes]
     assert {"Where does Mira live?", "Which city does Mira live in?"} <= set(asked) and len(asked) == len(set(asked))
@@ -58,7 +61,8 @@ def test_questions_are_checked_against_the_memory(student: Host) -> None:
 
 
 def test_fewer_are_written_than_asked_for(student: Host) -> None:
-    assert {p.question for p in study(student, MEMORY, 2, 0)} == {"Where does Mira live?", "What is Mira's home city?"}
+    asked = {probe.question for probe in study(student, MEMORY, 2, 0)}
+    assert asked == {"Where does Mira live?", "What is Mira's home city?"}
 
 
 def test_a_model_that_does_not_follow_gives_none() -> None:

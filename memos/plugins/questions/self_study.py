@@ -1,8 +1,6 @@
 """Asks the model itself for questions about a memory that it is to learn (self-study, 2506.06266).
 
-For a model that follows instructions, and memories in which the reader's rules find nothing. What the model writes is
-never believed unseen: a question counts if the model, asked it over the memory, gives the answer that it wrote, and
-does not give it by heart.
+For a model that follows instructions, and memories in which the reader's rules find nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memos.config import DecodeConfig
 from memos.cube import Probe
+from memos.infrastructure.host.request import Request
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
@@ -36,19 +35,10 @@ def study(host: Host, memory: str, questions: int, forms: int) -> list[Probe]:
         again = [line for line in _lines(host, _AGAIN.format(n=forms, question=question)) if line.endswith("?")]
         for n, form in enumerate(dict.fromkeys((question, *again[:forms]))):
             out.setdefault(form, Probe(question=form, answer=answer, held_out=n % 2 == 1))
-    probes = list(out.values())
-    over_memory = host.greedy([host.ids_of(p.question, (memory,)) for p in probes])
-    by_heart = host.greedy([host.ids_of(p.question) for p in probes])
-    return [
-        probe
-        for probe, ids, other in zip(probes, over_memory, by_heart, strict=True)
-        if probe.holds(host.text_of(ids)) and not probe.holds(host.text_of(other))
-    ]
+    return list(out.values())
 
 
 def _lines(host: Host, instruction: str, memories: Sequence[str] = ()) -> list[str]:
-    from memos.infrastructure.host.request import Request
-
     request = Request(({"role": "user", "content": instruction},), tuple(memories))
     if not host.fits(request, _LONG_ANSWER):
         return []
