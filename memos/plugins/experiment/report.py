@@ -118,8 +118,18 @@ def remarks(report: RunReport) -> Iterator[str]:
     for one in report["read"]:
         turns = f"{one['turns_kept']} turns kept, {one['turns_dropped']} dropped"
         yield f"{one['file']}: {one['memories']} memories, {turns}"
-    yield from (f"refused: {p['why']}" for p in report["promotions"] if not p["accepted"])
+    yield from _refusals([p for p in report["promotions"] if not p["accepted"]])
     yield from (f"accepted, and its gate {p['asked']}" for p in report["promotions"] if p.get("asked"))
+
+
+def _refusals(refused: Sequence[PromotionReport]) -> Iterator[str]:
+    """Those that say the same, but for the ids of their memories, once; the report has each."""
+    alike: dict[str, list[str]] = {}
+    for promotion in refused:
+        ids = ", ".join(promotion["sources"])
+        alike.setdefault(promotion["why"].replace(ids, "their memories"), []).append(promotion["why"])
+    for why, each in alike.items():
+        yield f"refused: {each[0]}" if len(each) == 1 else f"refused, {len(each)} promotions: {why}"
 
 
 def plot(report: RunReport, path: Path) -> None:

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from memos import MemOS
 from memos.infrastructure.host.model.load import SMALL_MODEL, model_path
 from memos.plugins.care.check import problems_of
+from memos.plugins.experiment.report import PromotionReport, remarks
 from tests.commands import invoke, no
 
 pytestmark = pytest.mark.usefixtures("brief_reader")
@@ -425,3 +426,18 @@ def running(database: Path) -> bool:
             return bool(db.execute("SELECT 1 FROM jobs WHERE state = 'running'").fetchall())
     except sqlite3.OperationalError:  # not made yet
         return False
+
+
+def test_refusals_that_say_the_same_are_told_once() -> None:
+    def refused(why: str, *ids: str) -> PromotionReport:
+        return {"to": "parametric", "sources": list(ids), "accepted": False, "why": why.format(", ".join(ids))}
+
+    promotions = [
+        refused("no question about {}: none", "a", "b"),
+        refused("no room", "c"),
+        refused("no question about {}: none", "d"),
+    ]
+    assert list(remarks({"read": [], "promotions": promotions})) == [  # type: ignore[typeddict-item]
+        "refused, 2 promotions: no question about their memories: none",
+        "refused: no room",
+    ]
