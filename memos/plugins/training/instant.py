@@ -193,7 +193,8 @@ def write_instant(host: Host, task: Task, folder: Path, network: Network | None 
             )
         network = load_network(host.model, path, host.fingerprint)
     lessons, silent = rows_of(host, task)
-    written = network.write(host.model, lessons, silent)
+    # its weights are others for a while, and its layers watched: requests go on meanwhile
+    written = network.write(lora.twin(host.model), lessons, silent)
     lora.write_adapter(folder, *network.adapter(written), task.card | card_of(host, task, MadeBy.INSTANT, 0))
 
 

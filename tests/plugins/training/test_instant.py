@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,28 @@ def test_a_group_that_the_network_never_saw_is_known_and_no_other(host: Host, tm
     scores = judge(host, (tmp_path / "a",), about.lessons, about.keep)
     assert scores["reliability"] >= 0.9 and scores["generality"] >= 0.85 and scores["locality"] >= 0.9
     assert judge(host, (tmp_path / "a",), other.lessons, other.keep)["generality"] <= 0.1
+
+
+def test_requests_meanwhile_are_answered_by_the_model_as_it_is(host: Host, tmp_path: Path) -> None:
+    """Where an adapter is made beside the model, as on a GPU."""
+    ids, done = torch.tensor([host.ids_of("Who is Mira?")]), threading.Event()
+    about, plain = task(host, 1), host.model(input_ids=ids).logits
+    alone = tmp_path / "alone"
+    write_instant(host, about, alone)
+
+    def write() -> None:
+        write_instant(host, about, tmp_path / "beside")
+        done.set()
+
+    writer, apart = threading.Thread(target=write), 0.0
+    writer.start()
+    while writer.is_alive():
+        with torch.no_grad():
+            apart = max(apart, float((host.model(input_ids=ids).logits - plain).abs().max()))
+    assert done.is_set() and apart <= 1e-4
+    first, second = (load_file(folder / "adapter_model.safetensors") for folder in (alone, tmp_path / "beside"))
+    for name, tensor in first.items():
+        assert_close(second[name].abs().sum(), tensor.abs().sum(), rtol=1e-3, atol=1e-3)
 
 
 def test_what_passes_the_gate_is_not_trained(host: Host, tmp_path: Path) -> None:
