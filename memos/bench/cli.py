@@ -13,7 +13,7 @@ from memos.bench.cli_forms import forms
 from memos.bench.cli_simulate import simulations
 from memos.bench.cluster.cli import commands as cluster
 from memos.bench.qa.cli import commands as answers
-from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
+from memos.bench.reports import Dialogues, Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import ConfigFile, Json, Set, made, settings_of
 from memos.interface.doors.progress import progress_bars
@@ -29,7 +29,6 @@ if find_spec("memos.bench.developer"):  # in a checkout: the wheel leaves them o
     from memos.bench.developer.cli import developer
 
     bench.add_typer(developer)
-Dialogues = Enum("Dialogues", {"locomo": "locomo", "beam": "beam"})
 Door = Enum("Door", {"memory": "memory", "http": "http", "mcp": "mcp"})
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from memos.bench.reports import Model, Seed, print_table, report_of_cpu, report_of_model
+from memos.bench.reports import Dialogues, Model, Seed, print_table, report_of_cpu, report_of_model
 from memos.errors import InputError
 from memos.interface.doors.cli.shared import ConfigFile, Json, Set, settings_of
 
 forms = typer.Typer()
-Talks = Enum("Talks", {"locomo": "locomo", "beam": "beam"})
 
 
 @forms.command("overlap")
@@ -82,7 +80,7 @@ def bench_moves(
 def bench_askable(
     data: Annotated[Path, typer.Option("--data", help="a file of dialogues")],
     json: Json = None,
-    kind: Annotated[Talks, typer.Option("--dialogues", help="whose they are")] = Talks.locomo,
+    kind: Annotated[Dialogues, typer.Option("--dialogues", help="whose they are")] = Dialogues.locomo,
     groups: Annotated[int, typer.Option(min=2, help="topic groups, drawn at random")] = 100,
     gate: Annotated[
         int, typer.Option(min=0, help="most groups that are promoted, of those that can be judged and of the others")

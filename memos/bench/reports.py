@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from memos.bench import measured, write_report
 from memos.interface.doors.progress import Show, progress_bars
 
+Dialogues = Enum("Dialogues", {"locomo": "locomo", "beam": "beam"})
 Seed = Annotated[int, typer.Option(help="of what is drawn at random")]
 Model = Annotated[str, typer.Option("--model", help="a folder, a hub name, memos-small, or shape:NAME")]
 
