@@ -29,17 +29,19 @@ make_venv() {
 # install [EXTRA]: memos and its dependencies, e.g. `install dev`; returns at once where nothing has changed since
 install() {
   local stamp now
-  now=$(cat <(pwd) pyproject.toml constraints.txt | cksum)
+  now=$(cat <(pwd) pyproject.toml requirements*.txt | cksum)
   for stamp in "$VENV/.memos-${1:-}" "$VENV/.memos-dev"; do
     [ "$(cat "$stamp" 2>/dev/null)" = "$now" ] && return
   done
   # --no-compile: of the thousands of modules few are ever imported, and those are compiled then
   pip() { "$VENV/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
-  # torch by itself and first: it is the largest, and on a machine without a GPU it may come from an index of CPU builds
+  # torch by itself and first: it is the largest, and on a machine without a GPU it may come from an index of CPU builds,
+  # so there is no hash of it
   say "installing torch (200 MB for CPU builds, several GB for CUDA builds)"
-  pip install --no-compile -c constraints.txt "$(grep '^torch==' constraints.txt)"
-  say "installing memos${1:+[$1]} with the versions of constraints.txt"
-  pip install --no-compile -c constraints.txt -e ".${1:+[$1]}"
+  pip install --no-compile --no-deps "torch==$(sed -n '/^name = "torch"/,/^version/s/^version = "\(.*\)"/\1/p' pyproject.toml)"
+  say "installing memos${1:+[$1]} with the versions of requirements${1:+-$1}.txt, each file held against its hash"
+  pip install --no-compile --no-deps --require-hashes -r "requirements${1:+-$1}.txt"
+  pip install --no-compile --no-build-isolation -e ".${1:+[$1]}" # CUDA's libraries too, where torch asks for them
   echo "$now" >"$VENV/.memos-${1:-}"
 }
 
