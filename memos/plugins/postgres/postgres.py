@@ -30,7 +30,7 @@ from memos.infrastructure.vault.store import transactions
 from memos.infrastructure.vault.store.extension_tables import ExtensionTable
 from memos.infrastructure.vault.store.schema import SCHEMA_VERSION, UPGRADES, require_known
 from memos.infrastructure.vault.store.transactions import Transactions, WriterLock, too_long
-from memos.plugins.postgres.postgres_dialect import READING, defined, table_names, tables, translated
+from memos.plugins.postgres.postgres_dialect import COMMITS, READING, defined, table_names, tables, translated
 
 try:
     import psycopg
@@ -62,6 +62,9 @@ _PATIENCE = {  # a server that says nothing for 15 s is gone
 _SECRET = {"password", "sslpassword"}
 _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)")
 _OURS = "relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+_STAMP = """WITH stamped AS (UPDATE clock SET at = %s)
+            INSERT INTO commits VALUES (%s, %s) ON CONFLICT (writer) DO UPDATE SET token = excluded.token
+            RETURNING pg_current_xact_id()::text"""
 _SMALL = ("versions", "heads", "facts", "transitions", "repeats", "vectors", "jobs", "audit")  # where texts stand
 _LARGE = ("readings", "payloads")  # what was made of them
 
@@ -81,6 +84,7 @@ class PostgresDatabase(Transactions):
         self._away = False  # the server, when it was asked last
         self._reading, self._idle = 0, threading.Condition()
         self._number: str | None = None  # of the transaction that was stamped last, as the server counts
+        self._me, self._token = new_id(), ""  # by which it is told from another that a restarted server gave its number
         self._writer = self._connected()
         self._presence: Any = None
         try:
@@ -102,6 +106,9 @@ class PostgresDatabase(Transactions):
                 self._closed = True
                 self._idle.wait_for(lambda: self._reading == 0)
             self._pool.close()
+            if self._token:
+                with suppress(psycopg.Error):  # gone already, or left behind: a row of no meaning
+                    self._writer.execute("DELETE FROM commits WHERE writer = %s", (self._me,))
             self._writer.close()
             if self._presence is not None:
                 self._presence.close()
@@ -174,6 +181,7 @@ class PostgresDatabase(Transactions):
         if not self._writer.execute(there).fetchone()[0]:
             with self._writer.transaction():
                 self._writer.execute(";\n".join(tables()))
+        self._writer.execute(COMMITS)
         self.id, version = self._writer.execute("SELECT id, schema FROM memos_vault").fetchone()
         require_known(self.name, version)
         if version < SCHEMA_VERSION:
@@ -287,8 +295,9 @@ class PostgresDatabase(Transactions):
                 self._writer.execute("SET LOCAL synchronous_commit = off")
             yield
             if self._stamped:
-                stamp = "UPDATE clock SET at = %s RETURNING pg_current_xact_id()::text"
-                [self._number] = self._writer.execute(stamp, (self._stamped.isoformat(),)).fetchone()
+                self._token = new_id()
+                values = (self._stamped.isoformat(), self._me, self._token)
+                [self._number] = self._writer.execute(_STAMP, values).fetchone()
 
     def _nested(self) -> AbstractContextManager[None]:
         return self._block()
@@ -313,8 +322,11 @@ class PostgresDatabase(Transactions):
             try:
                 with psycopg.connect(self._url, **self._options()) as asked:
                     [said] = asked.execute("SELECT pg_xact_status(%s::xid8)", (self._number,)).fetchone() or [None]
-                if said != "in progress":
-                    return said == "committed"
+                    if said != "in progress":
+                        mine = "SELECT 1 FROM commits WHERE writer = %s AND token = %s"
+                        return asked.execute(mine, (self._me, self._token)).fetchone() is not None
+            except psycopg.errors.InvalidParameterValue:  # a number yet to be given: the crash lost who had it
+                return False
             except psycopg.Error as away:
                 unknown = away
             time.sleep(0.1)

@@ -46,7 +46,10 @@ _FUNCTIONS = (
     """CREATE FUNCTION length(numbers vector) RETURNS integer LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
        AS $$ SELECT 4 * vector_dims(numbers) $$""",
 )
+# the last transaction of each writer that is open or was cut off, by which a commit whose confirmation is lost is known
+COMMITS = "CREATE TABLE IF NOT EXISTS commits (writer TEXT PRIMARY KEY, token TEXT NOT NULL)"
 _AFTER = (
+    COMMITS,
     # what was read for each row of `vectors`, as `database.READINGS`
     """CREATE TABLE readings (n BIGINT PRIMARY KEY REFERENCES vectors (n) ON DELETE CASCADE, vector vector NOT NULL,
        tokens BYTEA NOT NULL)""",
@@ -116,7 +119,7 @@ def tables() -> Iterator[str]:
 
 def table_names() -> set[str]:
     """Of all that `tables` makes."""
-    return {name for statement in tables() for name in re.findall(r"CREATE TABLE (\w+)", statement)}
+    return {name for statement in tables() for name in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", statement)}
 
 
 def _literal(value: object) -> str:

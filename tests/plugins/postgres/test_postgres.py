@@ -59,6 +59,8 @@ class Between:
         self._door.bind(str(folder / ".s.PGSQL.5432"))
         self._door.listen()
         self._cut: bool | None = None
+        self._instead: Callable[[], None] = lambda: None
+        self._unheard = threading.Lock()  # while the client is not to know that the line is cut
         self.has_cut = False
 
     def __enter__(self) -> Between:
@@ -71,8 +73,9 @@ class Between:
     def through(self, url: str) -> str:
         return re.sub("host=[^&]*", f"host={self.folder}", url)
 
-    def cut_at_commit(self, arrives: bool) -> None:
-        self._cut = arrives
+    def cut_at_commit(self, arrives: bool, instead: Callable[[], None] = lambda: None) -> None:
+        """instead: what happens before the client hears of it."""
+        self._cut, self._instead = arrives, instead
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -87,6 +90,8 @@ class Between:
             while data := client.recv(1 << 16):
                 if self._cut is not None and b"COMMIT" in data:
                     arrives, self._cut, self.has_cut = self._cut, None, True
+                    with self._unheard:
+                        self._instead()
                     client.shutdown(socket.SHUT_RDWR)
                     if arrives:
                         server.sendall(data)
@@ -100,7 +105,8 @@ class Between:
         with suppress(OSError):
             while data := server.recv(1 << 16):
                 client.sendall(data)
-        client.close()
+        with self._unheard:
+            client.close()
 
 
 @pytest.fixture
@@ -342,6 +348,29 @@ def test_a_commit_whose_confirmation_is_lost_is_told_by_what_the_server_has(
             assert line.has_cut
             assert [cube.text for cube in vault.cubes()] == ["Kept.", *(["Confirmed late."] if arrives else [])]
             text(vault, "Goes on.")
+
+
+@pytest.mark.crash
+def test_a_commit_lost_in_a_crash_is_not_taken_for_another_that_the_server_gave_its_number_to(
+    server: Any, tmp_path: Path
+) -> None:
+    import psycopg
+
+    def crash() -> None:
+        kill(server)
+        server.ensure_postgres_running()
+        with psycopg.connect(server.get_uri(), autocommit=True) as others:
+            while int(others.execute("SELECT pg_current_xact_id()::text").fetchone()[0]) < int(vault._db._number):
+                pass
+
+    with Between(Path(server.get_uri().split("host=")[1]), tmp_path / "between") as line:
+        with MemVault(tmp_path / "vault", url=line.through(new_schema(server))) as vault:
+            text(vault, "Kept.")
+            line.cut_at_commit(False, instead=crash)
+            with pytest.raises(VaultError, match="nothing of this change is kept"):
+                text(vault, "Lost.")
+            assert line.has_cut
+            assert [cube.text for cube in vault.cubes()] == ["Kept."]
 
 
 @pytest.mark.crash
