@@ -34,15 +34,17 @@ class Lazy(Generic[T]):
         return self._made[0] if self._made else None
 
 
-def pattern(source: str, flags: int = 0) -> re.Pattern[str]:
-    """A regular expression that its first use compiles: a command uses few of those that language is read by."""
+def pattern(source: str | Callable[[], str], flags: int = 0) -> re.Pattern[str]:
+    """A regular expression that its first use compiles: a command uses few of those that language is read by. source:
+    it, or what makes it then."""
     return cast(re.Pattern[str], _LazyPattern(source, flags))
 
 
 class _LazyPattern:
-    def __init__(self, source: str, flags: int) -> None:
-        self.pattern, self._flags = source, flags
+    def __init__(self, source: str | Callable[[], str], flags: int) -> None:
+        self._source, self._flags = source, flags
 
     def __getattr__(self, name: str) -> object:
-        vars(self)[name] = getattr(re.compile(self.pattern, self._flags), name)
+        source = self._source if isinstance(self._source, str) else self._source()
+        vars(self)[name] = source if name == "pattern" else getattr(re.compile(source, self._flags), name)
         return vars(self)[name]

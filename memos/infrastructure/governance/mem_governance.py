@@ -38,6 +38,10 @@ class _Asked:
         self.known: dict[str, bool] = {}
         self._cubes: dict[str, MemCube | None] = {}  # that others are made of
 
+    def found_readable(self, cubes: Iterable[MemCube]) -> None:
+        for cube in cubes:
+            self.known[cube.id], self._cubes[cube.id] = True, cube
+
     def at(self, ids: Iterable[str]) -> list[MemCube]:
         """What others are made of, read once: all that are named together at once."""
         wanted = list(ids)
@@ -227,7 +231,7 @@ class MemGovernance:
     def visible(self, caller: Caller, cubes: Iterable[MemCube], seen: Iterable[MemCube] = ()) -> list[MemCube]:
         """Those that `caller` may read, in the order given; not audited. seen: cubes found readable just before."""
         asked = self._asked(caller)
-        asked.known.update((cube.id, True) for cube in seen)
+        asked.found_readable(seen)
         return self._allowed(asked, "read", cubes)
 
     def _allowed(self, asked: _Asked, right: Action, cubes: Iterable[MemCube]) -> list[MemCube]:

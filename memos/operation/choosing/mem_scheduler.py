@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memos.cube import Form, MemCube, Namespace, State
@@ -85,10 +85,13 @@ class MemScheduler:
     def segments(self, cubes: Sequence[MemCube], tokens: Callable[[str], int]) -> list[Segment]:
         """Topic groups of plaintext cubes; a group of more than segment_tokens tokens is cut in time order. What must
         not stand beside something else is a group of its own."""
-        ordered = sorted(cubes, key=lambda c: c.order)
-        out = [Segment(c.header.segment, (c,)) for c in ordered if apart(c)]
-        free = sorted((c for c in ordered if not apart(c)), key=lambda c: c.header.segment)
-        for key, group in groupby(free, key=lambda c: c.header.segment):
+        out, groups = list[Segment](), defaultdict[str, list[MemCube]](list)
+        for cube in sorted(cubes, key=lambda c: c.order):
+            if apart(cube):
+                out.append(Segment(cube.header.segment, (cube,)))
+            else:
+                groups[cube.header.segment].append(cube)
+        for key, group in sorted(groups.items()):
             taken: list[MemCube] = []
             room = self.config.segment_tokens
             for cube in group:
@@ -216,9 +219,10 @@ def _without_clashes(cubes: Iterable[MemCube], taken: set[str], settled: Collect
     taken; names of those that stay are taken, too. settled: ids of those that stay anyhow."""
     out = list[MemCube]()
     for cube in cubes:
-        if cube.id in settled or not apart(cube) & taken:
+        names = apart(cube)
+        if not names or cube.id in settled or not names & taken:
             out.append(cube)
-            taken |= apart(cube)
+            taken |= names
     return out
 
 

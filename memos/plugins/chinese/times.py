@@ -171,7 +171,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = tuple(
         (r"(?P<which>上上|上|下下|下|这|本)一?个?(?P<unit>周|星期|礼拜|月)", _relative),
         (r"(?P<which>去|今|明|前|后)年(?P<season>[春夏秋冬])天?",
          lambda g, t, p: _season(t.year + _step(g["which"] + "年"), g["season"])),
-        (r"(?P<which>去年|前年|今年|明年|后年)",
+        (r"(?P<which>去年|前年|今年|明年|后年)(?!都?(?:\d\d|[一二三四五六七八九]?十[一二三四五六七八九]?)(?:岁|了|，|$))",
          lambda g, t, p: (date(t.year + _step(g["which"]), 1, 1), date(t.year + _step(g["which"]), 12, 31))),
         (rf"{_ZY}年", lambda g, t, p: (date(number(g["y"]), 1, 1), date(number(g["y"]), 12, 31))),
         (rf"(?<![\d月路街巷弄道区栋楼第])(?<!大街)(?<!\d){_ZD}号(?![楼线门店机室房院码])",

@@ -90,7 +90,8 @@ class CubeRows(Table):
     def cube(self, row: Sequence[Any]) -> MemCube:
         """One whose time to expire has come is expired, whatever state is written down."""
         content, written, repeats, recalls, last, utility = row
-        cube, state = parsed(content), state_of(written)
+        cube = parsed(content)
+        state = cube.state if written == cube.state else state_of(written)
         if cube.header.expires is not None and cube.header.expires <= self._db.now():
             state = State.EXPIRED
         if recalls or repeats or utility:

@@ -55,9 +55,6 @@ class EnglishReadings:
     jobs: frozenset[str]
     no_jobs: frozenset[str]  # what one can become beside
     kin: re.Pattern[str]
-    animals: tuple[str, ...]
-    people: tuple[str, ...]  # what people are to each other
-    of_people: tuple[str, ...]  # what is named after such a one, and is not about them
 
 
 @cache
@@ -93,13 +90,16 @@ def english_readings() -> EnglishReadings:
         attributes=frozenset(shlex.split(book["attributes"])),
         no_jobs=frozenset(_words(book["no_jobs"])),
         jobs=frozenset(_words(book["jobs"])),
-        animals=tuple(_words(book["animals"])),
-        people=tuple(word for name in ("kin", "people") for word in _words(book[name])),
-        of_people=tuple(_words(book["of_people"])),
         kin=pattern(
             rf"(?:(?:(?:[Mm]y|(?P<s>{NAME})'s) (?:\w+ )?))(?P<kin>(?i:{kin}))(?= (?!(?:is|are) (?:called|named)\b)|'s )"
         ),
     )
+
+
+def one_of(*lists: str) -> str:
+    """A pattern of the words of some lists of the book, the longest first."""
+    book = read_book("memos.interface.reading.statements", "readings.yaml")
+    return "|".join(sorted((word for name in lists for word in _words(book[name])), key=len, reverse=True))
 
 
 def _forms(relations: dict[str, dict[str, list[str]]]) -> Iterator[tuple[str, FormMode, str]]:
@@ -123,7 +123,7 @@ def _several(words: str) -> str:
 
 
 def _words(words: str) -> list[str]:
-    return [word.replace("[ ]", " ") for word in words.split()]
+    return [word.replace("[ ]", " ") for word in re.split(r"\s+(?!\])", words.strip())]
 
 
 def _compiled(relation: str, form: str, mode: FormMode, lexicon: dict[str, str]) -> EnglishForm:

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 
 from memos.cube import Fact, plain
 from memos.interface.reading.requests.arguments import MessageTagger
 from memos.interface.reading.requests.spans import TaggedSpan
 from memos.interface.reading.statements import cues
-from memos.interface.reading.statements.readings import Mode, english_readings
+from memos.interface.reading.statements.readings import Mode, english_readings, one_of
 from memos.interface.reading.times import times
 from memos.lazy import pattern
 
@@ -27,30 +26,22 @@ ABOUT, KEY, VALUE, OUT = "who", "key", "value", "out"  # labels of the tagger be
 SURE, SURE_ENDED = 0.5, 0.7  # mean probability of its labels from which a run of words is taken; to hold no more
 ALIKE, CHANGES, MORE, STRANGE, UNLIKELY = 10.0, 2.0, 2.0, 1.5, 3.5  # what counts for an end: log odds
 MOST = 0.5  # share of the words of a message without which it says nothing any more
-_FIRST_PERSON = pattern(r"(?:i|we|me|my|mine|our|us|i['’]?m|i['’]?ve|我们?|咱们?|俺|本人)\b", re.IGNORECASE)
+_FIRST_PERSON = pattern(lambda: f"(?:{one_of('first_person')}|[我俺咱]们?[跟和与同].*)", re.IGNORECASE)  # or nobody
 _MY = pattern(r"(?:(?:my|our|me|the)\s+|我(?:们|的|家)?(?:的)?|咱(?:们)?(?:的|家)?|俺)", re.IGNORECASE)
-_ADJECTIVE = pattern(
-    r"(?:(?:little|big|wee|older?|elder|younger|late|poor|dear|lovely|own|new|upstairs|downstairs|next[- ]door|best"
-    r"|oldest|tiny|stupid|baby|first|second|only|crazy)\s+)+(?=\w)",
-    re.IGNORECASE,
-)
+_ADJECTIVE = pattern(lambda: rf"(?:(?:{one_of('adjectives')})\s+)+(?=\w)", re.IGNORECASE)
 _KIN = pattern(
-    r"(?:(?:uncle|auntie?|cousin|mate|bestie) (?=\w)"
-    r"|(?:(?:step|grand|god|half-?)?(?:mum|mom|mam|ma|mother|mama|mummy|mommy|dad|da|father|papa|daddy|pa|pop|son"
-    r"|daughter|sister|sis|brother|bro)|gran|granny|nan|nana|nanna|grandad|abuela|abuelo|nonna|nonno|oma|opa|bubbe"
-    r"|babushka|gogo|ami|abba|amma|appa|hubby|hubs|wifey|missus|[爸妈哥姐弟妹爷奶]+|老公|老婆|老伴|媳妇|孙子|孙女"
-    r"|儿子|女儿|闺女|外婆|外公|姥姥|姥爷)(?:['’]s)?$)",
+    lambda: rf"(?:uncle|auntie?|cousin|mate|bestie) (?=\w)|(?:[爸妈哥姐弟妹爷奶]+|{one_of('chinese_kin')})$",
     re.IGNORECASE,
 )
 _DOUBT = pattern(
     r"\btraining to be\b|可能|也许|说不定|如果|要是|假如|差点|差一点|[去前]年的|以前的|不会", re.IGNORECASE
 )
 _PRONOUN = pattern(r"s?he|they|it|her|his|their|him|them|[她他它](?:们)?的?", re.IGNORECASE)
+_PRONOUN_OPENS = pattern(r"(?:s?he|they)(?:['’]?(?:s|re|ve|d|ll))?\s", re.IGNORECASE)
 _IN_LAW = pattern(r"\w+[ -]in[ -]laws?$", re.IGNORECASE)
 _HAN = pattern(r"[\u3400-\u9fff]")
 _ZH_KIN = pattern(
-    r"(?:我|俺|咱)(?:们|家)?的?(?:前)?(?:[爸妈哥姐弟妹]{1,2}|爷爷|奶奶|老公|老婆|老伴|媳妇|孙子|孙女|儿子|女儿|闺女|外婆|外公|姥姥|姥爷|男友|女友"
-    r"|男朋友|女朋友|对象|室友|同事|老板|同学|女婿|婆婆|公公|岳父|岳母)(?=的?\S)"
+    lambda: rf"[我俺咱](?:们|家)?的?前?(?:[爸妈哥姐弟妹]{{1,2}}|{one_of('chinese_kin', 'chinese_people')})(?=的?\S)"
 )
 _EVERY = pattern(r"\b(?:every|each|since) (?:\w+ )?$|每(?:个|一)?$|自从$", re.IGNORECASE)
 _MONTH = pattern(r"^(?!.*\d{4}).*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d月)", re.IGNORECASE)
@@ -59,36 +50,34 @@ _AND_I = pattern(r" (?:and|&) (?:i|me)\b", re.IGNORECASE)
 _I_FIRST = pattern(r"^(?:\W|and |so |but |then )*(?:i|we|me)\b|^[我咱]们?[跟和给帮陪]", re.IGNORECASE)  # who does it
 _CLAUSE_END = pattern(r"[，。！？；、：,.!?;\s…～~（）()]")
 _PAST_VERB = pattern(
-    r"\b(?:was|were|had|did|got|went|came|saw|met|left|lost|won|sold|bought|broke|fell|felt|found|gave|told|said|took"
-    r"|made|became|began|ran|swam|drove|flew|wrote|read|ate|drank|slept|woke|moved|died|quit|hit|cut|put|split|spent"
-    r"|sent|taught|thought|brought|caught|built|kept|led|paid|sang|spoke|stood|stole|threw|wore|tore|shot|hurt|beat|bit"
-    r"|blew|chose|drew|forgot|froze|grew|hid|knew|lent|rang|rode|rose|shook|shut|sank|stuck|swore|been|done|gone|born"
-    r"|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{2,}ed)\b|[了过刚昨]",
+    lambda: (
+        rf"\b(?:{one_of('past_verbs')}|(?!need|speed|feed|bed|red|wed|seed|indeed|hundred|sacred|embed|shed)\w{{2,}}ed)\b"
+        "|[了过刚昨]"
+    ),
     re.IGNORECASE,
 )
 _AHEAD = pattern(
-    r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$",
+    r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$|[报约订挂]了"
+    r"|^were \w+ing\b",
     re.IGNORECASE,
 )
-
-
-@cache
-def _thing() -> re.Pattern[str]:
-    """Words for things and animals; made when it is first asked for, as the book of readings is read for it."""
-    return pattern(
-        rf"\b(?:{'|'.join(english_readings().animals)}|pup|hens?|ewes?|cows?|goats?|sheep|flat|house|car|bike|phone"
-        r"|laptop)\b|[猫狗鸟鱼兔鸡](?! \w)",
-        re.IGNORECASE,
-    )
-
-
-@cache
-def _person() -> re.Pattern[str]:
-    """ "My sister" or "our new dentist", before what is said of them; not "my sister is called", nor "my dentist
-    appointment"."""
-    people = "|".join(sorted(map(re.escape, english_readings().people), key=len, reverse=True))
-    named, of_them = r"(?:is|are)(?: an? \w+)? (?:called|named)", "|".join(english_readings().of_people)
-    return pattern(rf"(?:my|our) (?:\w+ )?(?:{people})(?= |['’]s )(?! (?:{named}|{of_them})\b)", re.IGNORECASE)
+_SET_FOR = pattern(  # | stands before a day
+    r"\b(?:moved?|pushed|postponed|(?:re)?scheduled|booked|delayed|shifted|planned|set|due|put off|bumped)\b"
+    r"[^,.!?]{0,30}?(?: to (?:the )?\|| \|(?:for|till?|until)\b)",
+    re.IGNORECASE,
+)
+_CUT = pattern(lambda: rf"(?:['’](?:m|re|s)| (?:{one_of('unended')}))$", re.IGNORECASE)
+_HAIL = pattern(lambda: f"(?:{one_of('hails')})", re.IGNORECASE)
+_THING = pattern(lambda: rf"\b(?:{one_of('animals', 'things')})\b|[猫狗鸟鱼兔鸡](?! \w)", re.IGNORECASE)
+_PERSON = pattern(lambda: rf"(?i:{one_of('kin', 'people')})(?:,? ([A-Z]\w+),?)?")  # and the name
+# "my sister" or "our new dentist", before what is said of them; not "my sister is called", nor "my dentist appointment"
+_MY_PERSON = pattern(
+    lambda: (
+        rf"(?:my|our) (?:\w+ )?(?:{one_of('kin', 'people')})(?= |['’]s )"
+        rf"(?! (?:(?:is|are)(?: an? \w+)? (?:called|named)|{one_of('of_people')})\b)"
+    ),
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +99,7 @@ def read(text: str, speaker: str, day: date, tagger: MessageTagger) -> list[Tagg
         words, slots = text[begin:end], [s for s in tagged.slots if begin <= s.begin < end]
         named = {s.label: text[s.begin : s.end] for s in reversed(slots)}  # the first of each
         before = next((one.subject for one in reversed(found) if one.subject != speaker), "")
-        about = named.pop(ABOUT, "") or _opening_kin(words)
+        about = named.pop(ABOUT, "") or _opening_kin(words) or (before if _PRONOUN_OPENS.match(words) else "")
         subject = speaker if _speaks_of_self(words, about) else _subject(about, speaker, before)
         facts = () if _doubted(words) else tuple(_facts(named, subject, mode))
         found.append(TaggedStatement(words, subject, _when(words, mode, day), mode, facts))
@@ -158,16 +147,18 @@ def _parts(text: str, tagged: list[TaggedSpan]) -> list[tuple[int, int, Mode]]:
                 end += 1
             if found and begin < found[-1][1]:
                 continue
+        elif _CUT.search(text, begin, end):
+            end = next((end + n for n, mark in enumerate(text[end:]) if mark in ",.!?;\n"), len(text))
         begin += len(text[begin:end]) - len(text[begin:end].lstrip(" ,;-"))
-        end = begin + len(text[begin:end].rstrip(" ,;-"))
-        if begin < end:
+        end = begin + len(text[begin:end].rstrip(" ,;-!"))
+        if begin < end and not _HAIL.fullmatch(text, begin, end):
             found.append((begin, end, MODES[part.label]))
     return found
 
 
 def _opening_kin(words: str) -> str:
     """ "My sister" or "我妈", which opens a clause."""
-    found = _ZH_KIN.match(words) or _person().match(words)
+    found = _ZH_KIN.match(words) or _MY_PERSON.match(words)
     return found[0] if found else ""
 
 
@@ -181,6 +172,8 @@ def _when(words: str, mode: Mode, day: date) -> str:
     """The day or days that words name, if it is not each of them."""
     behind = _lies_behind(words, mode)
     found = times.find(words, day, past=behind)
+    if behind and found and _SET_FOR.search(f"{words[: found.span[0]]}|{words[found.span[0] :]}"):
+        behind, found = False, times.find(words, day)
     if not found or _EVERY.search(words[: found.span[0]]) or _SINCE.match(words, found.span[0]):
         return ""
     if not behind and found.when < day.isoformat() and _MONTH.search(words[slice(*found.span)]):
@@ -205,8 +198,8 @@ def _lies_behind(words: str, mode: Mode) -> bool:
 def _subject(words: str, speaker: str, before: str) -> str:
     """Whom the words for a subject name; a relative without a name is named by the speaker. before: whom the last
     statement was about, which is "she" or "he"."""
-    words = re.sub(r"['’]s?$", "", words.strip())
-    words = re.sub(r" (?:from|at|in) (?:the|my|our) .*", "", words)
+    words = re.sub(r"['’]s?$|(?<=\bmum|\bmom|\bdad|\bnan)s$", "", words.strip())  # "my mums dating"
+    words = re.sub(r" (?:(?:from|at|in) (?:the|my|our) .*|and (?:his|her|their) .*|both|all|now|still)$", "", words)
     if not words or _FIRST_PERSON.fullmatch(words) or _MY.fullmatch(f"{words} "):
         return speaker
     if _PRONOUN.fullmatch(words):
@@ -214,13 +207,17 @@ def _subject(words: str, speaker: str, before: str) -> str:
     own = _MY.match(words)
     rest = _ADJECTIVE.sub("", words[own.end() :] if own else words, count=1)
     relative = english_readings().kin.match(f"my {rest} ")
-    if relative and not _IN_LAW.match(rest) and (name := rest[relative.end() - len("my ") :].strip(" ,")):
+    name = rest[relative.end() - len("my ") :].strip(" ,") if relative and not _IN_LAW.match(rest) else ""
+    if name and name[0] not in "'’" and not name.startswith("and "):  # not "our neighbour's goat"
         return name
+    person = None if _THING.search(rest) else _PERSON.fullmatch(rest)
+    if person and person[1]:
+        return str(person[1])
     if kin := _KIN.match(rest):
         return rest[kin.end() :] or _of(speaker, rest)
-    if own and (_thing().search(rest) or (own[0].lower().startswith("the") and not relative)):
+    if own and not person and (_THING.search(rest) or (own[0].lower().startswith("the") and not relative)):
         return speaker  # what becomes of a thing or an animal is told of whose it is
-    return _of(speaker, rest) if own and rest else words
+    return _of(speaker, rest) if (own or person) and rest else words
 
 
 def _doubted(words: str) -> bool:

@@ -114,7 +114,11 @@ _FEASTS: dict[str, Callable[[int], date]] = {
     "清明": lambda year: date(year, 4, int((year - 2000) * 0.2422 + 4.81) - (year - 2000) // 4),
     "冬至": lambda year: date(year, 12, int((year - 2000) * 0.2422 + 21.94) - (year - 2000) // 4),
 }  # fmt: skip
-FEAST = f"(?P<feast>{'|'.join(sorted(_FEASTS, key=len, reverse=True))})".replace("'", "['’]")
+_OF_FEAST = (  # what is named after one
+    r"(?!帽|树|老人|礼物|卡|歌|装|袜|鹿|[ -](?:tree|card|jumper|sweater|light|hat|cookie|present|gift|decoration|song"
+    r"|carol|pudding|cake|market|costume|bonus|ornament|movie|album)s?\b)"
+)
+FEAST = f"(?P<feast>{'|'.join(sorted(_FEASTS, key=len, reverse=True))})".replace("'", "['’]") + _OF_FEAST
 _YEARS = {"去年": -1, "今年": 0, "明年": 1}
 _HOLIDAYS = {"五一": 5, "劳动节": 5, "国庆": 7, "国庆节": 7}  # days off
 

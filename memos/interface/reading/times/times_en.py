@@ -34,7 +34,7 @@ _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
     "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "fourteen": 14, "twenty": 20, "thirty": 30,
 }  # fmt: skip
-_DAY = rf"(?P<day>{'|'.join(_DAYS)}|mon|tues?|wed|thu(?:rs)?|fri|sat|sun)"
+_DAY = rf"(?P<day>{'|'.join(_DAYS)}|mon|tues?|weds?|thu(?:rs?)?|fri|sat|sun)"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
 N = rf"(?P<n>\d+|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
 _TH = r"(?P<d>\d{1,2})(?:st|nd|rd|th)?"
@@ -174,7 +174,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(r"(?:yesterday|last night)"), _plus(-1)),
     (_en(r"(?:tomorrow|tmrw|tmr|tomoz|2moro)"), _plus(1)),
     (_en(r"(?:today|tonight|this (?:morning|afternoon|evening))"), _plus(0)),
-    (_en(rf"{N} (?P<unit>day|night|week|fortnight|month|year)s? (?:ago|back|before|earlier)"),
+    (_en(rf"(?<!-){N} (?P<unit>day|night|week|fortnight|month|year)s? (?:ago|back|before(?! \w)|earlier)"),
      lambda g, t, p: shifted(t, number(g["n"]), g["unit"], True)),
     (_en(rf"(?:in|after) {N} (?P<unit>day|week|fortnight|month|year)s?(?:['’]s?)?(?: time)?"),
      lambda g, t, p: None if p else shifted(t, number(g["n"]), g["unit"], False)),
@@ -195,7 +195,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(rf"{_BY}{_DAY},? (?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)"), _of_month),
     (_en(rf"(?:in )?(?:{_WHICH} )?{_MONTH}(?: of)? {_Y}"), _in_month),
     (_en(rf"{_WHICH} {_MONTH}"), _in_month),
-    (_en(rf"(?:in|during|since|until|till|by|for|early|late|mid) (?:early |late |mid-?)?{_MONTH}"), _in_month),
+    (_en(rf"(?:in|during|since|until|till|by|for|early|late|mid|all|whole|throughout)(?: of)? (?:early |late |mid-?)?{_MONTH}"), _in_month),
     (_en(rf"{_BY}{_DAY} (?:of |in )?(?P<which>last|next|this) week"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"(?P<which>last|next) week['’]?s? (?:on )?{_DAY}"), lambda g, t, p: week(t, _step(g["which"]))[0] + timedelta(days=_weekday(g["day"]))),
     (_en(rf"a week (?:on|from) {_DAY}"), lambda g, t, p: _of_week(g, t + timedelta(weeks=1), False)),

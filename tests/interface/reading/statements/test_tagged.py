@@ -63,6 +63,17 @@ def stated(marked: str, sure: float = 0.9) -> list[TaggedStatement]:
         ("<is>i moved <who>my mother</who>'s things</is>", "Mira"),
         ("<is><who>Moira from the choir</who> sings</is>", "Moira"),
         ("<is><who>the van</who> broke down</is>", "Mira"),
+        ("<is><who>my grandson Matteo</who> sings</is>", "Matteo"),
+        ("<is><who>my eldest, Dov,</who> sings</is>", "Dov"),
+        ("<is><who>my sons both</who> sing</is>", "Mira's sons"),
+        ("<is><who>the twins</who> sing</is>", "Mira's twins"),
+        ("<is><who>kid</who> sings</is>", "Mira's kid"),
+        ("<is><who>my mums</who> singing</is>", "Mira's mum"),
+        ("<is><who>my brother and his wife</who> sing</is>", "Mira's brother"),
+        ("<is><who>my social worker</who> sings</is>", "Mira's social worker"),
+        ("<is><who>our neighbour's goat</who> sings</is>", "Mira"),
+        ("<is><who>deffo</who> not singing</is>", "Mira"),
+        ("<is><who>我跟男朋友</who>在唱歌</is>", "Mira"),
         ("<is><who>我妈</who>在唱歌</is>", "Mira的妈"),
         ("<is>我老公在唱歌</is>", "Mira的老公"),
     ],
@@ -74,6 +85,8 @@ def test_whom_a_statement_is_about(marked: str, subject: str) -> None:
 def test_she_is_whom_the_statement_before_was_about() -> None:
     found = stated("<is><who>my niece</who> moved out</is>, <is><who>she</who> sings now</is>")
     assert [one.subject for one in found] == ["Mira's niece", "Mira's niece"]
+    found = stated("<is><who>granny</who> is 90</is>, <is>shes still singing</is>")
+    assert [one.subject for one in found] == ["Mira's granny", "Mira's granny"]
 
 
 @pytest.mark.parametrize(
@@ -88,6 +101,17 @@ def test_she_is_whom_the_statement_before_was_about() -> None:
         ("<is>a nurse since 2014</is>", ""),
         ("<is>i graduate on the 1st of march</is>", "2027-03-01"),
         ("<is>i swim a lot</is>", ""),
+        ("<is>the exam got moved to friday</is>", "2026-03-13"),
+        ("<is>moved to Leeds on friday</is>", "2026-03-06"),
+        ("<is>the exam is scheduled for 2 March</is>", "2027-03-02"),
+        ("<will>were moving to Leeds in june</will>", "2026-06-01/2026-06-30"),
+        ("<is>the builders came on weds</is>", "2026-03-04"),
+        ("<is>she is here for the whole of may</is>", "2026-05-01/2026-05-31"),
+        ("<is>sang for thirty-one years before i retired</is>", ""),
+        ("<is>i sell christmas trees</is>", ""),
+        ("<is>我在卖圣诞帽</is>", ""),
+        ("<is>我报了11月15号的考试</is>", "2026-11-15"),
+        ("<is>我爷爷今年八十五了</is>", ""),
     ],
 )
 def test_a_day_lies_behind_what_has_happened_and_ahead_of_all_else(marked: str, when: str) -> None:
@@ -111,6 +135,11 @@ def test_chinese_is_read_by_whole_clauses() -> None:
 
 def test_what_the_tagger_is_not_sure_of_says_nothing() -> None:
     assert stated("<is>sings</is>", sure=0.3) == []
+
+
+def test_what_is_cut_off_goes_on_to_the_end_of_the_clause_and_a_greeting_is_none() -> None:
+    found = stated("<is>hey</is>, <is>they're</is> tearing down our street, bastards")
+    assert [one.words for one in found] == ["they're tearing down our street"]
 
 
 # -- with the weights of the package --------------------------------------------------------------------
