@@ -198,6 +198,9 @@ def _add_up(tally: Tally, name: str, conversation: Conversation, memory: Memory)
     """One conversation with one system."""
     totals = tally.totals
     user, turns = _user(name, conversation), list(conversation.turns.values())
+    kernel = memory.kernel.within(user)
+    writes = isinstance(memory.kernel.parts.schedulers.named(name).policy, Writes)
+    writes_later = writes and memory.kernel.config.curators.writer != "rules"  # a search does not wait for a model
 
     def call(method: str, **given: Any) -> dict[str, Any]:
         return dict(getattr(memory, method)(user_id=user, **given))
@@ -207,6 +210,8 @@ def _add_up(tally: Tally, name: str, conversation: Conversation, memory: Memory)
         began = time.perf_counter()
         added(part, call)
         call("search", query="ready", top_k=1)  # waits until everything can be found
+        if writes_later:
+            CuratorCalls.of(kernel).curate()
         seconds += time.perf_counter() - began
         sizes.append(len(call("get_all", limit=MAX_LISTED)["results"]))
     tally.growth.append(sizes)
@@ -232,8 +237,7 @@ def _add_up(tally: Tally, name: str, conversation: Conversation, memory: Memory)
                 "ndcg@10": figures([bool(some) for some in found], len(evidence))["ndcg@10"],
             }
         )
-    kernel = memory.kernel.within(user)
-    if isinstance(memory.kernel.parts.schedulers.named(name).policy, Writes):
+    if writes:
         cost = CuratorCalls.of(kernel).writer_cost(name)
         totals["calls"] += cost.calls
         totals["tokens"] += cost.tokens

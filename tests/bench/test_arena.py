@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from memos.bench import arena
 from memos.bench.arena import all_systems, bench_arena, named_systems
 from memos.bench.arena_report import COLUMNS, arena_page, arena_table
-from memos.config import Config
+from memos.config import Config, CuratorsConfig, ModelConfig
 from memos.errors import InputError
 from memos.interface.doors.cli.app import app
 from tests.bench.test_bench import DIALOGUE, Shown
@@ -60,6 +60,14 @@ def test_systems_are_measured_on_the_same_turns_and_a_cut_off_run_goes_on(
     with pytest.raises(InputError, match="is a page without <!-- arena -->"):
         arena_page([report], page)
     assert page.read_text() == "another page"
+
+
+def test_a_model_has_written_before_anything_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "talks.json"
+    file.write_text(json.dumps(DIALOGUE))
+    config = Config(model=ModelConfig(path="shape:tiny"), curators=CuratorsConfig(writer="local", seconds=600))
+    [row] = bench_arena(["mem0"], "locomo", file, None, config, None, Shown())["rows"]
+    assert row["writer_calls_per_turn"] > 0 and row["turns_lost"] == row["failed"] == 0
 
 
 def test_the_command_writes_its_report_and_its_page(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def _by_all_three(now: float, weights: Weights) -> Callable[[CuratorSignals], Sc
         rows: list[Scores] = [DECAY**hours, signals.score(IMPORTANCE, 1.0), signals.plain.near]
         if not ranges:
             ranges.extend((float(row.min()), float(row.max())) for row in rows)
-        parts = [(row - low) / max(high - low, 1e-300) for row, (low, high) in zip(rows, ranges, strict=True)]
+        parts = [(row - low) / ((high - low) or 1.0) for row, (low, high) in zip(rows, ranges, strict=True)]
         return np.tensordot(weights, np.array(parts, np.float64), 1)
 
     return score

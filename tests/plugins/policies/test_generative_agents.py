@@ -60,6 +60,13 @@ def test_what_is_equally_near_is_ranked_by_importance_and_by_recency_of_retrieva
         assert again.index("Tea with milk (green).") < again.index("Tea with milk (blue).")
 
 
+def test_memories_that_weigh_the_same_are_ranked_by_the_rest(tmp_path: Path) -> None:
+    with conversation(tmp_path, "generative-agents") as talk:
+        talk.say("Ann: Tea with milk.", "Bo: Rain again.")
+        assert len(set(scores(talk, IMPORTANCE).values())) == 1
+        assert by(talk, "generative-agents", "Tea with milk", 2) == ["Tea with milk.", "Rain again."]
+
+
 def test_without_reflection_there_is_the_stream_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generative_agents, "DUE", 1.0)
     with conversation(tmp_path, "generative-agents-reflection") as talk:
