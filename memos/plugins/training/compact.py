@@ -1,8 +1,8 @@
 """Compacts KV without training: few rows of each head, with weights, that attention finds as it found all of them.
 
 Attention Matching (2602.16284): the questions that a memory answers are asked over its whole KV, and what each head's
-queries find there is matched. Of the rows that are looked at most, a head keeps some; their weights make up for the
-mass of the others (least squares, not below zero), and then their values for what those would have added (ridge
+queries find there is matched. Of the rows, a head keeps some that different queries look at; their weights make up
+for the mass of the others (least squares, not below zero), and then their values for what those would have added (ridge
 regression). How far each number of rows falls short is known from one pass, so the rows that there may be go to the
 heads that need them: most heads look everywhere alike and need one, the few that look facts up need one for each.
 """
@@ -36,6 +36,7 @@ _BATCH_ROWS = 64  # questions in one forward
 _READING = 0.3  # how much what the question's own tokens find counts, against what the answer's do
 _LEAST_SHARE = 1e-4  # and what finds nothing here
 _RIDGE, _MASS_ROUNDS = 1e-3, 30
+_NOTHING_LEFT = 1e-12  # of what is looked at most, below which rounding would order the rows
 _EMPTY = -1e4  # the logarithm of the weight of a row that is none: others of the layer have more
 _now = threading.local()  # the queries of this thread's forward, by layer
 
@@ -232,16 +233,33 @@ def _sizes(asked: _Asked, group: int, found: torch.Tensor) -> torch.Tensor:
 
 
 def _fits(asked: _Asked, group: int, values: torch.Tensor, scores: torch.Tensor, counts: torch.Tensor) -> list[_Fit]:
-    """values [rows, D], scores [N, rows], counts [N]: fits of ever more of the rows, those looked at most first."""
+    """values [rows, D], scores [N, rows], counts [N]: fits of ever more of the rows, in their order."""
     looked, mass = scores.softmax(-1), scores.logsumexp(-1)
     found = looked @ values
-    order = (looked * counts[:, None]).square().mean(0).argsort(descending=True)
+    order = _order(looked * counts[:, None])
     weight = float((_sizes(asked, group, found) * counts).square().sum())
     most = min(len(order), _COUNTS[-1])
     return [
         _fit(values, scores, counts, found, mass, order[:count].sort().values, weight)
         for count in (*(c for c in _COUNTS if c < most), most)
     ]
+
+
+def _order(looked: torch.Tensor) -> torch.Tensor:
+    """The rows of [N, rows], how much each query looks at each, by how much of it those before do not tell already:
+    rows that the same queries look at stand for one another. The pivots of a Cholesky factorisation of their products;
+    then the others, those looked at most first."""
+    products = (looked.T @ looked).double()
+    left, factor, order = products.diagonal().clone(), torch.zeros_like(products), list[int]()
+    while left.max() > _NOTHING_LEFT * products.diagonal().max():
+        row = int(left.argmax())
+        known = factor[:, : len(order)]
+        column = factor[:, len(order)] = (products[:, row] - known @ known[row]) / left[row].sqrt()
+        left = left - column.square()
+        left[row] = 0.0
+        order.append(row)
+    rest = products.diagonal().argsort(descending=True).tolist()
+    return torch.tensor(list(dict.fromkeys([*order, *rest])), device=looked.device)
 
 
 def _fit(

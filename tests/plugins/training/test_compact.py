@@ -19,7 +19,7 @@ from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.rows import Cartridge
 from memos.infrastructure.host.training.teach import Task, judge_kv, short_of
-from memos.plugins.training.compact import compacted
+from memos.plugins.training.compact import _order, compacted
 from memos.plugins.training.craft import craft
 
 MEMORIES = ("Mira: I live in Lisbon.", "Tom works as a nurse.")
@@ -102,6 +102,14 @@ def test_a_tenth_of_the_rows_passes_the_gate_of_sixteen_facts(host: Host, tmp_pa
     assert kv.weighted and rows <= heads * (0.25 * len(whole.ids) + len(host.head))
     host.save_kv(whole, tmp_path / "raw")
     assert (tmp_path / "work" / task.payload).stat().st_size < (tmp_path / "raw").stat().st_size / 3
+
+
+def test_rows_that_the_same_queries_look_at_stand_for_one_another() -> None:
+    looked = torch.tensor([[0.6, 0.5, 0.0], [0.6, 0.5, 0.0], [0.0, 0.0, 0.4]])  # of three queries, at three rows
+    assert _order(looked).tolist() == [0, 2, 1]
+    assert sorted(_order(torch.zeros(3, 4)).tolist()) == [0, 1, 2, 3]
+    drawn = torch.rand(60, 20, generator=torch.Generator().manual_seed(0))
+    assert sorted(_order(drawn).tolist()) == list(range(20))
 
 
 def test_another_group_answers_nothing_of_this_one(host: Host, tmp_path: Path) -> None:
