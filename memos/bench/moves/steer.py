@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,22 +35,27 @@ class Steered:
 
 
 def measure(host: Host, groups: int, seed: int, show: Show) -> Row:
-    """groups: of ten behaviours, so many. accepted: those that have a direction which passes its gate. same_answer: of
-    the prompts that nothing was learnt from, those that follow. locality: of unrelated prompts. control: same_answer
-    under random directions of the same lengths in the same places.
+    """groups: of the behaviours, so many. accepted: those that have a direction which passes its gate; what is refused
+    steers nothing, so the other figures are of these. same_answer: of the prompts that nothing was learnt from, those
+    that follow. locality: of unrelated prompts. control: same_answer under random directions of the same lengths in the
+    same places.
     """
     found = steered(host, groups, seed, show)
-    at_random = [one.at_random for one in found if one.at_random is not None]  # of those accepted
+    passed = [one for one in found if one.how]
     return Row(
         move="steer",
         groups=len(found),
         seconds_p50=statistics.median(one.seconds for one in found),
-        bytes_mean=round(statistics.fmean(one.bytes for one in found)),
-        same_answer=statistics.fmean(one.scores[FOLLOWED] for one in found),
-        locality=statistics.fmean(one.scores[KEPT] for one in found),
+        bytes_mean=round(_mean([one.bytes for one in passed])),
+        same_answer=_mean([one.scores[FOLLOWED] for one in passed]),
+        locality=_mean([one.scores[KEPT] for one in passed]),
         accepted=share([bool(one.how) for one in found]),
-        control=statistics.fmean(at_random) if at_random else 0.0,
+        control=_mean([one.at_random or 0.0 for one in passed]),
     )
+
+
+def _mean(figures: Sequence[float]) -> float:
+    return statistics.fmean(figures) if figures else 0.0
 
 
 def steered(host: Host, count: int, seed: int, show: Show) -> list[Steered]:
