@@ -26,11 +26,12 @@ make_venv() {
   "$python" -m venv $clear "$VENV"
 }
 
-# install [EXTRA]: memos and its dependencies, e.g. `install dev`; returns at once where nothing has changed since
+# install EXTRAS: memos and its dependencies, `dev` or what requirements.txt has; returns at once where nothing has
+# changed since
 install() {
   local stamp now
   now=$(cat <(pwd) pyproject.toml requirements*.txt | cksum)
-  for stamp in "$VENV/.memos-${1:-}" "$VENV/.memos-dev"; do
+  for stamp in "$VENV/.memos-$1" "$VENV/.memos-dev"; do
     [ "$(cat "$stamp" 2>/dev/null)" = "$now" ] && return
   done
   # --no-compile: of the thousands of modules few are ever imported, and those are compiled then
@@ -39,10 +40,12 @@ install() {
   # so there is no hash of it
   say "installing torch (200 MB for CPU builds, several GB for CUDA builds)"
   pip install --no-compile --no-deps "torch==$(sed -n '/^name = "torch"/,/^version/s/^version = "\(.*\)"/\1/p' pyproject.toml)"
-  say "installing memos${1:+[$1]} with the versions of requirements${1:+-$1}.txt, each file held against its hash"
-  pip install --no-compile --no-deps --require-hashes -r "requirements${1:+-$1}.txt"
-  pip install --no-compile --no-build-isolation -e ".${1:+[$1]}" # CUDA's libraries too, where torch asks for them
-  echo "$now" >"$VENV/.memos-${1:-}"
+  local pinned=requirements.txt
+  [ "$1" = dev ] && pinned=requirements-dev.txt
+  say "installing memos[$1] with the versions of $pinned, each file held against its hash"
+  pip install --no-compile --no-deps --require-hashes -r $pinned
+  pip install --no-compile --no-build-isolation -e ".[$1]" # CUDA's libraries too, where torch asks for them
+  echo "$now" >"$VENV/.memos-$1"
 }
 
 make_venv

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 DEVELOPER = Path("memos/bench/developer")
+QUICKSTART = ROOT / "scripts" / "quickstart"
 UNHASHED = {"torch", "memos-kernel"}  # builds of torch lie in several indexes
 
 
@@ -58,6 +59,7 @@ def dependencies(extra: str) -> Iterator[str]:
 
 def test_every_dependency_is_pinned_and_both_files_agree() -> None:
     everyone, developers = pins("requirements.txt"), pins("requirements-dev.txt")
-    assert set(dependencies("")) - UNHASHED <= set(everyone)
+    usual = (dependencies(extra) for extra in ("", *re.search(r"install (\S+)", QUICKSTART.read_text())[1].split(",")))
+    assert set().union(*usual) - UNHASHED <= set(everyone)
     assert set(dependencies("dev")) - UNHASHED <= set(developers)
     assert all(developers[name] == versions for name, versions in everyone.items())
