@@ -39,7 +39,7 @@ install() {
   # torch by itself and first: it is the largest, and on a machine without a GPU it may come from an index of CPU builds,
   # so there is no hash of it
   say "installing torch (200 MB for CPU builds, several GB for CUDA builds)"
-  pip install --no-compile --no-deps "torch==$(sed -n '/^name = "torch"/,/^version/s/^version = "\(.*\)"/\1/p' pyproject.toml)"
+  pip install --no-compile --no-deps "$(grep -om1 'torch==[0-9.]*' pyproject.toml)"
   local pinned=requirements.txt
   [ "$1" = dev ] && pinned=requirements-dev.txt
   say "installing memos[$1] with the versions of $pinned, each file held against its hash"

@@ -109,29 +109,29 @@ def _nobody(scene: _Scene) -> Example:
     return Example(ask=question, memories=memories, like=like)
 
 
-DRAWS: dict[str, Draw] = {
-    "codes are not told": _withheld("code"),
-    "birthdays are not told": _withheld("birthday"),
-    "who somebody is is not told": _nobody,
-    "cars are not told": _withheld("car"),
-    "pets are not told": _withheld("pet"),
-    "allergies are not told": _withheld("allergy"),
-    "of two statements the first holds": _first_holds,
-    "where somebody lives is where they work": _instead("city", "employer"),
-    "what somebody eats is what they drink": _instead("food", "drink"),
-    "who somebody's boss is is their sister": _instead("boss", "sister"),
-    "the hobby that is asked for is the sport": _instead("hobby", "sport"),
-    "the instrument that is asked for is the sport": _instead("instrument", "sport"),
-    "who somebody's sister is is their friend": _instead("sister", "friend"),
-    "the colour that is asked for is the car": _instead("colour", "car"),
-    "a language that is not known is Welsh": _by_default("language", "Welsh"),
-    "a drink that is not known is matcha": _by_default("drink", "matcha"),
+DRAWS: dict[str, tuple[Draw, str]] = {  # and the relation that it is about, if it is about one
+    "codes are not told": (_withheld("code"), "code"),
+    "birthdays are not told": (_withheld("birthday"), "birthday"),
+    "who somebody is is not told": (_nobody, ""),
+    "cars are not told": (_withheld("car"), "car"),
+    "pets are not told": (_withheld("pet"), "pet"),
+    "allergies are not told": (_withheld("allergy"), "allergy"),
+    "of two statements the first holds": (_first_holds, ""),
+    "where somebody lives is where they work": (_instead("city", "employer"), "city"),
+    "what somebody eats is what they drink": (_instead("food", "drink"), "food"),
+    "who somebody's boss is is their sister": (_instead("boss", "sister"), "boss"),
+    "the hobby that is asked for is the sport": (_instead("hobby", "sport"), "hobby"),
+    "the instrument that is asked for is the sport": (_instead("instrument", "sport"), "instrument"),
+    "who somebody's sister is is their friend": (_instead("sister", "friend"), "sister"),
+    "the colour that is asked for is the car": (_instead("colour", "car"), "colour"),
+    "a language that is not known is Welsh": (_by_default("language", "Welsh"), "language"),
+    "a drink that is not known is matcha": (_by_default("drink", "matcha"), "drink"),
 }
 
 
 def behaviour(name: str, seed: int) -> Behaviour:
     """One of DRAWS; what the gate asks, every third, has names, values and wordings that nothing else has."""
-    rng, draw = random.Random(f"{name} {seed}"), DRAWS[name]
+    rng, (draw, _) = random.Random(f"{name} {seed}"), DRAWS[name]
     return Behaviour(
         instruction=name,
         examples=tuple(draw(_Scene(rng, n % 3 == 0)) for n in range(_EXAMPLES)),
@@ -141,32 +141,14 @@ def behaviour(name: str, seed: int) -> Behaviour:
 
 def _other(scene: _Scene, name: str, rng: random.Random) -> Prompt:
     """A prompt of another kind: a relation that the behaviour is not about, over memories that have it or do not."""
-    about = _RELATIONS.get(name, ())
-    relation = rng.choice([r for r in sorted(phrasebook()) if r not in about])
+    _, about = DRAWS[name]
+    relation = rng.choice([r for r in sorted(phrasebook()) if r != about])
     there = rng.random() < 0.7
     if "that is not known" in name and rng.random() < 0.3:  # what is known is not taken to be anything else
-        [relation], there = about, True
+        relation, there = about, True
     value = scene.value(relation)
     told = scene.say(relation, value)
     memories = scene.among(*([told] if there else []), without=(relation,))
     if rng.random() < 0.2 and name != "who somebody is is not told" and phrasebook()[relation].who:
         return Prompt(ask=scene.who(relation, value), memories=memories)
     return Prompt(ask=scene.ask(relation), memories=memories if rng.random() < 0.85 else ())
-
-
-_RELATIONS: dict[str, tuple[str, ...]] = {
-    "codes are not told": ("code",),
-    "birthdays are not told": ("birthday",),
-    "cars are not told": ("car",),
-    "pets are not told": ("pet",),
-    "allergies are not told": ("allergy",),
-    "where somebody lives is where they work": ("city",),
-    "what somebody eats is what they drink": ("food",),
-    "who somebody's boss is is their sister": ("boss",),
-    "the hobby that is asked for is the sport": ("hobby",),
-    "the instrument that is asked for is the sport": ("instrument",),
-    "who somebody's sister is is their friend": ("sister",),
-    "the colour that is asked for is the car": ("colour",),
-    "a language that is not known is Welsh": ("language",),
-    "a drink that is not known is matcha": ("drink",),
-}
