@@ -188,5 +188,5 @@ class Parts:
         with loading():
             from memos.operation.forms.transitions import Transitions  # loads torch and transformers
 
-        parts = (self.vault, self.lifecycle, self.reader, self.host(), self.serving().require_disk)
+        parts = (self.vault, self.lifecycle, self.reader, self.host(), self.serving())
         return Transitions(*parts, self.config.distil, self.config.activation)

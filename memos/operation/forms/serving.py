@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memos.cube import Blob, Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom, VaultError
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
 from memos.infrastructure.host.request import Request
@@ -149,7 +150,7 @@ class Serving:
         try:
             if self._measures and self._host.capability.exact:
                 known = self._vault.cards.of(self._key) or _measured.get(self._key)
-                if known is None or f"disk {self._config.activation.stored}" not in known["load"]:
+                if known is None or not all(f"disk {codec}" in known["load"] for codec in self._codecs):
                     return self.measure()
                 _measured[self._key] = known
                 return Costs.model_validate(known)
@@ -172,11 +173,20 @@ class Serving:
         """Measure this machine, and keep that."""
         with self._vault.blobs.staging() as folder:
             folder.mkdir()
-            figures = self._host.measure(folder, (self._config.activation.stored,))
+            figures = self._host.measure(folder, self._codecs)
         known = self._vault.cards.of(self._key) or {"load": {}}
         _measured[self._key] = figures | {"load": known["load"] | figures["load"]}
         self._vault.cards.put(self._key, _measured[self._key])
         return Costs.model_validate(_measured[self._key])
+
+    def codecs(self, tokens: int) -> list[str]:
+        """How KV of so many tokens may be stored; first what loads soonest from the disk."""
+        return sorted(self._codecs, key=lambda codec: self.costs.bring(Lying(tokens, "disk", codec)))
+
+    @property
+    def _codecs(self) -> tuple[str, ...]:
+        stored = self._config.activation.stored
+        return storing_codecs() if stored == "auto" else (stored,)
 
     @property
     def _key(self) -> str:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from memos.config import ActivationConfig, DistilConfig
     from memos.infrastructure.vault.mem_vault import MemVault
     from memos.infrastructure.vault.tables.job_list import Job
+    from memos.operation.forms.serving import Serving
     from memos.operation.life.mem_lifecycle import MemLifecycle
 
 log = logging.getLogger("memos")
@@ -65,13 +66,12 @@ class Transitions:
         lifecycle: MemLifecycle,
         reader: LessonReader,
         host: Host,
-        require_disk: Callable[[int], None],
+        serving: Serving,
         config: DistilConfig,
         activation: ActivationConfig,
     ) -> None:
-        """require_disk: raises where KV of so many bytes has no room."""
         self._vault, self._lifecycle, self._reader, self._host, self._config = vault, lifecycle, reader, host, config
-        self._activation, self._require_disk = activation, require_disk
+        self._activation, self._serving = activation, serving
         self._lessons = LessonMaker(reader, host, config)
 
     def promote(
@@ -145,7 +145,7 @@ class Transitions:
     def _known(self, form: Form, sources: Sequence[MemCube]) -> MemCube | None:
         """The sound derived cube of just these memories on this host; taken back into use if it was given up."""
         for cube, blob in self._made(form, tuple(c.pin for c in sources)):
-            if form is Form.ACTIVATION and blob.codec != self._activation.codec:
+            if form is Form.ACTIVATION and self._activation.codec not in ("auto", blob.codec):
                 continue
             try:
                 self._vault.blobs.path(blob)
@@ -177,16 +177,22 @@ class Transitions:
         """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
         began = time.perf_counter()
         activation = self._encoded(sources, self._activation.codec)
-        self._host.save_kv(activation, staged, self._activation.stored)
-        self._require_disk(staged.stat().st_size)
-        scores = self._nearness(sources, staged, self._activation.codec)
+        for codec in (ways := self._serving.codecs(len(activation.ids))):
+            self._host.save_kv(activation, staged, codec)
+            self._serving.require_disk(staged.stat().st_size)
+            try:
+                scores = self._nearness(sources, staged, codec)
+                break
+            except Unsupported:
+                if codec == ways[-1]:
+                    raise
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
         name, size = self._vault.blobs.store(staged)
         return Blob(
             sha256=name,
             bytes=size,
             tokens=len(activation.ids),
-            codec=self._activation.codec,
+            codec=codec,
             pictures=len(activation.pictures),
             fingerprint=self._host.digest,
             build_s=time.perf_counter() - began,
@@ -259,7 +265,7 @@ class Transitions:
     def _finished(self, form: Form, payload: Path, made: Crafted) -> int:
         """The rows of trained KV; an adapter has none, and its scores are written on its card."""
         if form is Form.ACTIVATION:
-            self._require_disk(payload.stat().st_size)
+            self._serving.require_disk(payload.stat().st_size)
             return self._host.load_kv(payload).rows
         self._host.finish_card(payload, {"scores": made.scores, "together": made.together})
         return 0

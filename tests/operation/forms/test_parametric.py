@@ -34,8 +34,10 @@ from memos.errors import (
     NotFound,
 )
 from memos.infrastructure.host.adapters import lora
+from memos.infrastructure.host.kv.files import storing_codecs
 from memos.infrastructure.host.training.teach import ADAPTER
 from memos.interface.doors.api.calling import item
+from memos.operation.choosing.cost_model import Costs
 from memos.plugins.care.check import problems_of
 from memos.plugins.externalize.calls import ExternalizeCalls
 from memos.plugins.packs.calls import PackCalls
@@ -324,6 +326,22 @@ def test_wrapped_kv_is_measured_and_serves_like_kv(memos: MemOS, tmp_path: Path)
         assert kv.blob and kv.blob.codec == "wrapped" and 0 < kv.blob.scores["kl"] <= 0.5
         reply = kernel.ask("Where does Mira live?", via="activation")
         assert reply.past_tokens and reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
+@pytest.mark.parametrize(("max_kl", "soonest"), [(10.0, "int4"), (10.0, "raw"), (1e-12, "int4")])
+def test_the_codec_that_loads_soonest_of_those_that_lose_little_is_chosen(
+    memos: MemOS, tmp_path: Path, max_kl: float, soonest: str
+) -> None:
+    load = {f"disk {codec}": (0.0, 1e-6 if codec == soonest else 2e-6) for codec in storing_codecs()}
+    costs = Costs(read=((1, 1e-3), (2, 2e-3)), load=load)
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="auto", max_kl=max_kl)) as kernel:
+        kernel.vault.cards.put(f"costs of {kernel.host.machine}", costs.model_dump(mode="json"))
+        ids = say(kernel, "Mira", MIRA)
+        kv = kernel.promote(ids, "activation")
+        assert kv.blob and kv.blob.codec == (soonest if max_kl > 1 else "raw")
+        assert kernel.promote(ids, "activation").id == kv.id  # it is known, whatever it was stored in
+        reply = kernel.ask("Where does Mira live?", via="activation")
+        assert reply.past_tokens and reply.admission.activations[0].id == kv.id
 
 
 def test_kv_in_the_codec_that_is_set_is_the_one_in_use(memos: MemOS, tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from memos.interface.reading.phrasebook import END, NAME
+from memos.interface.reading.statements.readings import english_readings, one_of
 from memos.lazy import pattern
 
 PAST_DENIAL = pattern(r"\b(?:did|had|was) not\b")
 NO_END = pattern(r"\bcannot (?:stop|quit|give up)|\bnever (?:quit|left|stopped|gave)")  # of what is done
 ON_TOP = pattern(r"on top of|in addition|additionally|besides|plus|apart from", re.IGNORECASE)
-NO_TRADE = frozenset(  # before a job: it is none
-    ("amateur", "hobby", "aspiring", "former", "future", "born", "natural", "good", "bad", "great", "terrible")
-)
+NO_TRADE = pattern(lambda: one_of("no_trades"))  # before a job: it is none
 # In doubt, hearsay or a question, nothing is stated.
 DOUBT = pattern(
     r"\b(?:if|whether|unless|maybe|perhaps|might|could(?! eat)|would(?! like)|should|possibly|probably|likely to|wonder"
@@ -51,15 +50,11 @@ BACK_THEN = pattern(
 )
 FORMER = pattern(r"(?:\b[Mm]y|['’]s) (?:first|old|previous|former|ex|late|last|childhood|second|least)\b")
 # The past of verbs that tell a state; that of "move" or "buy" tells a change.
-PAST = {
-    "lived": "live", "worked": "work", "played": "play", "drank": "drink", "liked": "like", "loved": "love",
-    "hated": "hate", "drove": "drive", "owned": "own", "had": "have", "was": "am", "were": "am", "ate": "eat",
-    "studied": "study", "preferred": "prefer", "spoke": "speak", "smoked": "smoke", "enjoyed": "enjoy", "kept": "keep",
-    "used": "use", "reported": "report", "went": "go", "did": "do", "stayed": "stay", "volunteered": "volunteer",
-    "attended": "attend", "ran": "run", "swam": "swim",
-}  # fmt: skip
 PAST_VERB = pattern(
-    rf"(?<!been )(?<!have )(?<!has )\b(?:{'|'.join(PAST)})\b(?! (?:born|promoted|hired|fired|made|laid|let|put))"
+    lambda: (
+        rf"(?<!been )(?<!have )(?<!has )\b(?:{'|'.join(english_readings().past)})\b"
+        r"(?! (?:born|promoted|hired|fired|made|laid|let|put))"
+    )
 )
 NO_LONGER = pattern(r"\b(?:no longer|not)\b(?= )|\bcannot (?=(?:\w+ ){1,5}any (?:more|longer))", re.IGNORECASE)
 ANY_MORE = pattern(r",? ?\bany ?(?:more|longer)\b", re.IGNORECASE)
@@ -104,15 +99,7 @@ WHEN = pattern(
     r"|in the end|all the time|at the age of \d+|for a living|myself)\b",
     re.IGNORECASE
 )  # fmt: skip
-OPENING = pattern(
-    r"^(?:(?:oh|well|so|yes|yeah|yep|ok|okay|hey|hi|hello|btw|by the way|(?:it )?turns out(?: that)?|good news|big news"
-    r"|bad news|fun fact|news|I meant?(?: to say)?(?: that)?|update|actually|in fact|correction|no|sorry|wait"
-    r"|on top of that|in addition|besides|additionally|plus|also|honestly|sadly|unfortunately|luckily|happily"
-    r"|apart from that|since then|as you know|you know(?: what)?|guess what|i should mention|just so you know"
-    r"|for the record|fyi|and|but|these days|nowadays|now|currently|recently|finally|as of (?:today|now)|(?:this"
-    r"|last) (?:week|month|year|spring|summer|autumn|fall|winter))\b[,:;.!—-]*\s*)+",
-    re.IGNORECASE,
-)
+OPENING = pattern(lambda: rf"^(?:(?:{one_of('openings')})\b[,:;.!—-]*\s*)+", re.IGNORECASE)
 VERB = (
     r"(?:am|is|are|was|have|has|live|work|play|drive|like|love|hate|enjoy|prefer|speak|drink|eat|study|use|own|moved"
     r"|joined|started|switched|became|bought|got|took|adopted|quit|left|stopped|gave|sold|go|do|no longer|don['’]t"
@@ -127,8 +114,7 @@ CLAUSE = pattern(
 SUBJECT = pattern(rf"(?:I|{NAME})(?= )")
 ITEM = (
     rf"(?!(?:{VERB}|\w+ed)\b)(?:an? |the |some |two |three )?(?!(?:I|we|he|she|they|it|my|now|not|then|also|but"
-    rf"|so|who|which|as|you"
-    r"|that|because)\b)[\w'-]+(?: [\w'-]+){0,2}?"
+    r"|so|who|which|as|you|that|because)\b)[\w'-]+(?: [\w'-]+){0,2}?"
 )
 LIST = pattern(
     rf"((?:, {ITEM})*),? (?:and|as well as|plus) ({ITEM})(?=\s*(?:[.!?;]|, (?:too|as well|but|and)\b|$| too\b"
@@ -181,8 +167,5 @@ FROM_TO = pattern(
 )
 FOR = pattern(r"\b(left|quit) ([A-Z]\w+) (?:for|to join) (?=[A-Z])")
 NO_ATTRIBUTE = pattern(r"(?:not|very|so|too|really|on|in|at|to|an? [a-z]+ing)\b")
-STEM_OF_E = pattern(  # of a gerund: "smok", of "smoke"
-    r"(?:mok|liv|driv|us|tak|danc|bak|mak|hik|rid|mov|practis|practic|danc|vap|gambl|skat|leav|chang|becom"
-    r"|writ|cycl|lik|lov|hat|jok)$"
-)
+STEM_OF_E = pattern(lambda: f"(?:{one_of('stems_of_e')})$")  # of a gerund: "smok", of "smoke"
 UPDATE = pattern(r"现在(?!在)|如今|搬到|搬家|换成|换了|改成|改为|改喝|改吃|不再|\b(?:any ?more|no longer|used to)\b")

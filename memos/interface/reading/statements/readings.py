@@ -52,6 +52,7 @@ class EnglishReadings:
     adds: frozenset[str]  # updates of the phrasebook that stand beside what was
     attributes: frozenset[str]
     nouns: dict[str, str]  # the relations of some attributes
+    past: dict[str, str]  # of verbs that tell a state
     jobs: frozenset[str]
     no_jobs: frozenset[str]  # what one can become beside
     kin: re.Pattern[str]
@@ -87,6 +88,7 @@ def english_readings() -> EnglishReadings:
         adds=frozenset(form for _, mode, form in _forms(relations) if mode == "also" and form in updates)
         | {form for form in updates if "adopted" in form or "bought" in form},
         nouns=book["nouns"],
+        past=book["past"],
         attributes=frozenset(shlex.split(book["attributes"])),
         no_jobs=frozenset(_words(book["no_jobs"])),
         jobs=frozenset(_words(book["jobs"])),

@@ -188,7 +188,7 @@ def _in_the_present(clause: str) -> tuple[bool, str]:
     if cues.USED_TO.search(clause):
         return True, cues.USED_TO.sub(lambda m: "am " if m[0].endswith("be") else "", clause)
     if cues.PAST_VERB.search(clause):
-        return True, cues.PAST_VERB.sub(lambda m: cues.PAST[m[0]], cues.BACK_THEN.sub("", clause))
+        return True, cues.PAST_VERB.sub(lambda m: english_readings().past[m[0]], cues.BACK_THEN.sub("", clause))
     return False, clause
 
 
@@ -419,6 +419,6 @@ def _job(clause: str, voice: _Voice, manner: Manner) -> list[Fact]:
         return []
     words = match["o"].lower().split()
     jobs = english_readings().jobs
-    if words[0] in cues.NO_TRADE or not any(" ".join(words[n:]) in jobs for n in range(len(words))):
+    if cues.NO_TRADE.fullmatch(words[0]) or not any(" ".join(words[n:]) in jobs for n in range(len(words))):
         return []
     return _facts(subject, "job", match["o"], manner, "is", False)

@@ -171,7 +171,7 @@ FORMS: tuple[tuple[re.Pattern[str], Resolve], ...] = (
     (_en(r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"), lambda g, t, p: date(int(g["y"]), int(g["m"]), int(g["d"]))),
     (_en(r"(?:the )?day before yesterday"), _plus(-2)),
     (_en(r"(?:the )?day after tomorrow"), _plus(2)),
-    (_en(r"(?:yesterday|last night)"), _plus(-1)),
+    (_en(r"(?:y(?:ester)?day|ystd|last night)"), _plus(-1)),
     (_en(r"(?:tomorrow|tmrw|tmr|tomoz|2moro)"), _plus(1)),
     (_en(r"(?:today|tonight|this (?:morning|afternoon|evening))"), _plus(0)),
     (_en(rf"(?<!-){N} (?P<unit>day|night|week|fortnight|month|year)s? (?:ago|back|before(?! \w)|earlier)"),
