@@ -58,7 +58,7 @@ _PAST_VERB = pattern(
 )
 _AHEAD = pattern(
     r"\b(?:until|till?|by|due|from|starting)\s+(?:the\s+)?\w+$|\b(?:will|gonna|going to|['’]ll)\b|[到直]$|[报约订挂]了"
-    r"|^were \w+ing\b",
+    r"|^were \w+ing\b|\bgetting \w+ed\b",
     re.IGNORECASE,
 )
 _SET_FOR = pattern(  # | stands before a day
@@ -198,7 +198,8 @@ def _lies_behind(words: str, mode: Mode) -> bool:
 def _subject(words: str, speaker: str, before: str) -> str:
     """Whom the words for a subject name; a relative without a name is named by the speaker. before: whom the last
     statement was about, which is "she" or "he"."""
-    words = re.sub(r"['’]s?$|(?<=\bmum|\bmom|\bdad|\bnan)s$", "", words.strip())  # "my mums dating"
+    # "my mums dating"; "表妹大后天", of which the tagger takes a sign too many
+    words = re.sub(r"['’]s?$|(?<=\bmum|\bmom|\bdad|\bnan)s$|(?<=[爸妈哥姐弟妹])[大上前今]$", "", words.strip())
     words = re.sub(r" (?:(?:from|at|in) (?:the|my|our) .*|and (?:his|her|their) .*|both|all|now|still)$", "", words)
     if not words or _FIRST_PERSON.fullmatch(words) or _MY.fullmatch(f"{words} "):
         return speaker
