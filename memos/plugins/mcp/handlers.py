@@ -27,6 +27,7 @@ from memos.errors import InputError, MemosError
 from memos.interface.doors.api.calling import arguments, checked
 from memos.interface.doors.api.memory import Memory
 from memos.kernel.calls import Calls, Effect
+from memos.plugins.mcp.tools import Tool, tools
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any, Any]
@@ -40,19 +41,18 @@ class MakeCall(Protocol):
     def __call__(self, context: Context, name: str, call: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-def _agent_tools() -> tuple[dict[str, Effect], dict[str, str]]:
-    """(what each call does that agents have a tool for, why they have none for the others), by names of the Memory
-    API."""
-    open_, closed = dict[str, Effect](), dict[str, str]()
+def _agent_tools() -> tuple[dict[str, Tool], dict[str, str]]:
+    """(the tools that agents have, why they have none for other calls), by names of the Memory API and of plug-ins."""
+    open_, closed = dict[str, Tool](), dict[str, str]()
     for line in Calls.table().values():
         if line.api and line.why_not_agents:
             closed[line.api] = line.why_not_agents
         elif line.api:
-            open_.setdefault(line.api, line.effect)
-    return open_, closed
+            open_.setdefault(line.api, Tool(getattr(Memory, line.api), line.effect))
+    return dict(tools.usable()) | open_, closed
 
 
-TOOLS, LEFT_OUT = _agent_tools()  # what a tool does to memories; why there is none
+TOOLS, LEFT_OUT = _agent_tools()
 FEW_TOOLS = ("search", "add", "get", "update", "delete", "history")  # what is offered, unless all are asked for
 _LEAN = ("id", "memory", "score", "event", "version", "topic", "tags", "said_at", "created_at", "expires_at")
 _IDENTITY = ("user_id", "agent_id")  # the credential says who calls; a run_id names a session within that
@@ -85,7 +85,7 @@ class McpHandlers:
             return types.CallToolResult(content=[_text(str(error))], is_error=True)
         if request.name in FEW_TOOLS and not self._wants_all(context):
             reply = _lean(reply)
-        return types.CallToolResult(content=[_text(_json(reply))], structured_content=reply)
+        return types.CallToolResult(content=_content(reply), structured_content=reply)
 
     async def list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -197,10 +197,10 @@ async def in_thread(_: Context, name: str, call: Callable[[], T]) -> T:
 
 @cache
 def _tool(name: str) -> types.Tool:
-    does = TOOLS[name]
+    does = TOOLS[name].does
     return types.Tool(
         name=name,
-        description=inspect.getdoc(getattr(Memory, name)),
+        description=inspect.getdoc(TOOLS[name].call),
         input_schema=_arguments(name).model_json_schema(),
         annotations=types.ToolAnnotations(
             read_only_hint=does is Effect.READS, destructive_hint=does is Effect.CHANGES, open_world_hint=False
@@ -211,7 +211,7 @@ def _tool(name: str) -> types.Tool:
 @cache
 def _arguments(name: str) -> type[BaseModel]:
     """The arguments of a call, but for who calls."""
-    return arguments(getattr(Memory, name), frozenset(_IDENTITY))
+    return arguments(TOOLS[name].call, frozenset(_IDENTITY))
 
 
 def _require_tool(name: str) -> None:
@@ -225,7 +225,7 @@ def _called(memory: Memory, name: str, arguments: dict[str, object]) -> dict[str
     """What a tool replies. Raises InputError, and what the call does."""
     if identity := [field for field in _IDENTITY if field in arguments]:
         raise InputError(f"{identity[0]}: no tool takes it, as the credential says who calls; leave it out")
-    reply: dict[str, object] = getattr(memory, name)(**checked(_arguments(name), arguments))
+    reply: dict[str, object] = TOOLS[name].call(memory, **checked(_arguments(name), arguments))
     return reply
 
 
@@ -239,6 +239,19 @@ def _lean(reply: dict[str, object]) -> dict[str, object]:
         return {"results": list(map(lean, results))}
     found: dict[str, object] = lean(reply)
     return found
+
+
+def _content(reply: dict[str, object]) -> list[types.ContentBlock]:
+    """What an agent reads; a picture or sound, which is taken out of the reply, as its model is shown such."""
+    shown = list[types.ContentBlock]()
+    match str(media := reply.get("media_type")).partition("/")[0], reply.get("data"):
+        case "image", str(data):
+            shown.append(types.ImageContent(type="image", data=data, mime_type=str(media)))
+        case "audio", str(data):
+            shown.append(types.AudioContent(type="audio", data=data, mime_type=str(media)))
+    if shown:
+        del reply["data"]
+    return [*shown, _text(_json(reply))]
 
 
 def _text(text: str) -> types.TextContent:

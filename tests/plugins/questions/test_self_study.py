@@ -74,7 +74,13 @@ def test_memories_that_the_rules_do_not_read_are_studied(student: Host, tmp_path
     """Also where it is not set, as this model has a chat template, so it may follow instructions."""
 
     def transitions(kernel: MemOS) -> Transitions:
-        given: Sequence[Any] = (kernel.vault, kernel.parts.lifecycle, kernel.parts.reader, student, kernel.parts.serving())
+        given: Sequence[Any] = (
+            kernel.vault,
+            kernel.parts.lifecycle,
+            kernel.parts.reader,
+            student,
+            kernel.parts.serving(),
+        )
         return Transitions(*given, DistilConfig(self_study=count), ActivationConfig())
 
     with MemOS(Config(), vault=tmp_path, model=student.model, tokenizer=student.tokenizer) as kernel:
