@@ -32,7 +32,7 @@ from memos.cube import (
     Text,
     new_id,
 )
-from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, Unsupported
+from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, NoRoom, Unsupported
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
@@ -174,16 +174,17 @@ class Transitions:
         return [(cube, blob) for cube, blob in same if blob.fingerprint == self._host.digest]
 
     def _encode(self, sources: Sequence[MemCube], staged: Path, progress: Progress) -> Blob:
-        """Text -> KV, kept if the model answers over it, as it was stored, as over the full prompt."""
+        """Text -> KV, in the first codec in which there is room for it and the model answers over it, as it was
+        stored, as over the full prompt."""
         began = time.perf_counter()
         activation = self._encoded(sources, self._activation.codec)
         for codec in (ways := self._serving.codecs(len(activation.ids))):
             self._host.save_kv(activation, staged, codec)
-            self._serving.require_disk(staged.stat().st_size)
             try:
+                self._serving.require_disk(staged.stat().st_size)
                 scores = self._nearness(sources, staged, codec)
                 break
-            except Unsupported:
+            except (NoRoom, Unsupported):
                 if codec == ways[-1]:
                     raise
         progress(1, 1, 0.0)  # before the blob is in place: an interrupt here leaves only what is staged
