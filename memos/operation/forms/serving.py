@@ -181,12 +181,12 @@ class Serving:
 
     def codecs(self, tokens: int) -> list[str]:
         """How KV of so many tokens may be stored; first what loads soonest from the disk."""
-        return sorted(self._codecs, key=lambda codec: self.costs.bring(Lying(tokens, "disk", codec)))
+        costs = self.costs if len(self._codecs) > 1 else None  # which are measured for a choice alone
+        return sorted(self._codecs, key=lambda codec: costs.bring(Lying(tokens, "disk", codec)) if costs else 0)
 
     @property
     def _codecs(self) -> tuple[str, ...]:
-        stored = self._config.activation.stored
-        return storing_codecs() if stored == "auto" else (stored,)
+        return storing_codecs() if self._config.activation.stored == "auto" else (self._config.activation.stored,)
 
     @property
     def _key(self) -> str:
