@@ -69,7 +69,7 @@ def refused(url: str) -> bool:
     """True once nothing is listening there any more."""
     try:
         return httpx.get(f"{url}/healthz").status_code != 200
-    except httpx.ReadError:  # it came just as the listening ended: the next one tells
+    except (httpx.ReadError, httpx.RemoteProtocolError):  # it came just as the listening ended: the next one tells
         return False
     except httpx.ConnectError:
         return True
