@@ -49,7 +49,8 @@ def _agent_tools() -> tuple[dict[str, Tool], dict[str, str]]:
             closed[line.api] = line.why_not_agents
         elif line.api:
             open_.setdefault(line.api, Tool(getattr(Memory, line.api), line.effect))
-    return dict(tools.usable()) | open_, closed
+    brought = {name: tool for name, tool in tools.usable() if name not in open_ | closed}  # no other `delete`
+    return open_ | brought, closed
 
 
 TOOLS, LEFT_OUT = _agent_tools()
