@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from memos.interface.doors.api.memory import Memory as Memory
     from memos.kernel.mem_os import MemOS as MemOS
 
+# Read as torch loads OpenMP: its threads wait for one another for some 10 us before they sleep, longer than from one
+# loop of a forward to the next. By default it is 3 ms, in which they hold cores that requests and searches need.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 __version__ = "0.1.0"
 __all__ = ["AsyncMemory", "Config", "MemOS", "Memory", "__version__"]
 

@@ -16,12 +16,13 @@ from house import ROOT, duplicate_classes, folder_sizes, forbidden_arrows, impor
 ONLY_IN: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("torch", "transformers", "peft", "accelerate", "safetensors.torch"),
-        # and where a plug-in makes tensors: it trains or steers, asks how likely answers are, writes adapters for other
-        # servers, brings KV to one, reads texts beside a query
+        # and where a plug-in makes tensors: it trains or steers, stores KV, asks how likely answers are, writes
+        # adapters for other servers, brings KV to one, reads texts beside a query
         (
             "memos/infrastructure/host/",
             "memos/plugins/packs/adapter_export.py",
             "memos/plugins/reranker.py",
+            "memos/plugins/codecs/",
             "memos/plugins/kv_readers/",
             "memos/plugins/training/",
             "memos/plugins/externalize/",

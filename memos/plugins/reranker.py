@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memos.errors import ModelNotFound
-from memos.infrastructure.host.encoders.threads import multiply_alone, on_encoder_threads
 from memos.infrastructure.host.engines import loading
+from memos.infrastructure.host.threads import multiply_alone, on_encoder_threads
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:

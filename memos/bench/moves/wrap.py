@@ -17,6 +17,7 @@ from memos.infrastructure.host.kv.compose import compose
 from memos.infrastructure.host.training.teach import share
 from memos.interface.doors.progress import Show
 from memos.interface.reading.mem_reader import MemReader
+from memos.plugins.codecs.wrapped import encode_wrapped
 
 _QUESTIONS = 10  # of each scene, at most
 
@@ -36,7 +37,7 @@ def wrapping(name: str, cubes: int) -> Measure:
             pasts = []
             for cube in drawn.cubes:
                 began = time.perf_counter()
-                pasts.append(host.encode_wrapped(cube, others))
+                pasts.append(encode_wrapped(host, cube, others))
                 seconds.append(time.perf_counter() - began)
             sizes.append(_bytes(host, pasts[0]))
             memories = sum(drawn.cubes, ())

@@ -29,7 +29,6 @@ from memos.infrastructure.host.adapters.serving import Adapters, Stack, names_of
 from memos.infrastructure.host.fingerprint import fingerprint_parts
 from memos.infrastructure.host.forward import CausalLM, forward
 from memos.infrastructure.host.kv.cache import Activation, encode, room_for
-from memos.infrastructure.host.kv.compose import as_behind
 from memos.infrastructure.host.kv.files import load_activation, save_activation
 from memos.infrastructure.host.kv_rows import KVRows, PromptKV
 from memos.infrastructure.host.model.capability import Capability, examine, has_experts, limit_of
@@ -40,10 +39,10 @@ from memos.infrastructure.host.model.load import load_model, model_path
 from memos.infrastructure.host.model.measure import measure, measure_loads
 from memos.infrastructure.host.model.prompt import Message, PromptFormat
 from memos.infrastructure.host.request import Nearness, Request
+from memos.infrastructure.host.threads import openmp_threads
 from memos.lazy import Lazy
 
 GREEDY_BATCH_ROWS = 64
-_WRAPPED_BEHIND = (9, 18, 30, 45)  # so many other memories stand before one where several groups are composed
 _ONE_TOKEN = DecodeConfig(max_new_tokens=1)
 
 
@@ -235,7 +234,7 @@ class Host:
     @contextmanager
     def _machine(self) -> Iterator[None]:
         """The model, to itself where requests would disturb each other. Raises NoRoom for what runs out of memory."""
-        with room_for("this request"), self._exclusive:
+        with openmp_threads(), room_for("this request"), self._exclusive:
             yield
 
     def model_under(self, stacks: Sequence[Stack]) -> CausalLM:
@@ -367,22 +366,8 @@ class Host:
                 f"encode fewer of them at once"
             )
         spent(1, len(ids))
-        with self._exclusive:
+        with self._machine():
             return replace(encode(self.model_under([adapters]), ids), under=names_of(adapters))
-
-    def encode_wrapped(self, memories: Sequence[str], others: Sequence[str]) -> Activation:
-        """KV of the memories for composing (L1): the rows that they have behind others, mean over several numbers of
-        those, so that KV that was encoded apart is met as if it had been read after what it now stands behind.
-
-        Raises as `encode`, and Unsupported where KV cannot be moved.
-        """
-        can, alone = self.capability, self.encode(memories)
-        if can.motion is None or can.states:
-            raise Unsupported(f"KV of {self.model.config.model_type} cannot be wrapped: {can.why}; use codec raw")
-        context = min(n for n in (self.decoder.context, can.motion_limit, 1 << 20) if n)
-        texts = [(*others[:count], *memories) for count in _WRAPPED_BEHIND if count <= len(others)]
-        read = [self.encode(text) for text in texts if len(self.prompts.prefix(text)) < context]
-        return as_behind(alone, read, len(self.head), can.motion) if read else alone
 
     def save_kv(self, activation: Activation, path: Path, codec: str = "raw", after: Sequence[int] = ()) -> None:
         """Write KV in a codec of `memos.codecs`. Raises VaultError where it cannot be written, and InputError."""

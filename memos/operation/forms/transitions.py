@@ -36,6 +36,7 @@ from memos.errors import Cancelled, CorruptBlob, GateRejected, NoProbes, NoRoom,
 from memos.infrastructure.host.engines import EXECUTORS
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation
+from memos.infrastructure.host.kv.files import codecs
 from memos.infrastructure.host.request import Request
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, agreed, judge, lessons_of, short_of
 from memos.infrastructure.host.training.turn import training_turn
@@ -177,7 +178,7 @@ class Transitions:
         """Text -> KV, in the first codec in which there is room for it and the model answers over it, as it was
         stored, as over the full prompt."""
         began = time.perf_counter()
-        activation = self._encoded(sources, self._activation.codec)
+        activation = self._encoded(sources, self._activation.stored)
         for codec in (ways := self._serving.codecs(len(activation.ids))):
             self._host.save_kv(activation, staged, codec)
             try:
@@ -204,11 +205,11 @@ class Transitions:
         memories, file = tuple(c.text for c in sources), self._vault.blobs.file
         if any(c.is_picture for c in sources) and (seen := visions.get(VISION).encode(self._host, sources, file)):
             return seen
-        if codec != "wrapped":
+        if codec == "auto" or not (encode := codecs.get(codec).encode):
             return self._host.encode(memories)
         # of nobody: what stands in another's memory must not be in this one's rows
         contexts = self._reader.contrasts((), (), self._config.seed)
-        return self._host.encode_wrapped(memories, [text for c in contexts for text in c.memories])
+        return encode(self._host, memories, [text for c in contexts for text in c.memories])
 
     def _train(
         self, form: Form, sources: Sequence[MemCube], job: Job, progress: Progress, beside: Sequence[MemCube]

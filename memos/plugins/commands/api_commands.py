@@ -16,8 +16,8 @@ import typer
 from memos.errors import InputError
 from memos.interface.doors.api.calls import MemoryCalls
 from memos.interface.doors.api.values import Json
-from memos.interface.doors.cli.memories import event_line
 from memos.interface.doors.cli.shared import Output, User, counted, vault_command
+from memos.plugins.commands.memories import event_line, memories
 from memos.rights import Grant, name_of
 
 if TYPE_CHECKING:
@@ -304,3 +304,4 @@ def _add(app: typer.Typer) -> typer.Typer:
 
 
 api = _add(typer.Typer())
+api.add_typer(memories)

@@ -37,9 +37,9 @@ from memos.errors import HostError, MemosError, ModelNotFound
 from memos.extensions import Registry
 from memos.infrastructure.host.encoders import weights
 from memos.infrastructure.host.encoders.bert import Encoded, Floats, NumpyBert
-from memos.infrastructure.host.encoders.threads import multiply_alone, on_encoder_thread, on_encoder_threads
 from memos.infrastructure.host.encoders.weights import DEFAULT, encoder_folder, input_embeddings, shared_encoder
 from memos.infrastructure.host.engines import loading
+from memos.infrastructure.host.threads import multiply_alone, on_encoder_thread, on_encoder_threads
 from memos.lazy import Lazy
 
 if TYPE_CHECKING:

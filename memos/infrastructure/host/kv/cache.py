@@ -19,6 +19,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 import xxhash
+from threadpoolctl import threadpool_limits
 from transformers import DynamicCache, cache_utils
 from transformers.cache_utils import Cache, DynamicLayer
 
@@ -50,7 +51,7 @@ WEIGHTED_ATTENTION = "sdpa"  # the implementation that heeds weights: see `with_
 _NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
 # Two, so that one layer is checked or unpacked while the next is read. A layer may be made of others that are on their
 # way, but of earlier ones only, so that one of the two can always go on.
-_bringers = ThreadPoolExecutor(2, "memos-kv")
+_bringers = ThreadPoolExecutor(2, "memos-kv", threadpool_limits, (1, "openmp"))
 
 
 def _begun(bring: Callable[[], T]) -> Future[T]:

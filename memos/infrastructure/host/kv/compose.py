@@ -184,26 +184,6 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
     return Activation(first.ids + tuple(i for piece in later for i in piece.ids[head:]), layers)
 
 
-def as_behind(alone: Activation, read: Sequence[Activation], head: int, motion: Motion) -> Activation:
-    """The rows of a text as they are behind other texts: mean over several readings, moved to where it stands alone.
-
-    alone: read by itself after the head. read: others and then the text, after the head each. Raises Unsupported where
-    one does not end as the text does.
-    """
-    own, kept = alone.ids[head:], [layer[:2] for layer in alone.upto(head).layers]
-    moved = list[list[Layer]]()
-    for whole in read:
-        start = len(whole.ids) - len(own)
-        if whole.ids[start:] != own:
-            raise Unsupported("a memory reads otherwise behind others, so its KV cannot be wrapped; use codec raw")
-        moved.append(motion.by(head - start, whole.since(start).layers))
-    means = [
-        tuple(torch.stack(same).mean(0) for same in zip(*layers, strict=True)) for layers in zip(*moved, strict=True)
-    ]
-    layers = [tuple(torch.cat(pair, -2) for pair in zip(*both, strict=True)) for both in zip(kept, means, strict=True)]
-    return replace(alone, layers=tuple(layers))
-
-
 def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
     """Level 2: the first tokens of each later piece, as rows of the composition (EPIC, 2410.15332)."""
     spans = zip(starts(pieces, head)[1:], pieces[1:], strict=True)

@@ -23,7 +23,6 @@ from typer.main import get_group
 import memos
 from memos.errors import InputError, MemosError
 from memos.extensions import Registry
-from memos.interface.doors.cli.memories import memories
 from memos.interface.doors.cli.shared import ConfigFile, NewVault, Output, Set, User, command, counted, made, table
 
 if TYPE_CHECKING:
@@ -148,7 +147,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(memories)
 
 
 def _tell_version(asked: bool) -> None:

@@ -16,7 +16,7 @@ from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host
 from memos.infrastructure.host.kv.cache import Activation, encode
-from memos.infrastructure.host.kv.compose import PrefixTree, as_behind, compose, extend, first_rows, starts
+from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, starts
 from memos.infrastructure.host.kv_rows import KVRows
 from memos.infrastructure.host.request import Request
 
@@ -292,30 +292,3 @@ def test_threads_do_not_swap_text_and_control_tokens(host: Host) -> None:
     with ThreadPoolExecutor(8) as pool:
         built = list(pool.map(lambda _: host.prompts.build(memories, ASKED), range(400)))
     assert all(prompt == right for prompt in built)
-
-
-def test_what_was_read_behind_just_what_it_stands_behind_is_exact(host: Host) -> None:
-    """Wrapping with the very memories that come before: composed, it is the full prompt."""
-    motion = host.capability.motion
-    assert motion is not None
-    first, second = (host.encode(cube) for cube in CUBES[:2])
-    wrapped = as_behind(second, [host.encode((*CUBES[0], *CUBES[1]))], len(host.head), motion)
-    full = host.encode((*CUBES[0], *CUBES[1]))
-    together = compose([first, wrapped], len(host.head), motion)
-    assert together.ids == full.ids
-    for mine, theirs in zip(together.layers, full.layers, strict=True):
-        for one, other in zip(mine, theirs, strict=True):
-            assert_close(one, other, atol=1e-4, rtol=1e-4)
-
-
-def test_wrapped_kv_keeps_its_head_and_differs_behind_it(host: Host) -> None:
-    alone, head = host.encode(CUBES[2]), len(host.head)
-    wrapped = host.encode_wrapped(CUBES[2], [f"Person {n} has a dog called Rex{n}." for n in range(20)])
-    assert wrapped.ids == alone.ids and wrapped.rows == alone.rows
-    for mine, theirs in zip(wrapped.layers, alone.layers, strict=True):
-        assert torch.equal(mine[0][..., :head, :], theirs[0][..., :head, :])
-    assert not torch.equal(wrapped.layers[-1][0][..., head:, :], alone.layers[-1][0][..., head:, :])
-
-
-def test_without_others_there_is_nothing_to_wrap_it_in(host: Host) -> None:
-    assert host.encode_wrapped(CUBES[0], []).digest() == host.encode(CUBES[0]).digest()

@@ -1,20 +1,25 @@
-"""The threads that encoders run on: how many calls wait at a time, in which order, and who multiplies with whom."""
+"""The threads that tensors are multiplied on: how many calls wait at a time, in which order, and who helps whom."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
-from memos.infrastructure.host.encoders.threads import (
+from memos.infrastructure.host.threads import (
     SHORT,
     THREADS,
     multiply_alone,
     on_encoder_thread,
     on_encoder_threads,
+    openmp_threads,
 )
 
 
@@ -76,3 +81,17 @@ def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
     assert on_encoder_thread(alone, 1) == 1
     multiply_alone()  # not on such a thread: changes nothing
     assert torch.get_num_threads() == was
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of the process as Linux lists them")
+def test_what_helped_a_thread_is_gone_when_it_has_multiplied() -> None:
+    """Else they would count as running, and no other thread's helpers could wait without sleeping."""
+    with threadpool_limits(3, user_api="openmp"):
+        before = len(os.listdir("/proc/self/task"))
+        with openmp_threads():
+            torch.randn(600, 600) @ torch.randn(600, 600)
+            helped = len(os.listdir("/proc/self/task"))
+        deadline = time.monotonic() + 10
+        while len(os.listdir("/proc/self/task")) > before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert helped > before >= len(os.listdir("/proc/self/task"))
