@@ -35,7 +35,8 @@ from memos.infrastructure.host.model.decode import (
     rounding,
 )
 from memos.infrastructure.host.model.load import as_loaded
-from memos.infrastructure.host.model.packed import PackedText, packed_forward
+from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
+from memos.infrastructure.host.threads import release_openmp_threads
 from memos.lazy import Lazy
 
 log = logging.getLogger("memos")
@@ -105,6 +106,7 @@ class ContinuousBatch:
         self._packs = Lazy(lambda: packs(model))
         self._joining, self._lock, self._running = deque[_Generation](), threading.Lock(), False
         self._thread = ThreadPoolExecutor(1, "memos-model")
+        self._pages = Pages()
         self.adapters = set[str]()  # none: they are the host's
 
     @property
@@ -128,6 +130,7 @@ class ContinuousBatch:
         with self._lock:
             self._joining.append(mine)
             starts, self._running = not self._running, True
+        release_openmp_threads()  # this thread waits now, and would slow the model's down
         try:
             if starts:
                 self._start()
@@ -157,11 +160,13 @@ class ContinuousBatch:
         """Step by step, until there is nothing to answer."""
         going = list[_Generation]()
         while True:
+            for one in [one for one in going if one.over]:
+                self._pages.take_back(one.text)
+                going.remove(one)
             with self._lock:
-                going = [one for one in going if not one.over]
                 joining = [self._joining.popleft() for _ in range(min(len(self._joining), self._most - len(going)))]
                 if not (going or joining):
-                    self._running = False
+                    self._pages, self._running = Pages(), False
                     return
             going += joining
             for one in joining:
@@ -180,6 +185,7 @@ class ContinuousBatch:
                     layers = cached_layers(forward(self._model, inputs, 1).past_key_values)
                 past = Activation((*row.past.ids, *row.ids[:-1]), layers)
                 one.text, one.unread = PackedText(past), row.ids[-1:]
+            self._pages.give(one.text, len(one.unread))  # side by side
         except Exception as error:
             one.fail(error)
 
@@ -211,7 +217,8 @@ class ContinuousBatch:
     def _forward(self, turn: Sequence[tuple[_Generation, int]]) -> torch.Tensor:
         """[requests, vocabulary] in fp32 on the CPU, after the tokens that were read of each."""
         model = self._under([one.stack for one, _ in turn], [tokens for _, tokens in turn])
-        logits = packed_forward(model, [one.text for one, _ in turn], [one.unread[:tokens] for one, tokens in turn])
+        ids = [one.unread[:tokens] for one, tokens in turn]
+        logits = packed_forward(model, self._pages, [one.text for one, _ in turn], ids)
         return logits.float().cpu()
 
     def _take(self, one: _Generation, likeliest: int, logits: torch.Tensor) -> None:
@@ -227,7 +234,7 @@ class ContinuousBatch:
             one.pieces.append(piece)
         if grown.done and row.keep:
             ids = (*(row.past.ids if row.past else ()), *row.ids, *grown.ids)
-            grown.kv = Activation(ids[: one.text.length], one.text.layers())
+            grown.kv = Activation(ids[: one.text.length], self._pages.whole(one.text))
         one.ended = grown.done  # last: whoever waits goes on with what there is then
         if one.ended or one.pieces:
             one.news.set()
@@ -265,8 +272,9 @@ def packs(model: PreTrainedModel) -> bool:
         kv = encode(model, ids[:12])
         pasts, ends = (kv, kv, None, kv.upto(7)), ((17, 20, 21), (14, 15, 35), (23, 24, 50), (8, 9, 10))
         texts, reads = [PackedText(past) for past in pasts], [past.rows if past else 0 for past in pasts]
+        pages = Pages()
         for step in zip(*ends, strict=True):
-            logits = packed_forward(model, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
+            logits = packed_forward(model, pages, texts, [ids[read:end] for read, end in zip(reads, step, strict=True)])
             for mine, end in zip(logits.float(), step, strict=True):
                 with as_loaded(model):
                     whole = model(input_ids=torch.tensor([ids[:end]], device=model.device)).logits[0, -1].float()

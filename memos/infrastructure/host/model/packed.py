@@ -1,26 +1,27 @@
 """One forward over the new tokens of many texts, [1, N], each of which attends to keys and values of its own.
 
-Linear layers see all tokens as one text's, so nothing is padded; attention goes text by text. Keys and values that
-several texts begin with lie in memory once, and are read once for all of them; what each has of its own is merged by
-the logarithms of the sums (cascade attention: Hydragen, 2402.05099). Knows tensors, no requests.
+Linear layers see all tokens as one text's, so nothing is padded. Rows lie in pages (PagedAttention, 2309.06180): texts
+that read one token attend together, page by page; those that read more go one by one. Keys and values that several
+texts begin with lie in memory once, and are read once for all of them. Parts are merged by the logarithms of the sums
+(cascade attention: Hydragen, 2402.05099). Knows tensors, no requests.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from itertools import groupby, islice
+from itertools import accumulate, groupby
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers.cache_utils import Cache
 
 from memos.infrastructure.host.forward import CausalLM, positions_of
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 
+PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
-_GROWS = 16  # own rows are kept with room for a sixteenth more, and for so many at least
+_HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
 _now = threading.local()  # the packed forward of this thread
 
 
@@ -30,8 +31,8 @@ class PackedText:
     def __init__(self, past: Activation | None = None) -> None:
         self.shared: Sequence[Layer] = past.layers if past else ()
         self.length = past.next_position if past else 0  # tokens read: the next one's position
-        self.own: list[torch.Tensor] = []  # a layer: keys and values, [2, 1, G, room, D], of which `rows` are filled
-        self.rows = self.copied = 0  # copied: the first of them, which repeat what it begins with
+        self.pages = list[int]()  # where its own rows lie
+        self.rows = self.copied = 0  # own ones; the first of them, which repeat what it begins with
         self.failed: Exception | None = None  # why the rows it begins with did not come
 
     @property
@@ -44,43 +45,23 @@ class PackedText:
         keys = self.shared[0][0]
         return keys.data_ptr(), keys.shape[-2]
 
+    @property
+    def little(self) -> bool:
+        """Whether what it begins with is there, of which nothing was read yet, and is read sooner as its own."""
+        if self.rows or not self.shared or isinstance(self.shared, Arriving):
+            return False
+        return self.shared[0][0].numel() <= _COPIED and len(self.shared[0]) == 2
+
     def brought(self, layer: int) -> Layer | None:
         """Keys, values and any weights of the layer that it begins with, once they are there; None where there are
-        none."""
-        if not self.shared or self.failed:
+        none, or it has them as its own."""
+        if not self.shared or self.failed or self.copied:
             return None
         try:
             return self.shared[layer]
         except Exception as error:  # of a file, for instance: this text's answer fails, not the others
             self.failed = error
             return None
-
-    def append(self, layer: int, new: torch.Tensor) -> torch.Tensor:
-        """Put keys and values, [2, 1, G, T, D], behind the own rows; all of those then. They count once the whole
-        forward is done."""
-        end = self.rows + new.shape[3]
-        if layer == len(self.own):
-            self.own.append(new.new_empty(0, 0, 0, 0, 0))
-        own = self.own[layer]
-        if end > own.shape[3]:
-            old, room = own, end + max(_GROWS, end // _GROWS)
-            own = self.own[layer] = new.new_empty(*new.shape[:3], room, new.shape[4])
-            if self.rows:
-                own[:, :, :, : self.rows] = old[:, :, :, : self.rows]
-        own.narrow(3, self.rows, new.shape[3]).copy_(new)
-        return own.narrow(3, 0, end)
-
-    def copy_beginning(self) -> None:
-        """Put what it begins with before its own rows, too, once, where that is little: so much is read sooner in one
-        piece while nobody else begins so."""
-        if self.copied or not self.shared or isinstance(self.shared, Arriving):
-            return
-        if self.shared[0][0].numel() <= _COPIED and len(self.shared[0]) == 2:
-            begun = [torch.stack(layer[:2]) for layer in self.shared]  # [2, 1, G, rows, D] each
-            own = [layer[:, :, :, : self.rows] for layer in self.own] or [layer[:, :, :, :0] for layer in begun]
-            self.own = [torch.cat(both, 3) for both in zip(begun, own, strict=True)]
-            self.copied = begun[0].shape[3]
-            self.rows += self.copied
 
     def read(self, tokens: int) -> None:
         """So many more tokens have gone through the model."""
@@ -89,27 +70,105 @@ class PackedText:
         if isinstance(self.shared, Arriving) and not self.failed:
             self.shared = tuple(self.shared)  # all are there
 
-    def layers(self) -> tuple[Layer, ...]:
-        """All rows, in new tensors."""
-        own = [layer[:, :, :, self.copied : self.rows].unbind() for layer in self.own]
-        shared = self.shared or [tuple(t[..., :0, :] for t in layer) for layer in own]
+
+class Pages:
+    """Own rows of the texts that one model reads, a page after the other; those in use are the first ones."""
+
+    def __init__(self) -> None:
+        self.layers: list[torch.Tensor] = []  # keys and values, [2, G, room, PAGE, D] each
+        self.owners: list[PackedText] = []  # of each page in use
+        self.room = 0  # pages
+
+    def give(self, text: PackedText, rows: int) -> None:
+        """Pages of a text for so many rows of its own."""
+        more = max(0, -(-rows // PAGE) - len(text.pages))
+        text.pages += range(len(self.owners), len(self.owners) + more)
+        self.owners += [text] * more
+        if len(self.owners) > self.room:
+            self.room = len(self.owners) * 17 // 16
+
+    def take_back(self, text: PackedText) -> None:
+        """A text has none any more; the last ones move to where its own were."""
+        left = len(self.owners) - len(text.pages)
+        free = [page for page in text.pages if page < left]
+        moved = [page for page in range(left, len(self.owners)) if self.owners[page] is not text]
+        for page, to in zip(moved, free, strict=True):
+            owner = self.owners[to] = self.owners[page]
+            owner.pages[owner.pages.index(page)] = to
+        del self.owners[left:]
+        for layer in self.layers if moved else ():
+            layer[:, :, free] = layer[:, :, moved]
+        text.pages, text.rows = [], 0
+
+    def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pages of the next rows of texts, so many each, and their places in these."""
+        at = list[tuple[int, int]]()
+        for text, count in new:
+            at += [(text.pages[row // PAGE], row % PAGE) for row in range(text.rows, text.rows + count)]
+        pages, places = torch.tensor(at, device=device).T
+        return pages, places
+
+    def put(self, layer: int, at: tuple[torch.Tensor, torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+        """Keys and values, [2, G, N, D], into pages and places; all of the layer then."""
+        if layer == len(self.layers):
+            self.layers.append(new.new_empty(2, new.shape[1], 0, PAGE, new.shape[3]))
+        held = self.layers[layer]
+        if held.shape[2] < self.room:
+            old, held = held, held.new_empty(*held.shape[:2], self.room, *held.shape[3:])
+            held[:, :, : old.shape[2]] = old
+            held[:, :, old.shape[2] :] = 0  # what no query sees must still be a number
+            self.layers[layer] = held
+        held[:, :, at[0], at[1]] = new
+        return held
+
+    def rows(self, layer: int, text: PackedText, count: int) -> torch.Tensor:
+        """The first of a text's own keys and values: [2, 1, G, count, D]"""
+        held, (first, *_) = self.layers[layer], text.pages
+        beside = text.pages == list(range(first, first + len(text.pages)))  # then nothing is copied
+        some = held[:, :, first : first + len(text.pages)] if beside else held[:, :, text.pages]
+        return some.flatten(2, 3)[:, None, :, :count]
+
+    def whole(self, text: PackedText) -> tuple[Layer, ...]:
+        """All rows of a text, in new tensors [1, G, rows, D]."""
+        own = [self.rows(n, text, text.rows)[..., text.copied :, :].unbind() for n in range(len(self.layers))]
+        shared = text.shared or [tuple(t[..., :0, :] for t in layer) for layer in own]
         return tuple(
             tuple(torch.cat(both, -2) for both in zip(before, after, strict=True))
             for before, after in zip(shared, own, strict=True)
         )
 
+    def copy_beginning(self, text: PackedText, device: torch.device) -> None:
+        """What a text begins with is its own, too: so much is read sooner in one piece while nobody else begins so."""
+        rows = text.shared[0][0].shape[-2]
+        at = self.where([(text, rows)], device)
+        for n, layer in enumerate(text.shared):
+            self.put(n, at, torch.cat(layer))
+        text.copied = text.rows = rows
+
 
 class Packed(Cache):
     """The texts of one forward, as the cache that transformers hands through the layers."""
 
-    def __init__(self, texts: Sequence[PackedText], tokens: Sequence[int]) -> None:
+    def __init__(self, pages: Pages, texts: Sequence[PackedText], tokens: Sequence[int], device: torch.device) -> None:
         """tokens: how many new ones each text has, in the order in which they lie."""
         super().__init__(layers=[])
-        self._tokens = list(tokens)
+        self._pages = pages
         # texts side by side that begin with the same rows
-        self._groups = [list(some) for _, some in groupby(texts, key=lambda text: text.beginning or id(text))]
-        for alone in (some[0] for some in self._groups if len(some) == 1):
-            alone.copy_beginning()
+        groups = [list(some) for _, some in groupby(texts, key=lambda text: text.beginning or id(text))]
+        alone = [some[0] for some in groups if len(some) == 1 and some[0].little]
+        for text, n in zip(texts, tokens, strict=True):  # first, so that what is held grows once
+            pages.give(text, n + (text.shared[0][0].shape[-2] if text in alone else text.rows))
+        for text in alone:
+            pages.copy_beginning(text, device)
+        each = [(text, slice(end - n, end)) for text, n, end in zip(texts, tokens, accumulate(tokens), strict=True)]
+        alike = [list(some) for _, some in groupby(each, key=lambda pair: (pair[0].beginning, pair[0].copied))]
+        self._begun = [some for some in alike if some[0][0].shared and not some[0][0].copied]
+        self._at = pages.where(list(zip(texts, tokens, strict=True)), device)
+        ones = [(text, span.start) for text, span in each if span.stop - span.start == 1]
+        ones = ones if len(ones) > 1 else []  # one alone is read sooner as one piece
+        self._apart = [(text, span) for text, span in each if not ones or span.stop - span.start > 1]
+        self._together = _Together(pages, [text for text, _ in ones], device) if ones else None
+        self._ones = torch.tensor([start for _, start in ones], device=device)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -124,42 +183,93 @@ class Packed(Cache):
     ) -> torch.Tensor:
         """query [1, H, N, D], key and value [1, G, N, D] -> [1, N, H, D]. window: tokens that each looks back."""
         asks = query.unflatten(1, (key.shape[1], -1))  # [1, G, share, N, D]: heads that share keys are side by side
-        each = zip(asks.split(self._tokens, 3), torch.stack((key, value)).split(self._tokens, 3), strict=True)
-        out = list[torch.Tensor]()
-        for texts in self._groups:
-            before, *_ = [text.brought(layer) for text in texts]  # what did not come fails each of them
-            mine = list(islice(each, len(texts)))
-            over = [(ask, text.append(layer, new)) for text, (ask, new) in zip(texts, mine, strict=True)]
-            weighted = before is not None and len(before) > 2
-            if before and not window and (len(texts) > 1 or weighted or before[0].numel() > _COPIED):
-                own = [
-                    (ask, *rows[:, :, :, text.copied :].unbind()) for text, (ask, rows) in zip(texts, over, strict=True)
-                ]
-                out.append(_merged(before, own, scale))
-                continue
-            for text, (ask, rows) in zip(texts, over, strict=True):
-                keys, values = rows.unbind()
-                if before and not text.copied:
-                    keys, values = torch.cat((before[0], keys), -2), torch.cat((before[1], values), -2)
-                out.append(_attended(ask, keys, values, scale, _seen(ask.shape[3], keys.shape[-2], window, ask)))
-        return torch.cat(out, 3).flatten(1, 2).transpose(1, 2)
+        new = torch.cat((key, value))
+        held = self._pages.put(layer, self._at, new)
+        if self._together and not self._apart:
+            out, sums = self._together.attend(held, asks, scale, window)
+        else:
+            out, sums = torch.empty_like(asks), asks.new_empty(asks.shape[:-1], dtype=torch.float32)
+        if self._together and self._apart:
+            some, ones = asks[..., self._ones, :], self._ones
+            out[..., ones, :], sums[..., ones] = self._together.attend(held, some, scale, window)
+        for text, span in self._apart:
+            ask, count = asks[..., span, :], text.rows + span.stop - span.start
+            own = self._pages.rows(layer, text, count) if text.rows else new[:, None, :, span]
+            seen = _with_sums(ask, own[0], own[1], scale, _seen(ask.shape[3], count, window, ask))
+            out[..., span, :], sums[..., span] = seen
+        for some in self._begun:
+            self._over_beginning(layer, some, asks, out, sums, scale, window)
+        return out.flatten(1, 2).transpose(1, 2)
+
+    def _over_beginning(
+        self,
+        layer: int,
+        some: Sequence[tuple[PackedText, slice]],
+        asks: torch.Tensor,
+        out: torch.Tensor,
+        sums: torch.Tensor,
+        scale: float,
+        window: int | None,
+    ) -> None:
+        """Add to what texts see of their own rows what they see of those that all of them begin with."""
+        before, *_ = [text.brought(layer) for text, _ in some]  # what did not come fails each of them
+        if before is None:
+            return
+        keys, values, *marks = before
+        if window is None:
+            span = slice(some[0][1].start, some[-1][1].stop)
+            ask, mine = asks[..., span, :], out[..., span, :]
+            weights = marks[0].transpose(-1, -2).to(asks.dtype) if marks else None  # [1, G, 1, rows]
+            shared, total = _with_sums(ask, keys, values, scale, weights)
+            # softmax over both is the two weighted by their shares of the sum
+            share = torch.sigmoid(total - sums[..., span])[..., None].to(mine.dtype)
+            out[..., span, :] = torch.lerp(mine, shared, share)
+            return
+        for text, span in some:  # each sees another part of them
+            ask, own = asks[..., span, :], self._pages.rows(layer, text, text.rows + span.stop - span.start)
+            keys, values = torch.cat((before[0], own[0]), -2), torch.cat((before[1], own[1]), -2)
+            seen = _seen(ask.shape[3], keys.shape[-2], window, ask)
+            out[..., span, :], _ = _with_sums(ask, keys, values, scale, seen)
 
 
-def _merged(
-    before: Layer, over: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], scale: float
-) -> torch.Tensor:
-    """What texts see of rows that all begin with, and of their own: queries [1, G, share, T, D], keys and values each.
-    Softmax over both is the two weighted by their shares of the sum."""
-    own = [
-        _with_sums(ask, keys, values, scale, _seen(ask.shape[3], keys.shape[-2], None, ask))
-        for ask, keys, values in over
-    ]
-    mine, sums = (torch.cat(parts, 3) for parts in zip(*own, strict=True))
-    asks = torch.cat([ask for ask, *_ in over], 3)
-    weights = before[2].transpose(-1, -2).to(asks.dtype) if len(before) > 2 else None  # [1, G, 1, rows]
-    shared, total = _with_sums(asks, before[0], before[1], scale, weights)
-    share = torch.sigmoid(total - sums)[..., None].to(mine.dtype)
-    return torch.lerp(mine, shared, share)
+class _Together:
+    """Texts that read one token each: all of them attend at once, page by page."""
+
+    def __init__(self, pages: Pages, texts: Sequence[PackedText], device: torch.device) -> None:
+        most = max(len(text.pages) for text in texts)
+        reader, first, rows = ([0] * pages.room for _ in range(3))  # those of others are read for nothing
+        for n, text in enumerate(texts):
+            for k, page in enumerate(text.pages):
+                reader[page], first[page], rows[page] = n, k * PAGE, text.rows + 1
+        self._reader = torch.tensor(reader, device=device)
+        self._first, self._rows = torch.tensor((first, rows), device=device)[..., None]
+        table = torch.tensor([text.pages + [-1] * (most - len(text.pages)) for text in texts], device=device)
+        self._table = table.clamp(0)  # [n, most]
+        self._none = torch.where(table < 0, _HIDDEN, 0.0)[..., None]
+        self._masks = dict[int | None, torch.Tensor]()
+
+    def _mask(self, window: int | None) -> torch.Tensor:
+        """[pages, 1, PAGE], additive"""
+        if window not in self._masks:
+            places = self._first + torch.arange(PAGE, device=self._first.device)
+            hidden = places >= self._rows
+            if window is not None:
+                hidden |= places < self._rows - window
+            self._masks[window] = torch.where(hidden, _HIDDEN, 0.0)[:, None]
+        return self._masks[window]
+
+    def attend(
+        self, held: torch.Tensor, asks: torch.Tensor, scale: float, window: int | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """held [2, G, room, PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
+        logarithm of the sum of its weights, [1, G, share, n]."""
+        keys, values = held
+        each = asks[0].transpose(1, 2)[:, self._reader]  # [G, pages, share, D]
+        seen, sums = _weighted(each, keys, values, scale, self._mask(window))
+        parts = sums[:, self._table] + self._none  # [G, n, most, share]
+        total = parts.logsumexp(2)
+        out = (seen[:, self._table] * (parts - total[:, :, None]).exp()[..., None].to(seen.dtype)).sum(2)
+        return out.transpose(1, 2)[None], total.transpose(1, 2)[None]
 
 
 def _seen(tokens: int, rows: int, window: int | None, like: torch.Tensor) -> torch.Tensor | None:
@@ -175,21 +285,11 @@ def _seen(tokens: int, rows: int, window: int | None, like: torch.Tensor) -> tor
     )
 
 
-def _attended(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
-) -> torch.Tensor:
-    """query [1, G, share, T, D], key and value [1, G, K, D], mask [T, K] -> [1, G, share, T, D]"""
-    share, tokens = query.shape[2:4]
-    over = mask.repeat(share, 1) if mask is not None and share > 1 else mask
-    out = scaled_dot_product_attention(query.flatten(2, 3), key, value, attn_mask=over, scale=scale)
-    return out.unflatten(2, (share, tokens))
-
-
 def _with_sums(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `_attended`, and the logarithm of the sum of each one's weights, [1, G, share, T] in fp32. mask: [T, K], or
-    [1, G, 1, K] for all queries."""
+    """query [1, G, share, T, D], key and value [1, G, K, D] -> what each query sees, [1, G, share, T, D], and the
+    logarithm of the sum of its weights, [1, G, share, T] in fp32. mask: [T, K], or [1, G, 1, K] for all queries."""
     share, tokens = query.shape[2:4]
     folded, over = query.flatten(2, 3), mask
     if mask is not None:
@@ -199,11 +299,20 @@ def _with_sums(
             folded, key, value, 0.0, False, attn_mask=over, scale=scale
         )
     else:
-        scores = (folded @ key.transpose(-1, -2)).float() * scale
-        scores = scores if over is None else scores + over
-        sums = scores.logsumexp(-1)
-        out = (scores - sums[..., None]).exp().to(value.dtype) @ value
+        out, sums = _weighted(folded, key, value, scale, over)
     return out.unflatten(2, (share, tokens)), sums.unflatten(2, (share, tokens))
+
+
+def _weighted(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """query [..., T, D], key and value [..., K, D] -> what each query sees, [..., T, D], and the logarithm of the sum
+    of its weights, [..., T] in fp32."""
+    scores = (query @ key.transpose(-1, -2)).float().mul_(scale)
+    scores = scores if mask is None else scores.add_(mask)
+    most = scores.amax(-1, keepdim=True)
+    total = scores.sub_(most).exp_().sum(-1, keepdim=True)
+    return scores.div_(total).to(value.dtype) @ value, most.add_(total.log_())[..., 0]
 
 
 def packed_attention(
@@ -222,10 +331,13 @@ def packed_attention(
     return packed.attend(int(module.layer_idx), query, key, value, scale, rest.get("sliding_window"))  # type: ignore[arg-type]
 
 
-def packed_forward(model: CausalLM, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+def packed_forward(
+    model: CausalLM, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]
+) -> torch.Tensor:
     """Logits after the last of the new tokens of each text: [texts, vocabulary]. Texts that begin with the same rows
     should lie side by side. Each has read its tokens then; where it raises, none has."""
-    device, packed = model.device, Packed(texts, [len(new) for new in ids])
+    device = model.device
+    packed = Packed(pages, texts, [len(new) for new in ids], device)
     positions = torch.cat([torch.arange(t.length, t.length + len(new)) for t, new in zip(texts, ids, strict=True)])
     last = torch.tensor([len(new) for new in ids], device=device).cumsum(0) - 1
     _now.packed = packed

@@ -20,7 +20,7 @@ from memos.infrastructure.host.kv.cache import Activation, Arriving, encode
 from memos.infrastructure.host.model import continuous
 from memos.infrastructure.host.model.continuous import STEP_TOKENS, ContinuousBatch, packs
 from memos.infrastructure.host.model.decode import DecodeRow, ModelAnswer, drained
-from memos.infrastructure.host.model.packed import PackedText, packed_forward
+from memos.infrastructure.host.model.packed import PackedText, Pages, packed_forward
 from memos.infrastructure.host.request import Request
 from tests.infrastructure.host.adapters.test_serving import random_adapter
 
@@ -57,8 +57,8 @@ def test_where_it_does_not_requests_go_one_at_a_time(name: str, small: Host) -> 
 
 
 def test_a_fault_in_how_texts_are_told_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = PackedText.append
-    monkeypatch.setattr(PackedText, "append", lambda self, layer, new: real(self, layer, new)[:, :, :, 1:])
+    real = Pages.where
+    monkeypatch.setattr(Pages, "where", lambda self, new, device: tuple(at.flip(0) for at in real(self, new, device)))
     assert not packs(tiny("llama"))
 
 
@@ -72,11 +72,11 @@ def test_logits_are_those_of_the_whole_text_in_pieces_and_over_shared_kv(small: 
         (short, ids[:9]),
         (None, []),
     ]
-    texts = [PackedText(past) for past, _ in begun]
+    pages, texts = Pages(), [PackedText(past) for past, _ in begun]
     for step in ((3, 1, 20, 40), (1, 1, 1, 1), (7, 1, 1, 30), (1, 1, 1, 1)):
         new = [torch.randint(10, 2000, (n,), generator=draw).tolist() for n in step]
         with torch.inference_mode():
-            logits = packed_forward(model, texts, new)
+            logits = packed_forward(model, pages, texts, new)
             for (_, whole), more, mine in zip(begun, new, logits, strict=True):
                 whole += more if whole is not ids else []
                 plain = model(input_ids=torch.tensor([whole])).logits[0, -1]
@@ -215,10 +215,10 @@ def test_a_forward_that_fails_fails_who_makes_it_fail(small: Host, monkeypatch: 
     host, decode, real = endless(small), DecodeConfig(max_new_tokens=8), continuous.packed_forward
     poison = host.prompts.build((), questions(3)[1].messages)
 
-    def failing(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def failing(model: object, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         if any(tuple(new) == poison.prefix + poison.tail for new in ids):
             raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 99 bytes")
-        return real(model, texts, ids)  # type: ignore[arg-type]
+        return real(model, pages, texts, ids)  # type: ignore[arg-type]
 
     monkeypatch.setattr(continuous, "packed_forward", failing)
     with ThreadPoolExecutor(3) as threads:
@@ -240,9 +240,9 @@ def test_what_fails_as_a_token_is_chosen_fails_alone(small: Host, monkeypatch: p
 def test_no_more_than_are_allowed_are_answered_at_once(small: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host, most, real = endless(small), list[int](), continuous.packed_forward
 
-    def counted(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def counted(model: object, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         most.append(len(texts))
-        return real(model, texts, ids)  # type: ignore[arg-type]
+        return real(model, pages, texts, ids)  # type: ignore[arg-type]
 
     monkeypatch.setattr(continuous, "packed_forward", counted)
     with ThreadPoolExecutor(9) as threads:
@@ -256,9 +256,9 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
     host, read, real = endless(small), list[list[int]](), continuous.packed_forward
     host.answer(questions(1)[0])  # the model is tried first
 
-    def noted(model: object, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
+    def noted(model: object, pages: Pages, texts: Sequence[PackedText], ids: Sequence[Sequence[int]]) -> torch.Tensor:
         read.append(sorted(len(new) for new in ids))
-        return real(model, texts, ids)  # type: ignore[arg-type]
+        return real(model, pages, texts, ids)  # type: ignore[arg-type]
 
     monkeypatch.setattr(continuous, "packed_forward", noted)
     long = Request(({"role": "user", "content": "word " * 800},))
@@ -272,17 +272,42 @@ def test_a_long_prompt_is_read_in_pieces_between_the_tokens_of_others(
     assert said.ids == alone(host, long, DecodeConfig(max_new_tokens=2)).ids
 
 
-def test_a_request_holds_its_own_rows_and_a_sixteenth_more(small: Host) -> None:
+def test_a_request_holds_its_own_rows_and_little_more(small: Host) -> None:
     kv = small.encode(("Mira lives in Lisbon.",) * 90)
-    text = PackedText(kv)
+    pages, text = Pages(), PackedText(kv)
     with torch.inference_mode():
-        packed_forward(small.model, [text], [list(range(10, 310))])
+        packed_forward(small.model, pages, [text], [list(range(10, 310))])
         for n in range(100):
-            packed_forward(small.model, [text], [[10 + n]])
+            packed_forward(small.model, pages, [text], [[10 + n]])
     assert text.shared[0][0].data_ptr() == kv.layers[0][0].data_ptr()  # what others begin with, too
     row = kv.bytes / kv.rows
-    held = sum(layer.numel() * layer.element_size() for layer in text.own)
+    held = sum(layer.numel() * layer.element_size() for layer in pages.layers)
     assert text.rows * row <= held <= 1.1 * text.rows * row
+
+
+def test_pages_of_who_leaves_are_given_to_others_and_rows_stay_what_they_were(small: Host) -> None:
+    model, draw, pages = small.model, random.Random(5), Pages()
+    begins = [encode(model, tuple(draw.randrange(10, 2000) for _ in range(n))) for n in (40, 40, 700)]
+    going, held, ways = list[tuple[PackedText, list[int]]](), set[int](), set[tuple[bool, bool]]()
+    with torch.inference_mode():
+        for _ in range(40):
+            if len(going) > 5 or (going and draw.random() < 0.2):
+                pages.take_back(going.pop(draw.randrange(len(going)))[0])
+            if len(going) < 6:
+                past = draw.choice([None, *begins])
+                going.append((PackedText(past), list(past.ids if past else ())))
+            going.sort(key=lambda pair: pair[0].beginning or (0, 0))
+            new = [[draw.randrange(10, 2000) for _ in range(draw.choice((1, 1, 1, 45)))] for _ in going]
+            logits = packed_forward(model, pages, [text for text, _ in going], new)
+            held.add(pages.room)
+            ways |= {(bool(text.shared), bool(text.copied)) for text, _ in going}
+            for (text, ids), more, mine in zip(going, new, logits, strict=True):
+                ids += more
+                plain = model(input_ids=torch.tensor([ids]), logits_to_keep=1).logits[0, -1]
+                torch.testing.assert_close(mine, plain, atol=1e-4, rtol=0)
+                assert [pages.owners[page] for page in text.pages] == [text] * len(text.pages)
+            assert sorted(page for text, _ in going for page in text.pages) == list(range(len(pages.owners)))
+    assert len(held) > 1 and ways == {(False, False), (True, False), (True, True)}
 
 
 def test_what_a_row_cannot_share_is_answered_alone(small: Host) -> None:
