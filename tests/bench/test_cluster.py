@@ -12,6 +12,7 @@ import pytest
 from memos import MemOS
 from memos.bench.cluster.bench import bench_cluster
 from memos.bench.cluster.jobs import JobFeed, ended, settings_with
+from memos.bench.cluster.speed import Speed, simulated_speed
 from memos.bench.cluster.workers import working
 from memos.config import parse_config
 from memos.cube import Form
@@ -71,6 +72,16 @@ def test_what_is_lost_or_published_twice_is_counted(tmp_path: Path) -> None:
         figures = ended(kernel.vault, feed.ids)
         assert (figures["lost"], figures["published_twice"]) == (2, 2) and figures["failed"] == ["cancelled"]
         assert waiting in feed.ids and ended(kernel.vault, ids)["lost"] == 0
+
+
+def test_workers_on_machines_of_their_own_wait_for_the_database_alone() -> None:
+    def speedup(workers: int, worker_s: float, database_s: float) -> float:
+        cost = Speed(0.0, worker_s, database_s)  # what the clock said is not what is simulated
+        return simulated_speed(cost, workers, 400) / simulated_speed(cost, 1, 400)
+
+    assert speedup(4, 0.2, 0.0) == pytest.approx(4, rel=0.01)  # nothing is shared
+    assert speedup(4, 0.1, 0.1) == pytest.approx(2, rel=0.05)  # the database is at work all the time
+    assert 1.8 < speedup(2, 0.2, 0.1) <= 2
 
 
 @pytest.mark.slow

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from memos.bench.cluster.database import shared_database
 from memos.bench.cluster.kills import run_kills
 from memos.bench.cluster.revocation import revocation
-from memos.bench.cluster.speed import jobs_a_second
+from memos.bench.cluster.speed import measure_speed, simulated_speed
 from memos.interface.doors.progress import Show
 
 _JOBS = 40  # of each measurement of speed
@@ -19,7 +20,9 @@ _SPEEDS = (1, 2, 4)  # workers
 def bench_cluster(
     workers: int, kills: int, database_kills: int | None, rounds: int, seed: int, show: Show
 ) -> dict[str, Any]:
-    """See the functions of each part. speedup: jobs a second with so many workers, as a multiple of one worker's.
+    """See the functions of each part. speedup: jobs a second with so many workers, as a multiple of one worker's;
+    simulated: with a core for each and one for the database, by the CPU seconds that a job of one worker took; none
+    without simpy.
     database_kills: None for one to ten kills of workers, where there is a server to kill."""
     with tempfile.TemporaryDirectory(prefix="memos-cluster-") as root, shared_database(Path(root) / "server") as where:
         folder = Path(root)
@@ -28,11 +31,14 @@ def bench_cluster(
         deaths = (kills // 10 if database_kills is None else database_kills) if where.can_die else 0
         killed = run_kills(where, folder / "kills", workers, kills, deaths, seed, show)
         gone = revocation(where, folder / "servers", workers, rounds, seed, show)
-        speed = {n: jobs_a_second(where, folder / f"speed{n}", n, _JOBS, seed, show) for n in _SPEEDS}
+        speed = {n: measure_speed(where, folder / f"speed{n}", n, _JOBS, seed, show) for n in _SPEEDS}
+    apart = {n: simulated_speed(speed[1], n, _JOBS) for n in _SPEEDS} if find_spec("simpy") else {}
     return {
         "executor": f"{workers} worker processes (memos work) over {where.name}",
         **killed,
         **gone,
-        "speedup": {str(n): speed[n] / speed[1] for n in _SPEEDS[1:]},
-        "jobs_a_second": {str(n): each for n, each in speed.items()},
+        "speedup": {str(n): speed[n].jobs_a_second / speed[1].jobs_a_second for n in _SPEEDS[1:]},
+        "speedup_simulated": {str(n): each / apart[1] for n, each in apart.items() if n > 1},
+        "jobs_a_second": {str(n): each.jobs_a_second for n, each in speed.items()},
+        "job_cpu_s": {"worker": speed[1].worker_s, "database": speed[1].database_s},
     }

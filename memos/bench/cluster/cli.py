@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from memos.bench.reports import Seed, print_table, report_of_cpu
+from memos.errors import how_to_install
 from memos.interface.doors.cli.shared import Json
 
 commands = typer.Typer()
@@ -33,7 +34,8 @@ def bench_cluster(
     )
     print(report["executor"])
     print_table(rows_table(report | {"rows": [{name: report[name] for name in _COLUMNS}]}))
-    speeds = ", ".join(f"{n} workers {times:.2f} times one" for n, times in report["speedup"].items())
-    print(f"jobs a second: {speeds}")
+    for name, where in (("speedup", "here"), ("speedup_simulated", "with a core each, and one for the database")):
+        speeds = ", ".join(f"{n} workers {times:.2f} times one" for n, times in report[name].items())
+        print(f"jobs a second {where}: {speeds or how_to_install('fleet')}")
     for problem in (*report["failed"], *report["problems"]):
         print(problem)

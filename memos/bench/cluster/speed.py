@@ -1,14 +1,17 @@
-"""How many jobs a second several workers do, against one, on the same jobs."""
+"""How many jobs a second several workers do, against one, on the same jobs; and on machines of their own, simulated."""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from memos.bench.cluster.database import SharedDatabase
+from memos.bench.cluster.database import ServerDatabase, SharedDatabase, cpu_of
 from memos.bench.cluster.jobs import JobFeed, settings_with
-from memos.bench.cluster.workers import working
+from memos.bench.cluster.workers import Workers, working
 from memos.config import parse_config
 from memos.errors import MemosError
 from memos.interface.doors.progress import Show
@@ -16,9 +19,20 @@ from memos.kernel.mem_os import MemOS
 
 _READY_S, _DONE_S = 300.0, 600.0  # on a busy machine a start takes minutes
 _LOOK_S = 0.1
+_TURNS = 8  # in which a job goes from its worker to the database and back
 
 
-def jobs_a_second(database: SharedDatabase, folder: Path, workers: int, jobs: int, seed: int, show: Show) -> float:
+@dataclass(frozen=True)
+class Speed:
+    """jobs_a_second: as the clock has it. worker_s, database_s: CPU seconds of a job, of its worker and of a server of
+    the database; None where it has none."""
+
+    jobs_a_second: float
+    worker_s: float
+    database_s: float | None
+
+
+def measure_speed(database: SharedDatabase, folder: Path, workers: int, jobs: int, seed: int, show: Show) -> Speed:
     """Of so many promotions to KV, from when all are queued and each worker has loaded its model. Raises MemosError
     where they are not done in time."""
     url = database.url()
@@ -32,11 +46,42 @@ def jobs_a_second(database: SharedDatabase, folder: Path, workers: int, jobs: in
             with kernel.vault.transaction():  # they begin at once
                 for each in sources:
                     feed.queue(each)
-            began = time.perf_counter()
+            began, spent = time.perf_counter(), list(_cpu(running, database))
             while (done := feed.done()) < jobs:
                 show(f"work with {workers}", done, jobs)
                 if time.perf_counter() - began > _DONE_S:
                     raise MemosError(f"{workers} workers did {done} of {jobs} jobs: {running.log()[-500:]}")
                 time.sleep(_LOOK_S)
             show(f"work with {workers}", jobs, jobs)
-            return jobs / (time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            worker_s, database_s = (now - then for now, then in zip(_cpu(running, database), spent, strict=True))
+    served = isinstance(database, ServerDatabase)
+    return Speed(jobs / seconds, worker_s / jobs, database_s / jobs if served else None)
+
+
+def _cpu(running: Workers, database: SharedDatabase) -> Iterator[float]:
+    """CPU seconds so far: of the workers, and of the database's server."""
+    yield sum(cpu_of(worker.process.pid) for worker in running.running if worker.process.pid)
+    yield database.cpu_s() if isinstance(database, ServerDatabase) else 0.0
+
+
+def simulated_speed(cost: Speed, workers: int, jobs: int) -> float:
+    """Jobs a second of workers with a core each, over a database with a core of its own, by what a job costs."""
+    from simpy import Environment, Resource
+
+    env, left = Environment(), [jobs]
+    database = Resource(env)
+
+    def work() -> Generator[Any, Any, None]:
+        while left[0]:
+            left[0] -= 1
+            for _ in range(_TURNS):
+                yield env.timeout(cost.worker_s / _TURNS)
+                with database.request() as turn:
+                    yield turn
+                    yield env.timeout((cost.database_s or 0.0) / _TURNS)
+
+    for _ in range(workers):
+        env.process(work())
+    env.run()
+    return jobs / float(env.now)
