@@ -226,6 +226,20 @@ def test_an_edited_memory_is_promoted_anew(memos: MemOS, ada: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_what_is_promoted_of_derived_cubes_merges_them(memos: MemOS, ada: str, form: Any) -> None:
+    ids = talk(memos, ada)
+    parts = [memos.within(ada).promote(some, form) for some in (ids[:2], ids[2:])]
+    other = memos.within(ada).promote(ids[0], "activation" if form == "parametric" else "parametric")
+    whole = memos.within(ada).promote([*(part.id for part in parts), other.id], form)
+    assert [source.id for source in whole.sources] == ids
+    states = {cube.id: cube.state for cube in memos.within(ada).cubes()}
+    assert [states[part.id] for part in parts] == [State.ARCHIVED, State.ARCHIVED]
+    assert states[other.id] is states[whole.id] is State.ACTIVATED  # that one is of another form
+    assert memos.within(ada).ask(ASKED, via=form).admission.form == form
+    assert memos.within(ada).promote(parts[0].id, form).id == parts[0].id  # taken back as any that was given up
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_deleted_memory_leaves_no_payload(memos: MemOS, ada: str, form: Any) -> None:
     before, ids = files(memos), talk(memos, ada)
     cube = memos.within(ada).promote(ids, form)

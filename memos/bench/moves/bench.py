@@ -19,6 +19,7 @@ from memos.plugins.training.instant import write_instant
 MOVES: Mapping[str, Measure] = {
     "distil": adapters("distil", train),
     "instant": adapters("instant", write_instant),
+    "instant-merge-2": adapters("instant-merge-2", write_instant, merged=2),
     "instant-then-distil": adapters("instant-then-distil", write_or_train),
     "trained-kv": trained_kv("trained-kv"),
     "compact-4x": compacting("compact-4x", 1 / 4),

@@ -31,7 +31,7 @@ def compacting(name: str, part: float) -> Measure:
             for n, group in enumerate(of, 1):
                 began, path = time.perf_counter(), Path(folder) / f"{n}"
                 asked = [x.probe.question for x in group.lessons if not x.probe.held_out]
-                (kv,) = compacted(host, group.texts, asked, (part,))
+                kv = next(compacted(host, group.texts, asked, (part,)))
                 host.save_kv(kv, path, "compact")
                 seconds.append(time.perf_counter() - began)
                 sizes.append(path.stat().st_size)

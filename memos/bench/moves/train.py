@@ -24,15 +24,15 @@ from memos.plugins.training.craft import make, teach, teach_kv
 Make = Callable[[Host, Task, Path], None]
 
 
-def adapters(name: str, make: Make) -> Measure:
+def adapters(name: str, make: Make, merged: int = 1) -> Measure:
     """A measurement of adapters. same_answer: held-out questions answered right. control: those of another group,
-    answered right."""
-    return partial(_measured, name, make, False)
+    answered right. merged: groups, of two people each, that become one adapter."""
+    return partial(_measured, name, make, False, merged)
 
 
 def trained_kv(name: str) -> Measure:
     """The same of KV of few rows."""
-    return partial(_measured, name, _train_kv, True)
+    return partial(_measured, name, _train_kv, True, 1)
 
 
 def train(host: Host, task: Task, path: Path) -> None:
@@ -55,8 +55,8 @@ def _train_kv(host: Host, task: Task, path: Path) -> None:
 def _quiet(*_: object) -> None: ...
 
 
-def _measured(name: str, make: Make, kv: bool, host: Host, groups: int, seed: int, show: Show) -> Row:
-    of = [matter(host, f"moves {seed} {n}", FACTS, seed + n) for n in range(groups + 1)]
+def _measured(name: str, make: Make, kv: bool, merged: int, host: Host, groups: int, seed: int, show: Show) -> Row:
+    of = [matter(host, f"moves {seed} {n}", merged * FACTS, seed + n, 2 * merged) for n in range(groups + 1)]
     seconds, sizes, scores, control = list[float](), list[int](), list[dict[str, float]](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         for n, (group, other) in enumerate(pairwise(of), 1):

@@ -36,7 +36,8 @@ class Forming(Service):
 
         An activation cube needs parity with the full prompt, a parametric one its gate. What is there already is
         returned, what was given up before is taken back. Killed at any point, nothing is published, and the next
-        start clears away what was staged. job: the running one that asks for it.
+        start clears away what was staged. Derived cubes that are named are merged: what is made stands for their
+        sources, and those of its form are given up. job: the running one that asks for it.
 
         Raises NoProbes, GateRejected, Unsupported, Conflict (a source changed meanwhile), ContextOverflow.
         """
@@ -45,11 +46,18 @@ class Forming(Service):
         form = Form(to)
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
-        sources = said_once(self._sources(caller, op))
+        named = [self._access.cube(caller, op, id) for id in op.ids]
+        sources = said_once(self._sources(caller, op, named))
         self._require_trust(form, sources)
         beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, caller)
-        return self._transitions().promote(form, sources, progress or (lambda *_: None), beside, job, require)
+        made = self._transitions().promote(form, sources, progress or (lambda *_: None), beside, job, require)
+        merged = [c.id for c in named if c.form is form and c.id != made.id and c.state is State.ACTIVATED]
+        for id in merged:
+            self._lifecycle.move(id, State.ARCHIVED, f"merged into {made.id}")
+        if merged:
+            self._freshness.release()
+        return made
 
     def _require_trust(self, form: Form, sources: Sequence[MemCube]) -> None:
         """Raises Untrusted for an adapter of memories that are not believed so far, as nobody could read them there."""
@@ -128,11 +136,10 @@ class Forming(Service):
                 f"have room for (scheduler.disk_kv_bytes, scheduler.adapters); demote what is not used, or raise it"
             )
 
-    def _sources(self, caller: Caller, op: Promote) -> list[MemCube]:
+    def _sources(self, caller: Caller, op: Promote, named: Sequence[MemCube]) -> list[MemCube]:
         """The plaintext cubes that are meant, in canonical order; of a derived cube, its sources."""
         if not op.ids:
             raise EmptyMemory("promote needs the ids of at least one memory; see `memos ls`")
-        named = [self._access.cube(caller, op, id) for id in op.ids]
         cubes = {s.id: self._access.cube(caller, op, s.id) for c in named for s in (c.sources if c.blob else (c.pin,))}
         gone = [c.id for c in cubes.values() if c.state not in ANSWERING]
         if gone:

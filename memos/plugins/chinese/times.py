@@ -12,6 +12,7 @@ from memos.interface.reading.times.days import (
     FEAST,
     Days,
     Resolve,
+    ago,
     feast,
     iso,
     last_day,
@@ -94,7 +95,7 @@ def shift(g: dict[str, str], today: date, back: bool) -> Days | None:
     if about := _ABOUT.fullmatch(g["n"]):
         first, last = sorted(shifted(today, number(n), unit, back) for n in about.groups())
         return first, last
-    return shifted(today, number(g["n"]), unit, back)
+    return ago(today, number(g["n"]), unit) if back else shifted(today, number(g["n"]), unit, False)
 
 
 def _relative(g: dict[str, str], today: date, past: bool) -> Days:

@@ -31,7 +31,7 @@ Adapters = Annotated[list[str], typer.Argument(help="ids of parametric cubes, or
 @vault_command(forms)
 def promote(
     kernel: MemOS,
-    ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them")],
+    ids: Annotated[list[str], typer.Argument(help="memories, as `memos ls` lists them; KV or adapters are merged")],
     to: Annotated[str, typer.Option("--to", help="activation or parametric")],
     user: User = None,
 ) -> Output:

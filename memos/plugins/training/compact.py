@@ -4,13 +4,14 @@ Attention Matching (2602.16284): the questions that a memory answers are asked o
 queries find there is matched. Of the rows, a head keeps some that different queries look at; their weights make up
 for the mass of the others (least squares, not below zero), and then their values for what those would have added (ridge
 regression). How far each number of rows falls short is known from one pass, so the rows that there may be go to the
-heads that need them: most heads look everywhere alike and need one, the few that look facts up need one for each.
+heads that need them: most heads look everywhere alike and need one, the few that look facts up need one for each. For
+those that are kept, weights and values are then fitted to each other (Gauss-Newton).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ _BATCH_ROWS = 64  # questions in one forward
 _READING = 0.3  # how much what the question's own tokens find counts, against what the answer's do
 _LEAST_SHARE = 1e-4  # and what finds nothing here
 _RIDGE, _MASS_ROUNDS = 1e-3, 30
+_ROUNDS, _DAMPING, _OF_MASS = 6, 1e-2, 0.02  # in which weights and values are fitted; how much the mass counts there
+_MOST_FITTED = 100  # rows, beyond which it takes long and changes little
+_STEPS = (1.0, 0.5, 0.25)  # of a Gauss-Newton step, of which the first that misses less is taken
 _NOTHING_LEFT = 1e-12  # of what is looked at most, below which rounding would order the rows
 _EMPTY = -1e4  # the logarithm of the weight of a row that is none: others of the layer have more
 _now = threading.local()  # the queries of this thread's forward, by layer
@@ -50,6 +54,18 @@ class _Asked:
     scale: float
     counts: torch.Tensor
     out: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What queries look at in a memory's rows. values: [rows, D]; scores: [N, rows]; counts: [N], how much each counts;
+    found, mass: what each finds, [N, D], and the logarithm of the sum over the rows, [N]."""
+
+    values: torch.Tensor
+    scores: torch.Tensor
+    counts: torch.Tensor
+    found: torch.Tensor
+    mass: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -86,8 +102,8 @@ def craft_compact(host: Host, task: Task, made: Path, tell: Tell) -> Crafted:
 @torch.no_grad()
 def compacted(
     host: Host, memories: Sequence[str], questions: Sequence[str], shares: Sequence[float]
-) -> list[Activation]:
-    """The KV of the memories in so many shares of its rows, head apart, mean over all heads.
+) -> Iterator[Activation]:
+    """The KV of the memories in one share of its rows after the other, head apart, mean over all heads.
 
     questions: that the memories answer; what they find is kept. Raises NoProbes, Unsupported.
     """
@@ -96,18 +112,18 @@ def compacted(
         raise NoProbes("KV is compacted for the questions that its memories answer, and there is none; give some")
     whole, head = host.encode(memories), len(host.head)
     asked = _asked(host, whole, [host.ids_of(question, memories)[len(whole.ids) :] for question in questions])
-    fits = [_fits_of_layer(layer, head, asks) for layer, asks in zip(whole.layers, asked, strict=True)]
-    own = len(whole.ids) - head
-    heads = sum(map(len, fits))
-    out = []
+    fits = [
+        [_fits(asks, g, each) for g, each in enumerate(_heads(layer, head, asks))]
+        for layer, asks in zip(whole.layers, asked, strict=True)
+    ]
+    own, all_heads = len(whole.ids) - head, sum(map(len, fits))
     for share in shares:
-        chosen = _chosen([fit for layer in fits for fit in layer], round(share * own * heads))
-        layers, at = list[Layer](), 0
-        for layer, of_heads in zip(whole.layers, fits, strict=True):
-            layers.append(_layer(layer, head, chosen[at : at + len(of_heads)]))
-            at += len(of_heads)
-        out.append(replace(whole, layers=tuple(layers), trained=layers[0][0].shape[-2], weighted=True))
-    return out
+        chosen = iter(_chosen([fit for layer in fits for fit in layer], round(share * own * all_heads)))
+        layers = [
+            _layer(layer, head, [_refined(each, next(chosen)) for each in _heads(layer, head, asks)])
+            for layer, asks in zip(whole.layers, asked, strict=True)
+        ]
+        yield replace(whole, layers=tuple(layers), trained=layers[0][0].shape[-2], weighted=True)
 
 
 def require_rows_apart(host: Host) -> None:
@@ -210,15 +226,16 @@ AttentionInterface.register(_WATCHED, _watched)
 AttentionMaskInterface.register(_WATCHED, sdpa_mask)
 
 
-def _fits_of_layer(layer: Layer, head: int, asked: _Asked) -> list[list[_Fit]]:
-    """For each group of heads that share keys, fits of ever more rows."""
+def _heads(layer: Layer, head: int, asked: _Asked) -> Iterator[_Head]:
+    """What is looked at of each group of heads that share keys."""
     keys, values = (tensor[0].float() for tensor in layer[:2])  # [G, rows, D]
-    scores = asked.scale * asked.queries @ keys.transpose(-1, -2)  # [G, N, rows]
-    own = scores[..., head:]
-    # of all that a query finds, as far as the memory goes: the head or these rows
-    share = torch.sigmoid(own.logsumexp(-1) - scores[..., :head].logsumexp(-1))  # 1 without a head
-    counts, values = share * asked.counts + _LEAST_SHARE, values[:, head:]
-    return [_fits(asked, g, values[g], own[g], counts[g]) for g in range(len(keys))]
+    for g in range(len(keys)):
+        scores = asked.scale * asked.queries[g] @ keys[g].T  # [N, rows]
+        own, here = scores[:, head:], values[g, head:]
+        # of all that a query finds, as far as the memory goes: the head or these rows
+        share = torch.sigmoid(own.logsumexp(-1) - scores[:, :head].logsumexp(-1))  # 1 without a head
+        counts = share * asked.counts + _LEAST_SHARE
+        yield _Head(here, own, counts, own.softmax(-1) @ here, own.logsumexp(-1))
 
 
 def _sizes(asked: _Asked, group: int, found: torch.Tensor) -> torch.Tensor:
@@ -232,17 +249,13 @@ def _sizes(asked: _Asked, group: int, found: torch.Tensor) -> torch.Tensor:
     return each.norm(dim=-1).flatten()
 
 
-def _fits(asked: _Asked, group: int, values: torch.Tensor, scores: torch.Tensor, counts: torch.Tensor) -> list[_Fit]:
-    """values [rows, D], scores [N, rows], counts [N]: fits of ever more of the rows, in their order."""
-    looked, mass = scores.softmax(-1), scores.logsumexp(-1)
-    found = looked @ values
-    order = _order(looked * counts[:, None])
-    weight = float((_sizes(asked, group, found) * counts).square().sum())
+def _fits(asked: _Asked, group: int, head: _Head) -> list[_Fit]:
+    """Fits of ever more of a head's rows, in their order."""
+    order = _order(head.scores.softmax(-1) * head.counts[:, None])
+    weight = float((_sizes(asked, group, head.found) * head.counts).square().sum())
     most = min(len(order), _COUNTS[-1])
-    return [
-        _fit(values, scores, counts, found, mass, order[:count].sort().values, weight)
-        for count in (*(c for c in _COUNTS if c < most), most)
-    ]
+    counts = (*(c for c in _COUNTS if c < most), most)
+    return [_fit(head, order[:count].sort().values, weight) for count in counts]
 
 
 def _order(looked: torch.Tensor) -> torch.Tensor:
@@ -262,31 +275,67 @@ def _order(looked: torch.Tensor) -> torch.Tensor:
     return torch.tensor(list(dict.fromkeys([*order, *rest])), device=looked.device)
 
 
-def _fit(
-    values: torch.Tensor,
-    scores: torch.Tensor,
-    counts: torch.Tensor,
-    found: torch.Tensor,
-    mass: torch.Tensor,
-    rows: torch.Tensor,
-    weight: float,
-) -> _Fit:
-    """found [N, D] and mass [N]: of all rows. weight: of all that the head gives."""
-    here = (scores[:, rows] - mass[:, None]).exp() * counts[:, None]
-    products, wanted = here.T @ here, here.T @ counts
+def _fit(head: _Head, rows: torch.Tensor, weight: float) -> _Fit:
+    """weight: of all that the head gives."""
+    counts = head.counts[:, None]
+    here = (head.scores[:, rows] - head.mass[:, None]).exp() * counts
+    products, wanted = here.T @ here, here.T @ head.counts
     steady = 1e-4 * products.diagonal().mean()  # towards 1
     weights = torch.ones_like(wanted)
     for _ in range(_MASS_ROUNDS):  # multiplicative updates, which stay above zero (Lee and Seung, 2001)
         weights = weights * (wanted + steady) / (products @ weights + steady * weights + 1e-12)
     log = weights.clamp(1e-4, 1e4).log()
-    seen = (scores[:, rows] + log).softmax(-1) * counts[:, None]
-    target = found * counts[:, None]
-    short = target - seen @ values[rows]
+    values = _values(head, rows, log, head.values[rows])
+    missing = _missing(head, rows, log, values)[0] / (head.found * counts).square().sum().clamp_min(1e-12)
+    return _Fit(rows, log, values, float(missing) * weight)
+
+
+def _values(head: _Head, rows: torch.Tensor, log: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    """Those with which queries find the most of what they found, by ridge regression towards others: [r, D]"""
+    seen = (head.scores[:, rows] + log).softmax(-1) * head.counts[:, None]
     normal = seen.T @ seen
-    ridge = _RIDGE * normal.diagonal().mean() * torch.eye(len(rows), device=values.device)
-    change = torch.linalg.solve(normal + ridge, seen.T @ short)
-    missing = (short - seen @ change).square().sum() / target.square().sum().clamp_min(1e-12)
-    return _Fit(rows, log, values[rows] + change, float(missing) * weight)
+    ridge = _RIDGE * normal.diagonal().mean() * torch.eye(len(rows), device=seen.device)
+    return near + torch.linalg.solve(normal + ridge, seen.T @ (head.found * head.counts[:, None] - seen @ near))
+
+
+def _missing(
+    head: _Head, rows: torch.Tensor, log: torch.Tensor, values: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What queries no longer find, squared, and the same of the mass, as if so much of what they find were missing."""
+    scores = head.scores[:, rows] + log
+    found = (scores.softmax(-1) @ values - head.found) * head.counts[:, None]
+    mass = (scores.logsumexp(-1) - head.mass) * head.counts * head.found.norm(dim=-1)
+    return found.square().sum(), mass.square().sum()
+
+
+def _refined(head: _Head, fit: _Fit) -> _Fit:
+    """Weights and values fitted to each other: Gauss-Newton steps of the weights' logarithms, each with values anew, as
+    long as less is missing."""
+    rows, log, values = fit.rows, fit.weights, fit.values
+    of_mass = _OF_MASS**0.5 * head.counts * head.found.norm(dim=-1)
+    found, mass = _missing(head, rows, log, values)
+    least = found + _OF_MASS * mass
+    for _ in range(_ROUNDS if len(rows) <= _MOST_FITTED else 0):
+        scores = head.scores[:, rows] + log
+        seen = scores.softmax(-1)
+        out = seen @ values
+        # by the weights: of what is found [N, D, r], of the mass [N, r]
+        slopes = (seen[:, None] * (values.T - out[..., None]) * head.counts[:, None, None]).flatten(0, 1)
+        masses = seen * of_mass[:, None]
+        left = ((head.found - out) * head.counts[:, None]).flatten(), (head.mass - scores.logsumexp(-1)) * of_mass
+        normal = slopes.T @ slopes + masses.T @ masses
+        damped = normal + _DAMPING * normal.diagonal().mean().clamp_min(1e-9) * torch.eye(len(rows), device=seen.device)
+        step = torch.linalg.solve(damped, slopes.T @ left[0] + masses.T @ left[1]).clamp(-1, 1)
+        for part in _STEPS:
+            other = log + part * step
+            fitted = _values(head, rows, other, values)
+            found, mass = _missing(head, rows, other, fitted)
+            if found + _OF_MASS * mass < least:
+                log, values, least = other, fitted, found + _OF_MASS * mass
+                break
+        else:
+            break
+    return replace(fit, weights=log, values=values)
 
 
 def _chosen(fits: Sequence[Sequence[_Fit]], most: int) -> list[_Fit]:

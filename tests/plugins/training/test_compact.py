@@ -128,14 +128,14 @@ def test_a_file_holds_what_was_compacted(host: Host, tmp_path: Path) -> None:
 
 def test_without_a_question_there_is_nothing_to_keep(host: Host) -> None:
     with pytest.raises(NoProbes, match="compacted for the questions"):
-        compacted(host, MEMORIES, [], [0.5])
+        next(compacted(host, MEMORIES, [], [0.5]))
 
 
 def test_a_model_that_heeds_no_weights_is_refused(host: Host) -> None:
     model = LlamaForCausalLM._from_config(host.model.config, attn_implementation="eager")
     blind = Host(model.eval(), host.tokenizer, ModelConfig())
     with pytest.raises(Unsupported, match=r"does not heed weights.*model\.attention to sdpa"):
-        compacted(blind, MEMORIES, ["Where does Mira live?"], [0.5])
+        next(compacted(blind, MEMORIES, ["Where does Mira live?"], [0.5]))
 
 
 def test_kv_with_weights_is_refused_where_no_attention_heeds_them(host: Host) -> None:

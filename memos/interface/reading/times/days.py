@@ -89,6 +89,12 @@ def shifted(today: date, n: int, unit: str, back: bool) -> date:
             return today
 
 
+def ago(today: date, n: int, unit: str) -> Days:
+    """So long before; who speaks of years means no day of that year."""
+    there = shifted(today, n, unit, True)
+    return (there.replace(month=1, day=1), there.replace(month=12, day=31)) if unit == "year" else there
+
+
 def _nth(year: int, month: int, weekday: int, n: int) -> date:
     """The n-th such weekday of a month."""
     first = date(year, month, 1)

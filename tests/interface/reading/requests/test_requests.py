@@ -300,6 +300,8 @@ def test_a_state_is_a_version_a_day_or_the_one_before(words: str, state: str | i
         ("She arrives in two weeks", "2026-03-25"),
         ("It was the day before yesterday", "2026-03-09"),
         ("We met last month", "2026-02-01/2026-02-28"),
+        ("We bought it two years ago", "2024-01-01/2024-12-31"),
+        ("三年前买的", "2023-01-01/2023-12-31"),
         ("I start on 3 April", "2026-04-03"),
         ("We moved in May 2021", "2021-05-01/2021-05-31"),
         ("valid until the end of the year", "2026-12-31"),
