@@ -13,7 +13,7 @@ from memos.bench.cluster.revocation import revocation
 from memos.bench.cluster.speed import measure_speed, simulated_speed
 from memos.interface.doors.progress import Show
 
-_JOBS = 40  # of each measurement of speed
+_JOBS, _SIMULATED = 40, 4000  # of each measurement of speed, and of each simulation
 _SPEEDS = (1, 2, 4)  # workers
 
 
@@ -32,7 +32,7 @@ def bench_cluster(
         killed = run_kills(where, folder / "kills", workers, kills, deaths, seed, show)
         gone = revocation(where, folder / "servers", workers, rounds, seed, show)
         speed = {n: measure_speed(where, folder / f"speed{n}", n, _JOBS, seed, show) for n in _SPEEDS}
-    apart = {n: simulated_speed(speed[1], n, _JOBS) for n in _SPEEDS} if find_spec("simpy") else {}
+    apart = {n: simulated_speed(speed[1], n, _SIMULATED, seed) for n in _SPEEDS} if find_spec("simpy") else {}
     return {
         "executor": f"{workers} worker processes (memos work) over {where.name}",
         **killed,

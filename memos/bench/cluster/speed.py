@@ -65,21 +65,25 @@ def _cpu(running: Workers, database: SharedDatabase) -> Iterator[float]:
     yield database.cpu_s() if isinstance(database, ServerDatabase) else 0.0
 
 
-def simulated_speed(cost: Speed, workers: int, jobs: int) -> float:
-    """Jobs a second of workers with a core each, over a database with a core of its own, by what a job costs."""
+def simulated_speed(cost: Speed, workers: int, jobs: int, seed: int) -> float:
+    """Jobs a second of workers with a core each, over a database with a core of its own, by what a job costs on
+    average: each part of it takes a time of an exponential distribution."""
     from simpy import Environment, Resource
 
-    env, left = Environment(), [jobs]
-    database = Resource(env)
+    env, left, rng = Environment(), [jobs], random.Random(seed)
+    database, database_s = Resource(env), cost.database_s or 0.0
+
+    def part(mean: float) -> Any:
+        return env.timeout(rng.expovariate(_TURNS / mean) if mean else 0.0)
 
     def work() -> Generator[Any, Any, None]:
         while left[0]:
             left[0] -= 1
             for _ in range(_TURNS):
-                yield env.timeout(cost.worker_s / _TURNS)
+                yield part(cost.worker_s)
                 with database.request() as turn:
                     yield turn
-                    yield env.timeout((cost.database_s or 0.0) / _TURNS)
+                    yield part(database_s)
 
     for _ in range(workers):
         env.process(work())

@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache
 from memos.infrastructure.host.forward import CausalLM, positions_of
 from memos.infrastructure.host.kv.cache import Activation, Arriving, Layer
 
-PAGE = 32  # rows: fewer hold less that is empty, more are read faster
+_PAGE = 32  # rows: fewer hold less that is empty, more are read faster
 _COPIED = 1 << 16  # numbers of a text's first keys in a layer up to which they are copied: merging takes as long
 _HIDDEN = -1e30  # finite, so that a page of which nothing is seen has a sum
 _now = threading.local()  # the packed forward of this thread
@@ -75,13 +75,13 @@ class Pages:
     """Own rows of the texts that one model reads, a page after the other; those in use are the first ones."""
 
     def __init__(self) -> None:
-        self.layers: list[torch.Tensor] = []  # keys and values, [2, G, room, PAGE, D] each
+        self.layers: list[torch.Tensor] = []  # keys and values, [2, G, room, _PAGE, D] each
         self.owners: list[PackedText] = []  # of each page in use
         self.room = 0  # pages
 
     def give(self, text: PackedText, rows: int) -> None:
         """Pages of a text for so many rows of its own."""
-        more = max(0, -(-rows // PAGE) - len(text.pages))
+        more = max(0, -(-rows // _PAGE) - len(text.pages))
         text.pages += range(len(self.owners), len(self.owners) + more)
         self.owners += [text] * more
         if len(self.owners) > self.room:
@@ -104,14 +104,14 @@ class Pages:
         """Pages of the next rows of texts, so many each, and their places in these."""
         at = list[tuple[int, int]]()
         for text, count in new:
-            at += [(text.pages[row // PAGE], row % PAGE) for row in range(text.rows, text.rows + count)]
+            at += [(text.pages[row // _PAGE], row % _PAGE) for row in range(text.rows, text.rows + count)]
         pages, places = torch.tensor(at, device=device).T
         return pages, places
 
     def put(self, layer: int, at: tuple[torch.Tensor, torch.Tensor], new: torch.Tensor) -> torch.Tensor:
         """Keys and values, [2, G, N, D], into pages and places; all of the layer then."""
         if layer == len(self.layers):
-            self.layers.append(new.new_empty(2, new.shape[1], 0, PAGE, new.shape[3]))
+            self.layers.append(new.new_empty(2, new.shape[1], 0, _PAGE, new.shape[3]))
         held = self.layers[layer]
         if held.shape[2] < self.room:
             old, held = held, held.new_empty(*held.shape[:2], self.room, *held.shape[3:])
@@ -240,7 +240,7 @@ class _Together:
         reader, first, rows = ([0] * pages.room for _ in range(3))  # those of others are read for nothing
         for n, text in enumerate(texts):
             for k, page in enumerate(text.pages):
-                reader[page], first[page], rows[page] = n, k * PAGE, text.rows + 1
+                reader[page], first[page], rows[page] = n, k * _PAGE, text.rows + 1
         self._reader = torch.tensor(reader, device=device)
         self._first, self._rows = torch.tensor((first, rows), device=device)[..., None]
         table = torch.tensor([text.pages + [-1] * (most - len(text.pages)) for text in texts], device=device)
@@ -249,9 +249,9 @@ class _Together:
         self._masks = dict[int | None, torch.Tensor]()
 
     def _mask(self, window: int | None) -> torch.Tensor:
-        """[pages, 1, PAGE], additive"""
+        """[pages, 1, _PAGE], additive"""
         if window not in self._masks:
-            places = self._first + torch.arange(PAGE, device=self._first.device)
+            places = self._first + torch.arange(_PAGE, device=self._first.device)
             hidden = places >= self._rows
             if window is not None:
                 hidden |= places < self._rows - window
@@ -261,7 +261,7 @@ class _Together:
     def attend(
         self, held: torch.Tensor, asks: torch.Tensor, scale: float, window: int | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """held [2, G, room, PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
+        """held [2, G, room, _PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
         logarithm of the sum of its weights, [1, G, share, n]."""
         keys, values = held
         each = asks[0].transpose(1, 2)[:, self._reader]  # [G, pages, share, D]
