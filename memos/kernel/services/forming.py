@@ -46,13 +46,13 @@ class Forming(Service):
         form = Form(to)
         asked = (ids,) if isinstance(ids, str) else tuple(ids)
         op = Promote(ids=asked, to=form)
-        named = [self._access.cube(caller, op, id) for id in op.ids]
-        sources = said_once(self._sources(caller, op, named))
+        sources = said_once(self._sources(caller, op))
         self._require_trust(form, sources)
         beside = self._beside(sources) if form is Form.PARAMETRIC else ()
         require = partial(self._require_share, form, caller)
         made = self._transitions().promote(form, sources, progress or (lambda *_: None), beside, job, require)
-        merged = [c.id for c in named if c.form is form and c.id != made.id and c.state is State.ACTIVATED]
+        same = [c for c in self._vault.derived(*(s.id for s in made.sources)) if c.form is form and c.id != made.id]
+        merged = [c.id for c in same if c.state is State.ACTIVATED and c.id.startswith(asked)]  # a prefix will do
         for id in merged:
             self._lifecycle.move(id, State.ARCHIVED, f"merged into {made.id}")
         if merged:
@@ -136,10 +136,11 @@ class Forming(Service):
                 f"have room for (scheduler.disk_kv_bytes, scheduler.adapters); demote what is not used, or raise it"
             )
 
-    def _sources(self, caller: Caller, op: Promote, named: Sequence[MemCube]) -> list[MemCube]:
+    def _sources(self, caller: Caller, op: Promote) -> list[MemCube]:
         """The plaintext cubes that are meant, in canonical order; of a derived cube, its sources."""
         if not op.ids:
             raise EmptyMemory("promote needs the ids of at least one memory; see `memos ls`")
+        named = [self._access.cube(caller, op, id) for id in op.ids]
         cubes = {s.id: self._access.cube(caller, op, s.id) for c in named for s in (c.sources if c.blob else (c.pin,))}
         gone = [c.id for c in cubes.values() if c.state not in ANSWERING]
         if gone:
