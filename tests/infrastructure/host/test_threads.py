@@ -86,12 +86,22 @@ def test_an_encoders_thread_multiplies_alone_and_no_other_thread_does() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of the process as Linux lists them")
 def test_what_helped_a_thread_is_gone_when_it_has_multiplied() -> None:
     """Else they would count as running, and no other thread's helpers could wait without sleeping."""
-    with threadpool_limits(3, user_api="openmp"):
-        before = len(os.listdir("/proc/self/task"))
-        with openmp_threads():
-            torch.randn(600, 600) @ torch.randn(600, 600)
-            helped = len(os.listdir("/proc/self/task"))
-        deadline = time.monotonic() + 10
-        while len(os.listdir("/proc/self/task")) > before and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert helped > before >= len(os.listdir("/proc/self/task"))
+    seen = list[int]()
+
+    def multiplies() -> None:
+        """On a thread that nobody has helped so far."""
+        with threadpool_limits(3, user_api="openmp"):
+            seen.append(len(os.listdir("/proc/self/task")))
+            with openmp_threads():
+                torch.randn(600, 600) @ torch.randn(600, 600)
+                seen.append(len(os.listdir("/proc/self/task")))
+            deadline = time.monotonic() + 10
+            while len(os.listdir("/proc/self/task")) > seen[0] and time.monotonic() < deadline:
+                time.sleep(0.01)
+            seen.append(len(os.listdir("/proc/self/task")))
+
+    thread = threading.Thread(target=multiplies)
+    thread.start()
+    thread.join()
+    before, helped, after = seen
+    assert helped > before >= after
