@@ -161,7 +161,7 @@ class ContinuousBatch:
         going = list[_Generation]()
         while True:
             for one in [one for one in going if one.over]:
-                self._pages.take_back(one.text)
+                self._pages.trim(one.text, 0)
                 going.remove(one)
             with self._lock:
                 joining = [self._joining.popleft() for _ in range(min(len(self._joining), self._most - len(going)))]
@@ -195,6 +195,8 @@ class ContinuousBatch:
             with room_for("this request"):
                 logits = self._forward(turn)
         except Exception as error:
+            for one, _ in turn:  # there may be no memory for what one would read next: the others need none of it
+                self._pages.trim(one.text, one.text.rows)
             if len(turn) > 1:
                 for part in turn:
                     self._step([part])

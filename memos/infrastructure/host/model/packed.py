@@ -9,6 +9,7 @@ texts begin with lie in memory once, and are read once for all of them. Parts ar
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, groupby
 from typing import Any
@@ -87,18 +88,22 @@ class Pages:
         if len(self.owners) > self.room:
             self.room = len(self.owners) * 17 // 16
 
-    def take_back(self, text: PackedText) -> None:
-        """A text has none any more; the last ones move to where its own were."""
-        left = len(self.owners) - len(text.pages)
-        free = [page for page in text.pages if page < left]
-        moved = [page for page in range(left, len(self.owners)) if self.owners[page] is not text]
+    def trim(self, text: PackedText, rows: int) -> None:
+        """A text keeps pages for its first rows alone; the last ones in use move to where its others were. Where layers
+        had no memory to grow to them, they need not any more."""
+        kept = -(-rows // _PAGE)
+        gone, text.pages, text.rows = set(text.pages[kept:]), text.pages[:kept], rows
+        left = len(self.owners) - len(gone)
+        free = sorted(page for page in gone if page < left)
+        moved = [page for page in range(left, len(self.owners)) if page not in gone]
         for page, to in zip(moved, free, strict=True):
             owner = self.owners[to] = self.owners[page]
             owner.pages[owner.pages.index(page)] = to
         del self.owners[left:]
         for layer in self.layers if moved else ():
-            layer[:, :, free] = layer[:, :, moved]
-        text.pages, text.rows = [], 0
+            there = bisect_left(moved, layer.shape[2])  # beyond, nothing was written yet
+            layer[:, :, free[:there]] = layer[:, :, moved[:there]]
+        self.room = max(left, min((layer.shape[2] for layer in self.layers), default=0))
 
     def where(self, new: Sequence[tuple[PackedText, int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """Pages of the next rows of texts, so many each, and their places in these."""
@@ -263,7 +268,7 @@ class _Together:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """held [2, G, room, _PAGE, D], asks [1, G, share, n, D] -> what each sees, [1, G, share, n, D], and the
         logarithm of the sum of its weights, [1, G, share, n]."""
-        keys, values = held
+        keys, values = held[:, :, : len(self._reader)]
         each = asks[0].transpose(1, 2)[:, self._reader]  # [G, pages, share, D]
         seen, sums = _weighted(each, keys, values, scale, self._mask(window))
         parts = sums[:, self._table] + self._none  # [G, n, most, share]

@@ -228,6 +228,30 @@ def test_a_forward_that_fails_fails_who_makes_it_fail(small: Host, monkeypatch: 
     assert [said[0], said[2]] == [alone(host, one, decode).ids for one in questions(3)[::2]]
 
 
+def test_rows_that_there_is_no_memory_for_fail_their_own_request_alone(
+    small: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, real, met = endless(small), Pages.put, list[int]()
+    host.answer(questions(1)[0])  # the model is tried first
+
+    def full(self: Pages, layer: int, at: tuple[torch.Tensor, torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+        if layer == 1 and self.room > 40:  # after the first layer has grown
+            met.append(self.room)
+            raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 99 bytes")
+        return real(self, layer, at, new)
+
+    monkeypatch.setattr(Pages, "put", full)
+    decode, long = DecodeConfig(max_new_tokens=30), Request(({"role": "user", "content": "word " * 800},))
+    begun = host.stream(questions(1)[0], DecodeConfig(max_new_tokens=150))
+    next(begun)  # somebody's answer grows already
+    with ThreadPoolExecutor(3) as threads:
+        done = [threads.submit(host.answer, one, decode) for one in (questions(3)[1], long, questions(3)[2])]
+        said = [one.exception() or one.result().ids for one in done]
+    assert met and "no memory left for this request" in str(said[1])
+    assert [said[0], said[2]] == [alone(host, one, decode).ids for one in questions(3)[1:]]
+    assert drained(begun).ids == alone(host, questions(1)[0], DecodeConfig(max_new_tokens=150)).ids
+
+
 def test_what_fails_as_a_token_is_chosen_fails_alone(small: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host, decode = endless(small), DecodeConfig(max_new_tokens=8)
     sampled = decode.model_copy(update={"temperature": 0.5})
@@ -292,7 +316,7 @@ def test_pages_of_who_leaves_are_given_to_others_and_rows_stay_what_they_were(sm
     with torch.inference_mode():
         for _ in range(40):
             if len(going) > 5 or (going and draw.random() < 0.2):
-                pages.take_back(going.pop(draw.randrange(len(going)))[0])
+                pages.trim(going.pop(draw.randrange(len(going)))[0], 0)
             if len(going) < 6:
                 past = draw.choice([None, *begins])
                 going.append((PackedText(past), list(past.ids if past else ())))
