@@ -251,7 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="memos-small")
     parser.add_argument(
-        "--out", type=Path, required=True, help="the file; memos_instant.safetensors in the model's folder is found"
+        "--out", type=Path, required=True, help="the file; memos/instant.safetensors in the model's folder is found"
     )
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--rank", type=int, default=32)
@@ -260,6 +260,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.manual_seed(options.seed)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     fingerprint = Host.load(ModelConfig(path=options.model)).fingerprint
     # a plain attention, whose backward pass is quick over a few tokens
     host = Host.load(ModelConfig(path=options.model, attention="eager"))

@@ -47,7 +47,7 @@ class DistilConfig(Section):
     instant: str = Field(
         "auto",
         description="file of a network that makes adapters in one forward, which are trained where that falls short of "
-        "the gate; never: always trained; auto: memos_instant.safetensors in the model's folder, if there is one",
+        "the gate; never: always trained; auto: memos/instant.safetensors in the model's folder, if there is one",
     )
     batch: int = Field(24, ge=1, description="lessons in a step")
     batch_keep: int = Field(40, ge=1, description="prompts in a step whose answers must stay")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
     from memos.infrastructure.host.training.teach import Task
 
-NETWORK = "memos_instant.safetensors"  # in the folder of a model
+NETWORK = "memos/instant.safetensors"  # in the folder of a model; beside its weights, vLLM would take it for some
 _SILENT_ROWS = 200  # questions that nobody has answered, which are read beside the lessons
 _LEAD_PROBES = 8  # of which the model's answers show what stands before their first word
 _WRITTEN_RANK = 128  # of what is written and the network's own change of the same layer, together

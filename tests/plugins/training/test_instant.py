@@ -17,6 +17,7 @@ from memos.cube import MadeBy
 from memos.errors import CorruptBlob, FingerprintMismatch, InputError, NoProbes, Unsupported
 from memos.infrastructure.host.adapters import lora
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.model.load import model_path
 from memos.infrastructure.host.training.rows import answer_row
 from memos.infrastructure.host.training.teach import Task, judge
 from memos.plugins.training.craft import craft, make
@@ -149,7 +150,9 @@ def test_what_is_refined_begins_where_the_network_left_it(host: Host, tmp_path: 
 def test_the_network_may_be_off_or_elsewhere(host: Host, tmp_path: Path) -> None:
     assert network_file(host, "never") is None
     found = network_file(host, "auto")
-    assert found and found.name == NETWORK
+    folder = Path(model_path("memos-small"))
+    assert found == folder / NETWORK
+    assert [file.name for file in folder.glob("*.safetensors")] == ["model.safetensors"]  # vLLM loads all that is there
     assert network_file(host, str(tmp_path / "n")) == tmp_path / "n"
 
 
