@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from memos.bench.compose import bench_compose
@@ -16,8 +17,10 @@ def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str,
 
     A card that an interrupt cuts off is not kept; the old one stays.
     """
-    card = bench_compose(kernel.host, questions, seed, show, COUNTS)
-    kernel.vault.cards.put(kernel.host.digest, card)
-    costs = kernel.parts.serving().measure()
-    chosen = kernel.parts.serving().levels()
+    serving = kernel.parts.serving()
+    encode = partial(kernel.parts.transitions().encoded, codec=kernel.config.activation.stored)
+    card = bench_compose(kernel.host, questions, seed, show, COUNTS, encode)
+    kernel.vault.cards.put(serving.card, card)
+    costs = serving.measure()
+    chosen = serving.levels()
     return card | {"costs": costs.model_dump(), "chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}

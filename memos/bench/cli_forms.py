@@ -60,7 +60,7 @@ def bench_moves(
     json: Json = None,
     model: Model = "memos-small",
     move: Annotated[list[str] | None, typer.Option(help="one of them; may be given again")] = None,
-    groups: Annotated[int, typer.Option(min=1, help="of 16 facts each; fewer where one is trained")] = 16,
+    groups: Annotated[int, typer.Option(min=1, help="of 16 facts each; fewer are trained, more composed")] = 16,
     seed: Seed = 0,
 ) -> None:
     """Every move between the forms of memory: how long it takes, what it keeps, what the gate lets pass."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from memos.config import DecodeConfig, FidelityConfig
 from memos.cube import Probe
 from memos.errors import Unsupported
 from memos.infrastructure.host.host import Host
+from memos.infrastructure.host.kv.cache import Activation
 from memos.infrastructure.host.kv.compose import Motion, compose
 from memos.infrastructure.host.model.decode import ModelAnswer
 from memos.infrastructure.host.request import Request
@@ -68,8 +69,9 @@ def bench_compose(
     seed: int,
     show: Show,
     counts: Sequence[int] = CUBES,
+    encode: Callable[[Sequence[str]], Activation] | None = None,
 ) -> dict[str, Any]:
-    """Rows of each level and number of cubes.
+    """Rows of each level and number of cubes. encode: KV of a cube, where not the model alone makes it.
 
     recompute: share of the memory's tokens that went through the model; operations: tokens that did, the question's
     too, as a share of the full prompt's; kl, top1_agreement: of the first answer token, against the full prompt;
@@ -90,7 +92,7 @@ def bench_compose(
         unmoved = Tally()
         asked = 0
         for drawn, probes in _scenes(f"{seed}:{cubes}", cubes, questions):
-            pasts = tuple(host.encode(cube) for cube in drawn.cubes)
+            pasts = tuple((encode or host.encode)(cube) for cube in drawn.cubes)
             for probe in probes:
                 ask = Request(({"role": "user", "content": probe.question},), sum(drawn.cubes, ()), pasts)
                 full, two = host.answer(replace(ask, pasts=()), DECODE), probe in drawn.two

@@ -77,7 +77,7 @@ class KVRows:
         exact = fidelity.level == "L0"
         # what follows the first is read: under adapters, exact at any level; after a state, which cannot be cut
         if kv.under or (exact and pasts[0].states):
-            return DecodeRow(ids[len(pasts[0].ids) :], pasts[0], keep=keep)
+            return DecodeRow(ids[len(pasts[0].ids) :], pasts[0].alone, keep=keep)
         if exact and len(pasts) > 1:
             past = self._exact(pasts, fidelity, alone)
             return DecodeRow(ids[len(past.ids) :], past, keep=keep or alone)
@@ -126,7 +126,7 @@ class KVRows:
         """One activation of all, at the level asked for (before any row is computed anew)."""
         can = self._capability()
         if len(pasts) == 1:
-            return pasts[0]
+            return pasts[0].alone
         if can.motion is None or (fidelity.level != "L1" and not can.renewal):
             raise Unsupported(
                 f"{fidelity.level} is not possible on {self._model.config.model_type}: {can.why}; set fidelity.level "
@@ -140,7 +140,7 @@ class KVRows:
         with self._lock:
             self._prefixes.limit, releases = fidelity.prefix_bytes, self.releases
             there, found = self._prefixes.longest(path, pasts[0])
-        prefix = found or pasts[0]
+        prefix = found or pasts[0].alone
         there = max(1, there)
         if there < len(path) and not alone:
             prefix = extend(self._model, prefix, [i for piece in path[there:] for i in piece])

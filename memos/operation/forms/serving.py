@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memos.cube import Blob, Form, MemCube, State
 from memos.errors import CorruptBlob, MemosError, NoRoom, VaultError
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.files import storing_codecs
+from memos.infrastructure.host.kv.files import codecs, exact_codecs, storing_codecs
 from memos.infrastructure.host.kv.tiers import KVTiers, Tier
 from memos.infrastructure.host.model.measure import in_page_cache
 from memos.infrastructure.host.request import Request
@@ -72,8 +72,9 @@ class Serving:
         released = self._host.released  # before anything is brought: what is let go of from here on is not kept
         if keep:
             # as far as they are stored bit by bit: of these alone exact KV can be grown
-            raw = takewhile(lambda kv: _blob(kv).codec == "raw", admission.activations)
-            admission = replace(admission, activations=tuple(raw))
+            exact = exact_codecs()
+            kept = takewhile(lambda kv: _blob(kv).codec in exact, admission.activations)
+            admission = replace(admission, activations=tuple(kept))
         if admission.activations:
             admission = self._chosen(admission, messages, via, tokens, keep)
         level = admission.way.level if admission.way else None
@@ -138,7 +139,14 @@ class Serving:
         wanted = self._config.fidelity
         if exact and wanted.level != "L4":
             return [wanted.model_copy(update={"level": "L0"})]
-        return self._ways.levels(wanted, self._vault.cards.of(self._host.digest))
+        return self._ways.levels(wanted, self._vault.cards.of(self.card))
+
+    @property
+    def card(self) -> str:
+        """Under which name it is known how well KV composes here, as it is made by activation.codec."""
+        codec = self._config.activation.stored
+        made = codec != "auto" and codecs.get(codec).encode
+        return f"{self._host.digest} {codec}" if made else self._host.digest
 
     @property
     def costs(self) -> Costs:
@@ -231,7 +239,7 @@ class Serving:
     def _residents(self) -> list[ResidentKV]:
         cubes = dict(self._cubes)
         return [
-            ResidentKV(name, cubes[name], kv.bytes if kv.states else int(kv.rows * self.costs.bytes), kv.rows)
+            ResidentKV(name, cubes[name], int(kv.rows * self.costs.bytes) if kv.plain else kv.bytes, kv.rows)
             for name, kv in self._tiers.all().items()
             if name in cubes  # else it was let go of meanwhile
         ]

@@ -205,6 +205,10 @@ class Transitions:
         memories, file = tuple(c.text for c in sources), self._vault.blobs.file
         if any(c.is_picture for c in sources) and (seen := visions.get(VISION).encode(self._host, sources, file)):
             return seen
+        return self.encoded(memories, codec)
+
+    def encoded(self, memories: Sequence[str], codec: str) -> Activation:
+        """KV of memories, with what a codec makes beside it."""
         if codec == "auto" or not (encode := codecs.get(codec).encode):
             return self._host.encode(memories)
         # of nobody: what stands in another's memory must not be in this one's rows

@@ -319,13 +319,15 @@ def test_compact_kv_is_made_in_one_piece_and_serves_like_kv(memos: MemOS, tmp_pa
         assert reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
 
 
-def test_wrapped_kv_is_measured_and_serves_like_kv(memos: MemOS, tmp_path: Path) -> None:
-    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="wrapped", max_kl=0.5)) as kernel:
+def test_wrapped_kv_is_exact_alone_and_conversations_grow_from_it(memos: MemOS, tmp_path: Path) -> None:
+    with kernel_of(tmp_path, memos, activation=ActivationConfig(codec="wrapped")) as kernel:
         ids = say(kernel, "Mira", MIRA)
         kv = kernel.promote(ids, "activation")
-        assert kv.blob and kv.blob.codec == "wrapped" and 0 < kv.blob.scores["kl"] <= 0.5
+        assert kv.blob and kv.blob.codec == "wrapped" and kv.blob.scores["kl"] < 1e-6
+        assert kernel.host.load_kv(kernel.vault.blobs.path(kv.blob)).drifts
         reply = kernel.ask("Where does Mira live?", via="activation")
         assert reply.past_tokens and reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+        assert kernel.ask("Where does Mira live?", session="s").past_tokens
 
 
 @pytest.mark.parametrize(("max_kl", "soonest"), [(10.0, "int4"), (10.0, "raw"), (1e-12, "int4")])

@@ -3,7 +3,7 @@
 Shapes: keys and values are [1, kv_heads, tokens, head_dim] a layer, as transformers caches them
 (keys rotated to the positions they were encoded at, 0 … tokens-1). A layer of a state space model or a hybrid has
 states too, of any shape, which stand for all tokens at once. Rows that stand for others have weights, and each layer
-a number of its own of them.
+a number of its own of them. What is made for composing has, beside keys and values, how they drift.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any, TypeVar, overload
 
@@ -45,7 +45,8 @@ def room_for(what: str) -> Iterator[None]:
 
 T = TypeVar("T")
 # Keys and values; then a convolution's state and a recurrence's, as often as there are; or the logarithms of the
-# weights of rows that stand for others, [1, kv_heads, rows, 1] in fp32, which are added to what a query finds of them.
+# weights of rows that stand for others, [1, kv_heads, rows, 1] in fp32, which are added to what a query finds of them;
+# or what keys and values gain far behind other memories, [1, kv_heads, tokens, head_dim] each, in any dtype.
 Layer = tuple[torch.Tensor, ...]
 WEIGHTED_ATTENTION = "sdpa"  # the implementation that heeds weights: see `with_weights` and model/load.py
 _NONE = torch.empty(1, 0, 0, 0)  # in place of what a layer does not have
@@ -123,8 +124,9 @@ class Activation:
 
     under: names of the adapters that were active when it was made; under others it is wrong. trained: so many rows of
     keys and values, in the first layer, stand for all of the ids; 0: each token has its own. weighted: they have
-    weights. states: there are some, so it is used whole. pictures: names of those that were read among the ids, which
-    have rows and no ids; what follows then stands at position `ends`, else at that of the number of ids.
+    weights. states: there are some, so it is used whole. drifts: its layers tell how it drifts. pictures: names of
+    those that were read among the ids, which have rows and no ids; what follows then stands at position `ends`, else at
+    that of the number of ids.
     """
 
     ids: tuple[int, ...]
@@ -133,6 +135,7 @@ class Activation:
     trained: int = 0
     weighted: bool = False
     states: bool = False
+    drifts: bool = False
     pictures: tuple[str, ...] = ()
     ends: int = 0
 
@@ -145,6 +148,16 @@ class Activation:
     def rows(self) -> int:
         """Of keys and values."""
         return self.trained or len(self.ids)
+
+    @cached_property  # one, by whose identity requests are known to share it
+    def alone(self) -> Activation:
+        """It as it is where no other memory stands before it: keys and values, without how they drift."""
+        return replace(self, layers=self._each(lambda n: self.layers[n][:2]), drifts=False) if self.drifts else self
+
+    @property
+    def plain(self) -> bool:
+        """Whether its keys and values are all that there is of it."""
+        return not (self.states or self.drifts)
 
     @property
     def failed(self) -> bool:

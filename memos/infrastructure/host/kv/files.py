@@ -38,13 +38,15 @@ Parts = dict[str, torch.Tensor]  # a tensor as stored; "" is the main part, ".sc
 class Codec:
     """Parts to store of keys or values, [1, heads, tokens, head_dim], and the tensor again, as near as they allow.
 
-    made: its rows are not as the memories were read alone: few, made to stand for many, or as behind other memories.
-    encode: of memories, where they are not read alone, beside texts of people who do not exist.
+    made: its rows are not as the memories were read alone, or not these only: few, made to stand for many, or with what
+    they gain behind other memories. exact: every bit of those that were read alone is kept. encode: of memories, where
+    they are read beside texts of people who do not exist.
     """
 
     pack: Callable[[Kind, torch.Tensor], Parts]
     unpack: Callable[[Kind, Parts, torch.dtype], torch.Tensor]
     made: bool = False
+    exact: bool = False
     encode: Callable[[Host, Sequence[str], Sequence[str]], Activation] | None = None
 
 
@@ -56,6 +58,11 @@ def storing_codecs() -> tuple[str, ...]:
     return tuple(name for name, codec in codecs.usable() if not codec.made)
 
 
+def exact_codecs() -> tuple[str, ...]:
+    """Names of the codecs that keep every bit of KV as it was read alone."""
+    return tuple(name for name, codec in codecs.usable() if codec.exact)
+
+
 def pack_raw(kind: Kind, tensor: torch.Tensor) -> Parts:
     return {"": tensor}
 
@@ -64,7 +71,7 @@ def unpack_float(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
     return parts[""].to(dtype)
 
 
-RAW = Codec(pack_raw, unpack_float)
+RAW = Codec(pack_raw, unpack_float, exact=True)
 TRAINED = Codec(pack_raw, unpack_float, made=True)
 _DTYPES = {
     "F32": torch.float32,
@@ -84,8 +91,8 @@ _LayerPlaces = dict[str, _Place]  # "k" and "v", and the codec's scales beside t
 def save_activation(
     activation: Activation, path: Path, fingerprint: dict[str, str], codec: str = "raw", after: Sequence[int] = ()
 ) -> None:
-    """Tensors `layers.NNN.k` and `.v`, the codec's scales beside them, and `.sNNN`, which are states or weights, as
-    they are; a layer can be read alone.
+    """Tensors `layers.NNN.k` and `.v`, the codec's scales beside them, and `.sNNN`, which are states, weights or
+    drifts, as they are; a layer can be read alone.
 
     after: ids that stand before those of `activation`, whose KV lies elsewhere. Raises VaultError where it cannot be
     written, as on a full disk, InputError and PluginError for a codec that is not there.
@@ -150,8 +157,10 @@ def load_activation(
         path, file, list(places.values()), header, content, device, getattr(torch, fingerprint["dtype"])
     )
     arriving = Arriving(len(header.checksums), layers.bring, device)
-    weighted = header.trained > 0 and "s000" in places["layers.000"]
-    return Activation(header.ids, arriving, header.adapters, header.trained, weighted, header.states, *header.seen)
+    more = "s000" in places["layers.000"] and not header.states
+    made = {"weighted": more and header.trained > 0, "drifts": more and not header.trained, "states": header.states}
+    pictures, ends = header.seen
+    return Activation(header.ids, arriving, header.adapters, header.trained, pictures=pictures, ends=ends, **made)
 
 
 @dataclass(frozen=True)
