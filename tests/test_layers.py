@@ -27,6 +27,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
             "memos/plugins/training/",
             "memos/plugins/externalize/",
             "memos/plugins/steering/",
+            "memos/plugins/pictures/sight.py",
             "memos/plugins/pictures/vision.py",
             "memos/plugins/vllm/",
             "memos/bench/",

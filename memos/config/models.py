@@ -94,8 +94,8 @@ class ActivationConfig(Section):
         "raw",
         description="raw, bf16, fp8, int8, int4, trained, or the name of an installed codec; raw keeps every bit; the "
         "others take 2 to 8 times fewer bytes and are measured before use; auto: of these the one that loads soonest "
-        "on this machine and loses no more than max_kl; wrapped: raw, with what its rows gain behind "
-        "other memories, for composing without reading anything anew (L1); trained: few rows, distilled and gated as an adapter is; "
+        "here and loses no more than max_kl; wrapped: raw, with what its rows gain behind others, for composing "
+        "without reading anything anew (L1); trained: few rows, distilled and gated as an adapter is; "
         "compact: fewer rows still, found in seconds without training, and gated likewise",
     )
     trained_share: float = Field(

@@ -35,6 +35,13 @@ class RetrievalConfig(Section):
         None, description="folder of a cross-encoder that reads the best candidates beside the query"
     )
     answers: float = Field(1.0, ge=0, description="of what the reranker says, where there is one")
+    pictures: str | None = Field(
+        None,
+        description="folder of an encoder of texts and pictures (CLIP, SigLIP), which finds pictures by what is seen",
+    )
+    seen: float = Field(
+        1.0, ge=0, description="of how surely the query tells of a memory's picture, where there is one"
+    )
     useful: float = Field(0.1, ge=0, description="of the utility, from -1 to 1, that feedback has given a memory")
     learning: float = Field(0.3, gt=0, le=1, description="share of the way that one feedback moves the utility")
     exact_ms: float = Field(

@@ -23,7 +23,7 @@ from memos.kernel.access import Access, Freshness, Identity, Schedulers, TokenCo
 from memos.lazy import Lazy
 from memos.operation.choosing.foresight import Foresight
 from memos.operation.choosing.moves import Budgets, budgets
-from memos.operation.finding.mem_operator import MemOperator
+from memos.operation.finding.mem_operator import SIGHTS, MemOperator
 from memos.operation.life.consolidation import Consolidation
 from memos.operation.life.forgetting import Ageing
 from memos.operation.life.knowledge import Knowledge
@@ -161,7 +161,8 @@ class Parts:
     def make_operator(self) -> MemOperator:
         retrieval = self.config.retrieval
         rerank = RERANKERS.get("cross-encoder")(retrieval.reranker) if retrieval.reranker else None
-        how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self._brief)
+        sight = SIGHTS.get("transformers")(retrieval.pictures, self.vault) if retrieval.pictures else None
+        how = (retrieval.exact_ms, retrieval.hops, rerank, retrieval.compared, not self._brief, sight)
         return MemOperator(self.vault, self.embedder(), ANSWERING, *how)
 
     def make_foresight(self) -> Foresight:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memos.errors import ModelNotFound
+from memos.infrastructure.host.encoders.weights import no_progress_bar
 from memos.infrastructure.host.engines import loading
 from memos.infrastructure.host.threads import multiply_alone, on_encoder_threads
 from memos.lazy import Lazy
@@ -60,7 +61,7 @@ class Reranker:
 
     def _load(self) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         """Tokenizer and model (float32, evaluation mode)."""
-        with loading():
+        with loading(), no_progress_bar():
             import torch
             from safetensors import SafetensorError
             from transformers import AutoModelForSequenceClassification, AutoTokenizer

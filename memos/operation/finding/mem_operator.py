@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from memos.cube import Fact, State
 from memos.errors import InputError
+from memos.extensions import Registry
 from memos.infrastructure.vault.mem_vault import MemVault
 from memos.operation.finding.catalog import AROUND, View
 from memos.operation.finding.columns import Floats, Mask, Rows
@@ -34,6 +35,8 @@ from memos.operation.policies.policy import Score, Scores, Signals, terms
 from memos.ops import Wants
 
 Rerank = Callable[[str, Sequence[str]], Floats]  # query, texts -> how well each answers, 0 to 1
+Sight = Callable[[str], Mapping[str, float]]  # query -> by id of a memory, how surely it tells of its picture, 0 to 1
+SIGHTS: Registry[Callable[[str, MemVault], Sight]] = Registry("memos.sights", "encoder of pictures")
 MAX_QUERY_CHARS = 20_000
 MAX_ROWS_RANKED_WHOLE = 2048  # so few allowed rows are all candidates
 MAX_PROPOSED = 100  # else: rows that each index proposes
@@ -142,6 +145,7 @@ class _Question:
     speakers: Sequence[int]  # who is named
     about: Sequence[str]
     stating: Rows  # rows that state what it asks for
+    seen: Mapping[int, float]  # by row, how surely it tells of its picture
     wants: Wants
 
 
@@ -158,12 +162,14 @@ class MemOperator:
         rerank: Rerank | None = None,
         compared: int = MAX_COMPARED,
         ahead: bool = True,
+        sight: Sight | None = None,
     ) -> None:
         """states: of cubes that can be found. exact_ms: vectors are compared one by one where that takes no longer.
         hops: facts that are followed from what a query is about. rerank: reads the best candidates beside the query.
         compared: of the best candidates, those whose tokens are compared with the query's; 0 for none. ahead: what
-        changed is read in the background, and not just by the next search."""
+        changed is read in the background, and not just by the next search. sight: of pictures that memories tell of."""
         self._embedder, self._hops, self._rerank, self._compared = embedder, hops, rerank, compared
+        self._sight = sight or (lambda query: {})
         self._guard, self._follower = vault.guard, Follower(vault, embedder, states, exact_ms, ahead)
         self._lock = self._follower.lock
         self.refresh, self.refresh_soon = self._follower.refresh, self._follower.refresh_soon
@@ -199,14 +205,15 @@ class MemOperator:
             _, rest = self._speakers(query, scope)
         if k < 1 or not len(scope.rows):
             return []
-        [(vector, tokens)] = self._embedder.read([rest])  # without the lock, as below: others do not wait for it
+        [(vector, tokens)], sight = self._embedder.read([rest]), self._sight(query)  # others do not wait: no lock
         with self._lock:
             scope, indexes = self._scope(view), self._follower.indexes
             if not len(scope.rows):
                 return []
             speakers, _ = self._speakers(query, scope)  # by codes of these indexes, which may be others by now
             stating = indexes.graph.stating(asks, scope.mask)
-            question = _Question(vector, self._matches(query, whole, scope), speakers, about, stating, wants)
+            matches, seen = self._matches(query, whole, scope), self._seen(sight, scope)
+            question = _Question(vector, matches, speakers, about, stating, seen, wants)
             rows, signals = self._signals(question, scope)
             compared_rows = MAX_COMPARED if self._rerank else self._compared
             best = _best(score(signals), rows, len(rows))
@@ -338,6 +345,12 @@ class MemOperator:
         rest = " ".join(rest.split())
         return named, rest if terms(rest) else query
 
+    def _seen(self, sight: Mapping[str, float], scope: _Scope) -> dict[int, float]:
+        """By row in view. What others are shown masked, they are not shown: nothing tells them what is to be seen."""
+        catalog, mask = self._follower.indexes.catalog, scope.mask if scope.own is None else scope.own
+        rows = {catalog.row(id): sure for id, sure in sight.items() if id in catalog}
+        return {row: sure for row, sure in rows.items() if mask[row]}
+
     def _signals(self, question: _Question, scope: _Scope) -> tuple[Rows, Signals]:
         """The candidates, and what speaks for each."""
         indexes, catalog = self._follower.indexes, self._follower.indexes.catalog
@@ -362,6 +375,7 @@ class MemOperator:
             states=facts.among(question.stating.tolist(), np.ones(len(question.stating))),
             linked=facts.among(linked, (1 / hops for hops in linked.values())),
             answers=none,
+            seen=facts.among(question.seen, question.seen.values()),
             other=facts.replies if wants.side == "user" else 1 - facts.replies if wants.side else none,
             standing=facts.standing if wants.request else none,
             ids=np.array([catalog.ids[row] for row in facts.rows.tolist()], object),
@@ -376,7 +390,7 @@ class MemOperator:
         indexes, catalog = self._follower.indexes, self._follower.indexes.catalog
         near = indexes.vectors.nearest(question.vector, MAX_PROPOSED, scope.mask)
         groups = [row for name in question.about for row in catalog.of_group(name, scope.mask)[-MAX_PROPOSED:]]
-        named = np.fromiter((*linked, *question.stating.tolist(), *groups), np.int64)
+        named = np.fromiter((*linked, *question.stating.tolist(), *question.seen, *groups), np.int64)
         standing = np.flatnonzero(scope.mask & (catalog.standing > 0)) if question.wants.request else named[:0]
         others = self._lately(scope), named, standing[-MAX_PROPOSED:]
         rows = np.concatenate([_highest(words, MAX_PROPOSED), near, scope.latest, *others])

@@ -35,6 +35,7 @@ class MemosPolicy:
             + r.states * signals.states
             + r.linked * signals.linked
             + r.answers * signals.answers
+            + r.seen * signals.seen
             + r.standing * signals.standing
             - r.other * signals.other
             - r.question * signals.question

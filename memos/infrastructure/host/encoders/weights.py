@@ -120,7 +120,7 @@ def encoder(folder: Path, published: bool) -> PreTrainedModel:
     those of DEFAULT."""
     if published:
         verify(folder)
-    with loading(), _no_progress_bar():
+    with loading(), no_progress_bar():
         import torch
         from transformers import AutoModel
 
@@ -204,7 +204,7 @@ def read_json(file: Path) -> dict[str, object]:
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
+def no_progress_bar() -> Iterator[None]:
     """Loading 90 MB takes no bar; the caller's setting is put back."""
     from transformers.utils import logging
 

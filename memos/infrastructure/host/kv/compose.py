@@ -188,12 +188,8 @@ def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activati
 def _behind(tokens: int, head: int, layer: Layer) -> Layer:
     """Keys and values after the head, as they are on average behind so many tokens of other memories."""
     keys, values, *drift = (tensor[..., head:, :] for tensor in layer)
-    share = tokens / (tokens + _HALF_DRIFT)
-    return (
-        tuple(t + share * gained.to(t.dtype) for t, gained in zip((keys, values), drift, strict=True))
-        if drift
-        else (keys, values)
-    )
+    share, rows = tokens / (tokens + _HALF_DRIFT), (keys, values)
+    return tuple(t + share * gained.to(t.dtype) for t, gained in zip(rows, drift, strict=False)) or rows
 
 
 def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:
