@@ -39,7 +39,7 @@ from memos.bench.dialogues import Conversation, figures, means, read
 from memos.config import EmbedderConfig
 from memos.errors import InputError, MemosError
 from memos.infrastructure.host.encoders.embedder import Embedder
-from memos.interface.doors.figures import surroundings
+from memos.plugins.figures import surroundings
 
 WORKER = Path(__file__).parent / "peers" / "worker.py"
 K, BATCH = 10, 100

@@ -28,7 +28,7 @@ def measured(
 
 def write_report(name: str, seed: int, device: str, figures: dict[str, Any], path: Path | None) -> dict[str, Any]:
     """The figures with what one must know to repeat them; written to `path` where there is one."""
-    from memos.interface.doors.figures import surroundings
+    from memos.plugins.figures import surroundings
 
     report = {
         "bench": name,

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from memos.errors import InputError
-from memos.interface.doors.figures import size, table_of
+from memos.plugins.figures import size, table_of
 
 BEGIN, END = "<!-- arena -->", "<!-- end of arena -->"
 _TABLE = re.compile(r"^### .*\n\n(?:\|.*\|(?:\n|$))+", re.MULTILINE)

@@ -18,9 +18,9 @@ def calibrate(kernel: MemOS, questions: int, seed: int, show: Show) -> dict[str,
     A card that an interrupt cuts off is not kept; the old one stays.
     """
     serving = kernel.parts.serving()
-    encode = partial(kernel.parts.transitions().encoded, codec=kernel.config.activation.stored)
+    encode = partial(kernel.parts.transitions().encoded, codec=kernel.config.activation.codec)
     card = bench_compose(kernel.host, questions, seed, show, COUNTS, encode)
-    kernel.vault.cards.put(serving.card, card)
+    kernel.vault.cards.put(serving.card(), card)
     costs = serving.measure()
     chosen = serving.levels()
     return card | {"costs": costs.model_dump(), "chosen": chosen[0].model_dump() if chosen else {"level": "L4"}}

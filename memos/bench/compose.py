@@ -81,9 +81,12 @@ def bench_compose(
     levels, naive = [], []
     can = host.capability
     possible = {"L0": can.exact, "L1": can.composable, "L2": can.renewal, "L3": can.renewal, "L4": True}
-    ladder = [fidelity for fidelity in LADDER if possible[fidelity.level]]
     if not can.exact:
         raise Unsupported(f"there is no KV to measure: {can.why}")
+    encode = encode or host.encode
+    if encode(scene(f"{seed}", 1).cubes[0]).trained:  # has no rows that could be computed anew
+        possible |= {"L0": False, "L2": False, "L3": False}
+    ladder = [fidelity for fidelity in LADDER if possible[fidelity.level]]
     for cubes in counts:
         if not _fits(host, scene(f"{seed}:{cubes}:0", cubes)):
             log.warning("%d cubes do not fit this model; they are left out", cubes)
@@ -92,7 +95,7 @@ def bench_compose(
         unmoved = Tally()
         asked = 0
         for drawn, probes in _scenes(f"{seed}:{cubes}", cubes, questions):
-            pasts = tuple((encode or host.encode)(cube) for cube in drawn.cubes)
+            pasts = tuple(map(encode, drawn.cubes))
             for probe in probes:
                 ask = Request(({"role": "user", "content": probe.question},), sum(drawn.cubes, ()), pasts)
                 full, two = host.answer(replace(ask, pasts=()), DECODE), probe in drawn.two

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from memos.interface.doors.figures import size, table_of
+from memos.plugins.figures import size, table_of
 
 
 def levels_table(report: dict[str, Any]) -> Table:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from memos.interface.doors.figures import table_of
+from memos.plugins.figures import table_of
 
 
 def runs_table(report: dict[str, Any]) -> Table:

@@ -15,7 +15,7 @@ from rich.text import Text
 from memos.bench.dialogues import CATEGORIES
 from memos.bench.qa.report import Row
 from memos.bench.qa.shown import OURS
-from memos.interface.doors.figures import table_of
+from memos.plugins.figures import table_of
 
 ABSENT = "–"
 ANSWERABLE = "answerable"  # all categories of questions that something answers

@@ -95,10 +95,11 @@ class KVRows:
     def _require_usable(self, prompt: Prompt, pasts: Sequence[Activation], fidelity: FidelityConfig) -> None:
         """Raises Unsupported where the model's KV is wrong, FingerprintMismatch where it is KV of something else."""
         can, head, kind = self._capability(), self._head(), self._model.config.model_type
-        if len(pasts) > 1 and any(past.trained for past in pasts):
+        apart = [past for past in pasts if past.trained and not (past.weighted and fidelity.level == "L1")]
+        if len(pasts) > 1 and apart:
             raise Unsupported(
                 "trained KV, and that of pictures, has not a row for each token of the prompt, so no other can be put "
-                "behind it; ask with it alone"
+                "behind it; ask with it alone, or, where it is compact, set fidelity.level to L1"
             )
         attention = self._model.config.get_text_config()._attn_implementation
         if attention != WEIGHTED_ATTENTION and any(past.weighted for past in pasts):

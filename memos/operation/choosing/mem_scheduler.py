@@ -310,7 +310,8 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
     """For each group, the KV of most of its cubes; oldest first, so that the same ones are put together alike.
 
     KV is of the first cubes of its group, in order and at their versions, so that its text comes before the rest's.
-    Trained KV, and that of pictures, has not a row for each token, so no other can be put behind it.
+    Trained KV, and that of pictures, has not a row for each token, so no other can be put behind it; of compact KV the
+    rows tell what they stand for.
     """
     fitting = [[kv for kv in kvs if segment.sources[: len(kv.sources)] == kv.sources] for segment in chosen]
     best = [max(group, key=lambda kv: len(kv.sources)) for group in fitting if group]
@@ -320,7 +321,7 @@ def _standing_kv(chosen: Sequence[Segment], kvs: Sequence[MemCube]) -> list[MemC
 
 
 def _stands_alone(kv: MemCube) -> bool:
-    return kv.blob is not None and (kv.blob.few_rows or kv.blob.pictures > 0)
+    return kv.blob is not None and (kv.blob.codec == "trained" or kv.blob.pictures > 0)
 
 
 class BudgetItem(NamedTuple):

@@ -116,11 +116,14 @@ class Serving:
         tokens: Callable[[str], int],
         exact: bool,
     ) -> Admission:
-        kvs = admission.activations
+        kvs, levels = admission.activations, self.levels(exact, admission.activations)
+        if len(kvs) > 1 and not levels:
+            kvs, levels = kvs[:1], self.levels(exact)
+            admission = replace(admission, activations=kvs)
         resident = list(map(self.resident, kvs))
         situation = Situation(
             costs=self.costs,
-            levels=self.levels(exact),
+            levels=levels,
             lying={kv.id: self._lying(kv, first=n == 0) for n, kv in enumerate(kvs)},
             there=self._host.exact_pieces([past for past in resident if past]) if all(resident) else 0,
             tokens=tokens,
@@ -134,17 +137,19 @@ class Serving:
     def _measures(self) -> bool:
         return self._config.scheduler.choice == "measured" and not self._unmeasurable
 
-    def levels(self, exact: bool = False) -> list[FidelityConfig]:
-        """How several KV caches may be put together for this model: as configured, as far as its card allows it."""
+    def levels(self, exact: bool = False, kvs: Sequence[MemCube] = ()) -> list[FidelityConfig]:
+        """How several KV caches may be put together for this model: as configured, as far as its card allows it.
+        Compact KV among others has no rows that could be computed anew."""
         wanted = self._config.fidelity
         if exact and wanted.level != "L4":
             return [wanted.model_copy(update={"level": "L0"})]
-        return self._ways.levels(wanted, self._vault.cards.of(self.card))
+        compact = len(kvs) > 1 and any(_blob(kv).few_rows for kv in kvs)
+        found = self._ways.levels(wanted, self._vault.cards.of(self.card("compact" if compact else None)))
+        return [level for level in found if level.level == "L1"] if compact else found
 
-    @property
-    def card(self) -> str:
-        """Under which name it is known how well KV composes here, as it is made by activation.codec."""
-        codec = self._config.activation.stored
+    def card(self, codec: str | None = None) -> str:
+        """Under which name it is known how well KV composes here that is made by a codec, or by activation.codec."""
+        codec = codec or self._config.activation.codec
         made = codec != "auto" and codecs.get(codec).encode
         return f"{self._host.digest} {codec}" if made else self._host.digest
 

@@ -144,7 +144,7 @@ def event_line(event: Json) -> str:
 
 def _content(cube: MemCube) -> str:
     from memos.cube import Blob, Turn
-    from memos.interface.doors.figures import size
+    from memos.plugins.figures import size
 
     match cube.payload:
         case Blob(bytes=n):

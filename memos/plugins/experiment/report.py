@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from rich.table import Table
 
-from memos.interface.doors.figures import Surroundings, size, table_of
+from memos.plugins.figures import Surroundings, size, table_of
 
 _SCORES = ("reliability", "generality", "locality", "in_context")
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from memos.interface.doors.cli.shared import counted
-from memos.interface.doors.figures import size
+from memos.plugins.figures import size
 
 Row = dict[str, Any]
 FORMS = {"plaintext": ("text", "#78a6e6"), "activation": ("KV", "#e8ac58"), "parametric": ("adapter", "#c294e8")}

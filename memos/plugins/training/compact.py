@@ -27,6 +27,7 @@ from memos.infrastructure.host.forward import positions_of
 from memos.infrastructure.host.kv.cache import Activation, Layer
 from memos.infrastructure.host.kv.files import Codec, Kind, Parts
 from memos.infrastructure.host.training.teach import Crafted, Task, Tell, judge_kv, short_of
+from memos.interface.reading.mem_reader import MemReader
 
 if TYPE_CHECKING:
     from memos.infrastructure.host.host import Host
@@ -41,6 +42,7 @@ _ROUNDS, _DAMPING, _OF_MASS = 6, 1e-2, 0.02  # in which weights and values are f
 _MOST_FITTED = 100  # rows, beyond which it takes long and changes little
 _STEPS = (1.0, 0.5, 0.25)  # of a Gauss-Newton step, of which the first that misses less is taken
 _NOTHING_LEFT = 1e-12  # of what is looked at most, below which rounding would order the rows
+_SHARE = 0.1  # of the rows, where nobody sets activation.compact_shares
 _EMPTY = -1e4  # the logarithm of the weight of a row that is none: others of the layer have more
 _now = threading.local()  # the queries of this thread's forward, by layer
 
@@ -124,6 +126,14 @@ def compacted(
             for layer, asks in zip(whole.layers, asked, strict=True)
         ]
         yield replace(whole, layers=tuple(layers), trained=layers[0][0].shape[-2], weighted=True)
+
+
+def encode_compact(host: Host, memories: Sequence[str], others: Sequence[str]) -> Activation:
+    """KV of the memories in a tenth of its rows, for the questions that their facts answer; judged by no gate. Raises
+    NoProbes, Unsupported."""
+    reader = MemReader()
+    probes = reader.probes(fact for text in memories for fact in reader.facts(text))
+    return next(compacted(host, memories, [p.question for p in probes if not p.held_out], (_SHARE,)))
 
 
 def require_rows_apart(host: Host) -> None:
@@ -391,4 +401,4 @@ def _unpack(kind: Kind, parts: Parts, dtype: torch.dtype) -> torch.Tensor:
     return tensor
 
 
-COMPACT = Codec(_pack, _unpack, made=True)
+COMPACT = Codec(_pack, _unpack, made=True, encode=encode_compact)

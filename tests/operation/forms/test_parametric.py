@@ -21,7 +21,7 @@ import pytest
 from peft import PeftModel
 
 from memos import MemOS
-from memos.config import ActivationConfig, Config, DistilConfig, GateConfig, SchedulerConfig
+from memos.config import ActivationConfig, Config, DistilConfig, FidelityConfig, GateConfig, SchedulerConfig
 from memos.cube import Form, MadeBy, MemCube, State, Trust
 from memos.errors import (
     Cancelled,
@@ -317,6 +317,23 @@ def test_compact_kv_is_made_in_one_piece_and_serves_like_kv(memos: MemOS, tmp_pa
         reply = kernel.ask("Where does Mira live?", via="activation")
         assert reply.admission.activations[0].id == kv.id and reply.past_tokens == len(kept.ids)
         assert reply.text == kernel.ask("Where does Mira live?", via="plaintext").text
+
+
+@pytest.mark.parametrize("level", ["L0", "L1"])
+def test_compact_kv_of_several_groups_is_composed_where_that_is_wanted(
+    memos: MemOS, tmp_path: Path, level: str
+) -> None:
+    more = {
+        "activation": ActivationConfig(codec="compact", compact_shares=(0.5,)),
+        "fidelity": FidelityConfig(level=level),
+    }
+    with kernel_of(tmp_path, memos, **more) as kernel:
+        groups = [say(kernel, "Mira", MIRA), say(kernel, "Tom", TOM)]
+        kvs = {kernel.promote(ids, "activation").id for ids in groups}
+        reply = kernel.ask("Where do Mira and Tom live?", via="activation")
+        there = {kv.id for kv in reply.admission.activations}
+        assert there == kvs if level == "L1" else len(there) == 1
+        assert reply.past_tokens
 
 
 def test_wrapped_kv_is_exact_alone_and_conversations_grow_from_it(memos: MemOS, tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ class Motion:
         if not tokens:
             return list(layers)
         return [
-            (_moved(first, tokens, k), _moved(second, tokens, v))
-            for (first, second), (k, v) in zip(self.layers, layers, strict=True)
+            (_moved(first, tokens, k), _moved(second, tokens, v), *weights)
+            for (first, second), (k, v, *weights) in zip(self.layers, layers, strict=True)
         ]
 
 
@@ -171,25 +171,35 @@ def starts(pieces: Sequence[Activation], head: int) -> list[int]:
 
 
 def compose(pieces: Sequence[Activation], head: int, motion: Motion) -> Activation:
-    """Level 1: encoded apart, moved into place. head: tokens that all pieces begin with."""
+    """Level 1: encoded apart, moved into place. head: tokens that all pieces begin with. Where rows of one piece have
+    weights, those of all have."""
     first, *later = pieces
     if not later:
         return first.alone
     parts = [list(first.alone.layers)]
     for piece, start in zip(later, starts(pieces, head)[1:], strict=True):
         parts.append(motion.by(start - head, [_behind(start - head, head, layer) for layer in piece.layers]))
-    layers = tuple(
-        (torch.cat([k for k, _ in layer], -2), torch.cat([v for _, v in layer], -2))
-        for layer in zip(*parts, strict=True)
-    )
-    return Activation(first.ids + tuple(i for piece in later for i in piece.ids[head:]), layers)
+    weighted = any(piece.weighted for piece in pieces)
+    if weighted:
+        parts = [list(map(_weighed, layers)) for layers in parts]
+    layers = [tuple(torch.cat(same, -2) for same in zip(*layer, strict=True)) for layer in zip(*parts, strict=True)]
+    ids = first.ids + tuple(i for piece in later for i in piece.ids[head:])
+    return Activation(ids, tuple(layers), trained=layers[0][0].shape[-2] if weighted else 0, weighted=weighted)
+
+
+def _weighed(layer: Layer) -> Layer:
+    """With the weight of each row: those that have none count once."""
+    keys, values, *weights = layer
+    return keys, values, *(weights or [keys.new_zeros(*keys.shape[:-1], 1, dtype=torch.float32)])
 
 
 def _behind(tokens: int, head: int, layer: Layer) -> Layer:
-    """Keys and values after the head, as they are on average behind so many tokens of other memories."""
-    keys, values, *drift = (tensor[..., head:, :] for tensor in layer)
-    share, rows = tokens / (tokens + _HALF_DRIFT), (keys, values)
-    return tuple(t + share * gained.to(t.dtype) for t, gained in zip(rows, drift, strict=False)) or rows
+    """Keys, values and weights after the head, as they are on average behind so many tokens of other memories."""
+    keys, values, *more = (tensor[..., head:, :] for tensor in layer)
+    if len(more) < 2:  # no drift
+        return keys, values, *more
+    share = tokens / (tokens + _HALF_DRIFT)
+    return tuple(t + share * gained.to(t.dtype) for t, gained in zip((keys, values), more, strict=True))
 
 
 def first_rows(pieces: Sequence[Activation], head: int, first: int) -> tuple[int, ...]:

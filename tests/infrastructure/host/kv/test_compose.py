@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from memos.bench.batch import answer_all
 from memos.config import DecodeConfig, FidelityConfig
 from memos.errors import ContextOverflow, FingerprintMismatch, Unsupported
 from memos.infrastructure.host.host import Host
-from memos.infrastructure.host.kv.cache import Activation, encode
+from memos.infrastructure.host.kv.cache import Activation, Layer, encode
 from memos.infrastructure.host.kv.compose import PrefixTree, compose, extend, first_rows, starts
 from memos.infrastructure.host.kv_rows import KVRows
 from memos.infrastructure.host.request import Request
@@ -60,6 +61,29 @@ def test_a_level_that_leaves_nothing_out_is_the_full_prompt(
     # order for each length
     assert (over_kv - full).abs().max() <= within * full.abs().max() / (10 if host.model.device.type == "cpu" else 4)
     assert host.answer(request).ids == host.answer(as_text(request)).ids
+
+
+def doubled(host: Host, kv: Activation) -> Activation:
+    """The same with every row behind the head twice, at half its weight."""
+    head, layers = len(host.head), list[Layer]()
+    for layer in kv.layers:
+        keys, values = (torch.cat([t[..., :head, :], t[..., head:, :].repeat_interleave(2, -2)], -2) for t in layer)
+        weights = torch.zeros(*keys.shape[:-1], 1, device=keys.device)
+        weights[..., head:, :] = -math.log(2)
+        layers.append((keys, values, weights))
+    return replace(kv, layers=tuple(layers), trained=layers[0][0].shape[-2], weighted=True)
+
+
+@pytest.mark.parametrize("places", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_rows_that_stand_for_others_are_composed_by_their_weights(host: Host, places: tuple[int, ...]) -> None:
+    request = composed(host, "L1", ("Nadia lives in Oslo.",))
+    pasts = [doubled(host, past) if n in places else past for n, past in enumerate(request.pasts)]
+    weighted, plain = replace(request, pasts=tuple(pasts)), host.logits(request)
+    assert (host.logits(weighted) - plain).abs().max() <= 1e-5 * plain.abs().max()
+    assert host.answer(weighted).ids == host.answer(request).ids
+    for level in ("L0", "L2", "L3"):
+        with pytest.raises(Unsupported, match=r"compact, set fidelity\.level to L1"):
+            host.logits(replace(weighted, fidelity=FidelityConfig.model_validate({"level": level})))
 
 
 def test_each_level_is_nearer_to_the_full_prompt(host: Host) -> None:
