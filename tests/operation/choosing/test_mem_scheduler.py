@@ -152,6 +152,7 @@ def test_each_signal_counts_by_its_weight() -> None:
         length=7,
         other=8,
         standing=14,
+        seen=15,
     )
     policy = MemosPolicy(SchedulerConfig(about_bonus=8), weights)
     each = np.eye(len(names), dtype=np.float32)  # for each signal, a candidate that has just that
@@ -159,7 +160,7 @@ def test_each_signal_counts_by_its_weight() -> None:
     expected = dict(
         near=9, tokens=10, words=2, around=3, thread=4, speaker=5, subject=8, states=13, linked=11, answers=12
     )
-    expected |= dict(question=-6, length=7, other=-8, standing=14, age=0, idle=0, ids=0)
+    expected |= dict(question=-6, length=7, other=-8, standing=14, seen=15, age=0, idle=0, ids=0)
     assert dict(zip(names, scores.tolist(), strict=True)) == expected
 
 
