@@ -87,11 +87,12 @@ def test_workers_on_machines_of_their_own_wait_for_the_database_alone() -> None:
 @pytest.mark.slow
 def test_no_kill_of_workers_or_of_their_server_loses_a_job_or_publishes_twice() -> None:
     pytest.importorskip("pgserver")
-    figures = bench_cluster(3, 6, 1, 6, 0, lambda *_: None)
+    figures = bench_cluster(3, 6, 1, 6, 2, 0, lambda *_: None)
     assert figures["jobs"] > 6 and figures["executor"].startswith("3 worker processes (memos work) over PostgreSQL")
     for nothing in ("lost", "published_twice", "orphans", "leaks", "still_open"):
         assert figures[nothing] == 0, (nothing, figures)
     assert figures["check_clean"] and figures["revocation_p99_ms"] <= 1000 and figures["steps"] > 50
+    assert figures["server_kills"] == 2
 
 
 def test_a_worker_goes_on_after_a_round_that_the_database_was_in_the_way_of(tmp_path: Path) -> None:

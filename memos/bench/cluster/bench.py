@@ -18,7 +18,7 @@ _SPEEDS = (1, 2, 4)  # workers
 
 
 def bench_cluster(
-    workers: int, kills: int, database_kills: int | None, rounds: int, seed: int, show: Show
+    workers: int, kills: int, database_kills: int | None, rounds: int, server_kills: int, seed: int, show: Show
 ) -> dict[str, Any]:
     """See the functions of each part. speedup: jobs a second with so many workers, as a multiple of one worker's;
     simulated: with a core for each and one for the database, by the CPU seconds that a job of one worker took; none
@@ -30,7 +30,7 @@ def bench_cluster(
             (folder / name).mkdir()
         deaths = (kills // 10 if database_kills is None else database_kills) if where.can_die else 0
         killed = run_kills(where, folder / "kills", workers, kills, deaths, seed, show)
-        gone = revocation(where, folder / "servers", workers, rounds, seed, show)
+        gone = revocation(where, folder / "servers", workers, rounds, server_kills, seed, show)
         speed = {n: measure_speed(where, folder / f"speed{n}", n, _JOBS, seed, show) for n in _SPEEDS}
     apart = {n: simulated_speed(speed[1], n, _SIMULATED, seed) for n in _SPEEDS} if find_spec("simpy") else {}
     return {

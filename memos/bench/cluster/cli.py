@@ -23,6 +23,7 @@ def bench_cluster(
         int | None, typer.Option(min=0, help="of the database's server; a tenth of those of workers if not given")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="rights taken back, memories deleted, users forgotten")] = 45,
+    server_kills: Annotated[int, typer.Option(min=0, help="of serving processes, in as many of these rounds")] = 9,
     seed: Seed = 0,
 ) -> None:
     """Kill workers that share the jobs of a vault, and see how soon a memory is gone from every serving process."""
@@ -30,7 +31,7 @@ def bench_cluster(
     from memos.bench.tables import rows_table
 
     report = report_of_cpu(
-        "cluster", json, seed, lambda show: measure(workers, kills, database_kills, rounds, seed, show)
+        "cluster", json, seed, lambda show: measure(workers, kills, database_kills, rounds, server_kills, seed, show)
     )
     print(report["executor"])
     print_table(rows_table(report | {"rows": [{name: report[name] for name in _COLUMNS}]}))

@@ -2,7 +2,7 @@
 
 Several `memos serve` share a vault. Somebody asks each of them for one memory, again and again, while others write;
 then it is taken away at one of them. An answer that shows it is a leak where it was asked for after that call had
-returned, or a second after it was made.
+returned, or a second after it was made. Now and then one of them is killed meanwhile, and begun again.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ from memos.kernel.mem_os import MemOS
 _SHOWN_S = 30.0  # until every process must have shown a memory
 _PROMISED_S = 1.0  # after which no process shows it, however long the call takes
 _AFTER_S = 0.4  # for which each is asked on, at least
-_PAUSE_S = 0.05  # between two questions to one server, and between two writes
+_PAUSE_S = 0.05  # between two writes
+_KILLED_S = 0.3  # after which, at most, one is killed from when something is taken away
+_TRIES = 20  # of a call whose server dies
 _KINDS = ("revoke", "delete", "forget")
 _THINGS = "tent lamp bicycle violin kettle atlas camera ladder rope drum globe chess board clock".split()
 _CALLS = {"search": 0.6, "get": 0.3, "chat": 0.1}  # how often the memory is asked for in each way
@@ -96,11 +99,45 @@ class _Watch:
             return list(self.answers)
 
 
+class _Servers:
+    """Processes that serve one vault. urls: where each listens now; "" while it is not there."""
+
+    def __init__(self, vaults: Sequence[Path], settings: Sequence[str]) -> None:
+        self._vaults, self._settings, self._stacks = vaults, settings, [ExitStack() for _ in vaults]
+        self._processes: list[subprocess.Popen[str] | None] = [None for _ in vaults]
+        self.urls, self._pool = ["" for _ in vaults], ThreadPoolExecutor(len(vaults))
+
+    def __enter__(self) -> _Servers:
+        list(self._pool.map(self._start, range(len(self._vaults))))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+        for stack in self._stacks:
+            stack.close()
+
+    def _start(self, n: int) -> None:
+        self._processes[n], self.urls[n] = self._stacks[n].enter_context(served(self._vaults[n], *self._settings))
+
+    def kill(self, n: int) -> Future[None]:
+        """Kill it, and begin it again; done when it is there."""
+        process, self.urls[n] = self._processes[n], ""
+        assert process
+        process.kill()
+        self._stacks[n].close()
+        return self._pool.submit(self._start, n)
+
+    def one(self, rng: random.Random) -> str:
+        """Where one of those that are there listens."""
+        return rng.choice([url for url in self.urls if url])
+
+
 def revocation(
-    database: SharedDatabase, folder: Path, servers: int, rounds: int, seed: int, show: Show
+    database: SharedDatabase, folder: Path, servers: int, rounds: int, kills: int, seed: int, show: Show
 ) -> dict[str, Any]:
-    """revocation_p99_ms: from asking for it until the last question whose answer shows the memory. answers_p99_ms:
-    until that answer has come. calls_p99_ms: until the call has returned, which erases, too. steps: all answers."""
+    """kills: of servers, in as many of the rounds. revocation_p99_ms: from asking for it until the last question whose
+    answer shows the memory. answers_p99_ms: until that answer has come. calls_p99_ms: until the call has returned,
+    which erases, too. steps: all answers."""
     url, rng = database.url(), random.Random(seed)
     key = folder / "signing.key"  # one for all, as they sign one log
     settings = [f"governance.audit.key={key}", *([f"vault.url={url}"] if url else [])]
@@ -112,25 +149,25 @@ def revocation(
     ) as kernel:
         users = ["writer", *(f"{role}{n}" for n in range(rounds) for role in ("owner", "reader"))]
         keys = {user: kernel.services.governing.add_key(user)[0] for user in users}
-    with ExitStack() as running, ThreadPoolExecutor(servers) as starting:
-        show("start servers", 0, servers)
-        urls = [url for _, url in starting.map(lambda vault: running.enter_context(served(vault, *settings)), vaults)]
+    struck = set(rng.sample(range(rounds), min(kills, rounds)))
+    show("start servers", 0, servers)
+    with _Servers(vaults, settings) as serving:
         show("start servers", servers, servers)
         watch = _Watch()
-        threads = [threading.Thread(target=_ask, args=(watch, urls[n], n, seed)) for n in range(servers)]
-        threads.append(threading.Thread(target=_write, args=(watch, urls, keys["writer"], seed)))
+        threads = [threading.Thread(target=_ask, args=(watch, serving, n, seed)) for n in range(servers)]
+        threads.append(threading.Thread(target=_write, args=(watch, serving, keys["writer"], seed)))
         for thread in threads:
             thread.start()
         try:
             rows = []
             for n in range(rounds):
-                rows.append(_round(watch, urls, keys, n, rng))
+                rows.append(_round(watch, serving, keys, n, n in struck, rng))
                 show("take away", n + 1, rounds)
         finally:
             watch.over.set()
             for thread in threads:
                 thread.join()
-    return _summed(rows, watch, servers)
+    return _summed(rows, watch, servers) | {"server_kills": len(struck)}
 
 
 def _summed(rows: Sequence[_Revoked], watch: _Watch, servers: int) -> dict[str, Any]:
@@ -157,21 +194,20 @@ def _share(ordered: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def _round(watch: _Watch, urls: list[str], keys: dict[str, str], n: int, rng: random.Random) -> _Revoked:
-    """Raises MemosError."""
-    kind, memory = _KINDS[n % len(_KINDS)], _told(urls, keys, n, rng)
+def _round(
+    watch: _Watch, serving: _Servers, keys: dict[str, str], n: int, struck: bool, rng: random.Random
+) -> _Revoked:
+    """struck: one server is killed meanwhile. Raises MemosError."""
+    kind, memory = _KINDS[n % len(_KINDS)], _told(serving, keys, n, rng)
     watch.look_at(memory)
-    _until(watch, urls, since=0.0, shown=True)
-    with closing(Client(rng.choice(urls), memory.owner_key)) as client:
-        began = time.monotonic()
-        if kind == "revoke":
-            _called(client, "revoke", on=memory.id, to=memory.reader)
-        elif kind == "delete":
-            _called(client, "delete", memory_id=memory.id)
-        else:
-            _called(client, "forget", user=True)
-        returned = time.monotonic()
-    _until(watch, urls, since=returned, shown=False)
+    _until(watch, serving, since=0.0, shown=True)
+    with ThreadPoolExecutor(1) as beside:
+        delay, hit = rng.uniform(0, _KILLED_S), rng.randrange(len(serving.urls))
+        killed = beside.submit(_kill, serving, hit, delay) if struck else None
+        began, returned = _taken_away(kind, memory, serving, rng)
+        if killed:
+            killed.result().result()
+    _until(watch, serving, since=returned, shown=False)
     showing = [answer for answer in watch.seen() if answer.is_shown]
     watch.look_at(None)
     asked = max([began, *(answer.began for answer in showing)])
@@ -182,46 +218,72 @@ def _round(watch: _Watch, urls: list[str], keys: dict[str, str], n: int, rng: ra
     return _Revoked(kind, asked_ms, answered_ms, returned_ms, leaks, after)
 
 
-def _told(urls: list[str], keys: dict[str, str], n: int, rng: random.Random) -> _Memory:
+def _kill(serving: _Servers, n: int, delay: float) -> Future[None]:
+    time.sleep(delay)
+    return serving.kill(n)
+
+
+def _taken_away(kind: str, memory: _Memory, serving: _Servers, rng: random.Random) -> tuple[float, float]:
+    """When the call was made, and when it returned. Where the server that it was made to dies, it is made to another
+    one, which may find it done. Raises MemosError."""
+    calls: dict[str, tuple[str, dict[str, Any]]] = {
+        "revoke": ("revoke", {"on": memory.id, "to": memory.reader}),
+        "delete": ("delete", {"memory_id": memory.id}),
+        "forget": ("forget", {"user": True}),
+    }
+    name, given = calls[kind]
+    for again in range(_TRIES):
+        began = time.monotonic()
+        with closing(Client(serving.one(rng), memory.owner_key)) as client:
+            try:
+                _called(client, name, (404,) if again else (), **given)
+                return began, time.monotonic()
+            except (OSError, http.client.HTTPException, ValueError):
+                time.sleep(0.01)
+    raise MemosError(f"{name} was cut off {_TRIES} times; look at the servers' logs")
+
+
+def _told(serving: _Servers, keys: dict[str, str], n: int, rng: random.Random) -> _Memory:
     """A memory of a new user, which another new one may read."""
     owner, reader, place, thing = f"owner{n}", f"reader{n}", f"Zan{rng.randrange(1 << 24)}ibar", rng.choice(_THINGS)
-    with closing(Client(rng.choice(urls), keys[owner])) as client:
+    with closing(Client(serving.one(rng), keys[owner])) as client:
         reply = _called(client, "add", messages=f"Ada keeps the {thing} in {place}.")
         id = reply["results"][0]["id"]
         _called(client, "grant", on=id, to=reader)
     return _Memory(id, place, f"Where does Ada keep the {thing}?", reader, keys[owner], keys[reader])
 
 
-def _called(client: Client, name: str, **given: Any) -> Any:
-    """Raises MemosError where it is refused."""
+def _called(client: Client, name: str, also: Sequence[int] = (), **given: Any) -> Any:
+    """also: statuses that are as good. Raises MemosError where it is refused, and as `Client.call`."""
     status, reply = client.call(name, **given)
-    if status != 200:
+    if status not in (200, *also):
         raise MemosError(f"{name} was answered with {status}: {str(reply)[:300]}; look at the server's log")
     return reply
 
 
-def _until(watch: _Watch, urls: list[str], since: float, shown: bool) -> None:
+def _until(watch: _Watch, serving: _Servers, since: float, shown: bool) -> None:
     """Wait until every server has shown the memory, or has been asked for it often enough since. Raises MemosError."""
     until, enough = time.monotonic() + _SHOWN_S, time.monotonic() + (0 if shown else _AFTER_S)
     while time.monotonic() < until:
         fresh = [answer for answer in watch.seen() if answer.began > since and (answer.is_shown or not shown)]
         times = Counter(answer.server for answer in fresh)
-        if time.monotonic() > enough and all(times[n] >= (1 if shown else 2) for n in range(len(urls))):
+        if time.monotonic() > enough and all(times[n] >= (1 if shown else 2) for n in range(len(serving.urls))):
             return
         time.sleep(0.01)
     raise MemosError(f"not every server has {'shown a memory' if shown else 'answered'} within {_SHOWN_S:g} s")
 
 
-def _ask(watch: _Watch, url: str, n: int, seed: int) -> None:
+def _ask(watch: _Watch, serving: _Servers, n: int, seed: int) -> None:
     """Ask one server for the memory in question, as its reader, in every way."""
-    rng, known, client = random.Random(f"{seed} {n}"), None, Client(url, "")
+    rng, known, client = random.Random(f"{seed} {n}"), None, Client("http://nowhere", "")
     while not watch.over.is_set():
-        if (memory := watch.memory) is None:
+        memory, url = watch.memory, serving.urls[n]
+        if memory is None or not url:
             time.sleep(0.01)
             continue
-        if memory is not known:
+        if known != (memory, url):
             client.close()
-            known, client = memory, Client(url, memory.reader_key)
+            known, client = (memory, url), Client(url, memory.reader_key)
         [call] = rng.choices(list(_CALLS), list(_CALLS.values()))
         given: dict[str, dict[str, Any]] = {
             "search": {"query": memory.question, "top_k": 5},
@@ -236,20 +298,13 @@ def _ask(watch: _Watch, url: str, n: int, seed: int) -> None:
             continue
         is_shown = memory.place in json.dumps(reply)
         watch.asked_for(memory, call, _Answer(n, began, time.monotonic(), is_shown))
-        time.sleep(_PAUSE_S)
     client.close()
 
 
-def _write(watch: _Watch, urls: list[str], key: str, seed: int) -> None:
+def _write(watch: _Watch, serving: _Servers, key: str, seed: int) -> None:
     """Keep memories of somebody else at all servers meanwhile."""
     rng, count = random.Random(seed), 0
-    clients = [Client(url, key) for url in urls]
     while not watch.over.wait(_PAUSE_S):
         count += 1
-        client = rng.choice(clients)
-        try:
+        with closing(Client(serving.one(rng), key)) as client, suppress(OSError, http.client.HTTPException, ValueError):
             client.call("add", messages=f"Ben keeps box number {count} in room {rng.randrange(999)}.")
-        except (OSError, http.client.HTTPException, ValueError):
-            client.close()
-    for client in clients:
-        client.close()
