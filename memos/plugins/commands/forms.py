@@ -37,7 +37,7 @@ def promote(
 ) -> Output:
     """Make KV or an adapter of memories. Interrupted, the same command goes on from where it was."""
     with progress_bars() as show:
-        cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("train", step, of))  # type: ignore[arg-type]
+        cube = kernel.within(user).promote(ids, to, progress=lambda step, of, loss: show("promote", step, of))  # type: ignore[arg-type]
     assert cube.blob
     scores, built = cube.blob.scores, cube.blob.build_s
     how = _HOW.get(cube.blob.made_by, "") if cube.blob.made_by else ""
@@ -66,7 +66,7 @@ def rounds(kernel: MemOS, every: float | None, user: str | None) -> Iterator[dic
         while True:
             try:
                 with progress_bars() as show:
-                    done = kernel.within(user).tick(progress=lambda step, of, loss: show("train", step, of))
+                    done = kernel.within(user).tick(progress=lambda step, of, loss: show("promote", step, of))
             except VaultError as error:
                 if every is None or _interrupted(error):
                     raise

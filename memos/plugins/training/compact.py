@@ -296,7 +296,7 @@ def _fit(head: _Head, rows: torch.Tensor, weight: float) -> _Fit:
         weights = weights * (wanted + steady) / (products @ weights + steady * weights + 1e-12)
     log = weights.clamp(1e-4, 1e4).log()
     values = _values(head, rows, log, head.values[rows])
-    missing = _missing(head, rows, log, values)[0] / (head.found * counts).square().sum().clamp_min(1e-12)
+    missing = _missing(head, rows, log, values) / (head.found * counts).square().sum().clamp_min(1e-12)
     return _Fit(rows, log, values, float(missing) * weight)
 
 
@@ -309,13 +309,14 @@ def _values(head: _Head, rows: torch.Tensor, log: torch.Tensor, near: torch.Tens
 
 
 def _missing(
-    head: _Head, rows: torch.Tensor, log: torch.Tensor, values: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What queries no longer find, squared, and the same of the mass, as if so much of what they find were missing."""
+    head: _Head, rows: torch.Tensor, log: torch.Tensor, values: torch.Tensor, of_mass: float = 0.0
+) -> torch.Tensor:
+    """What queries no longer find, squared, and a share of the same of the mass, as if so much of what they find were
+    missing."""
     scores = head.scores[:, rows] + log
     found = (scores.softmax(-1) @ values - head.found) * head.counts[:, None]
     mass = (scores.logsumexp(-1) - head.mass) * head.counts * head.found.norm(dim=-1)
-    return found.square().sum(), mass.square().sum()
+    return found.square().sum() + of_mass * mass.square().sum()
 
 
 def _refined(head: _Head, fit: _Fit) -> _Fit:
@@ -323,8 +324,7 @@ def _refined(head: _Head, fit: _Fit) -> _Fit:
     long as less is missing."""
     rows, log, values = fit.rows, fit.weights, fit.values
     of_mass = _OF_MASS**0.5 * head.counts * head.found.norm(dim=-1)
-    found, mass = _missing(head, rows, log, values)
-    least = found + _OF_MASS * mass
+    least = _missing(head, rows, log, values, _OF_MASS)
     for _ in range(_ROUNDS if len(rows) <= _MOST_FITTED else 0):
         scores = head.scores[:, rows] + log
         seen = scores.softmax(-1)
@@ -339,9 +339,8 @@ def _refined(head: _Head, fit: _Fit) -> _Fit:
         for part in _STEPS:
             other = log + part * step
             fitted = _values(head, rows, other, values)
-            found, mass = _missing(head, rows, other, fitted)
-            if found + _OF_MASS * mass < least:
-                log, values, least = other, fitted, found + _OF_MASS * mass
+            if (missing := _missing(head, rows, other, fitted, _OF_MASS)) < least:
+                log, values, least = other, fitted, missing
                 break
         else:
             break

@@ -188,6 +188,9 @@ def chat(
     ] = None,
 ) -> None:
     """Talk with the model; it remembers, and shows what it answered from. End with ctrl-D."""
+    if config and config.suffix not in (".yaml", ".yml") and not config.exists():
+        said = shlex.quote(str(config))
+        raise InputError(f"no config file {said}; what is meant for the model is typed in, or echo {said} | memos chat")
     with made(vault, config, set_) as kernel:
         kernel.host  # noqa: B018  load the model before the first prompt, so that its errors come first
         if rewind is not None:

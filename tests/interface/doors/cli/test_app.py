@@ -130,6 +130,10 @@ def test_the_environment_names_a_vault_for_all_doors(tmp_path: Path, monkeypatch
 
 def test_a_setting_counts_without_a_config_too(vault: Path) -> None:
     no(invoke("chat", "--vault", vault, "--set", "decode.max_token=1"), "decode.max_token: unknown key; did you mean")
+    no(
+        invoke("chat", "Where is Mira?", "--vault", vault),
+        "no config file 'Where is Mira?'; what is meant for the model",
+    )
 
 
 @pytest.mark.parametrize("command", [["ls"], ["grants"], ["snapshots"], ["conflicts"], ["store", "list"]])
