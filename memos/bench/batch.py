@@ -33,15 +33,15 @@ _CHATS = 3  # that each client asks
 
 @dataclass(frozen=True)
 class Asked:
-    """Requests, and what they took one by one."""
+    """Requests, and what they took one by one, each time that all were asked."""
 
     requests: list[Request]
     decode: DecodeConfig
-    answers: list[ModelAnswer]
+    times: list[list[ModelAnswer]]
 
     def rate(self, n: int) -> float:
-        """Decoded tokens a second of the first n, one by one."""
-        return sum(len(a.ids) for a in self.answers[:n]) / sum(a.seconds for a in self.answers[:n])
+        """Decoded tokens a second of the first n, one by one; median of the times."""
+        return median(sum(len(a.ids) for a in some[:n]) / sum(a.seconds for a in some[:n]) for some in self.times)
 
 
 def answer_all(host: Host, requests: Sequence[Request], decode: DecodeConfig = DecodeConfig()) -> list[ModelAnswer]:
@@ -64,7 +64,7 @@ def bench_batch(
     for n, model in enumerate(models):
         host = Host.load(ModelConfig(path=model, requests_at_once=clients))
         host.decoder.ends = set()  # all answers are of one length, so that tokens a second can be compared
-        device, asked = str(host.model.device), _one_by_one(host, clients, tokens, seed)
+        device, asked = str(host.model.device), _one_by_one(host, clients, tokens, repeats, seed)
         for m, size in enumerate(sizes, start=1):
             show("batch", (n * len(sizes) + m) * 2 - 1, len(models) * len(sizes) * 2)
             runs = [_together(host, asked, size) for _ in range(repeats + 1)][1:]  # the first warms up
@@ -86,7 +86,7 @@ def bench_batch(
     return {"device": device, "rows": rows}
 
 
-def _one_by_one(host: Host, n: int, tokens: int, seed: int) -> Asked:
+def _one_by_one(host: Host, n: int, tokens: int, repeats: int, seed: int) -> Asked:
     """n requests, a third over memories as text, a third over KV of their own, a third over KV that they share."""
     drawn = [scene(f"batch {seed} {i}", _CUBES, _FACTS) for i in range(n)]
     shared = drawn[0].cubes[0], (host.encode(drawn[0].cubes[0]),)
@@ -102,7 +102,7 @@ def _one_by_one(host: Host, n: int, tokens: int, seed: int) -> Asked:
                 requests.append(Request(question, *shared))
     decode = DecodeConfig(max_new_tokens=tokens)
     host.answer(requests[0], decode)  # warms up
-    return Asked(requests, decode, [host.answer(request, decode) for request in requests])
+    return Asked(requests, decode, [[host.answer(request, decode) for request in requests] for _ in range(repeats)])
 
 
 def _together(host: Host, asked: Asked, n: int) -> tuple[float, int]:
@@ -111,7 +111,7 @@ def _together(host: Host, asked: Asked, n: int) -> tuple[float, int]:
         began = time.perf_counter()
         answers = list(threads.map(lambda request: host.answer(request, asked.decode), asked.requests[:n]))
         seconds = time.perf_counter() - began
-    differ = sum(one.ids != alone.ids for one, alone in zip(answers, asked.answers, strict=False))
+    differ = sum(one.ids != alone.ids for one, alone in zip(answers, asked.times[0], strict=False))
     return sum(len(a.ids) for a in answers) / seconds, differ
 
 
