@@ -22,13 +22,16 @@ from memos.plugins.server.edge.callers import Callers
 from memos.plugins.server.edge.edge import Edge
 from memos.plugins.server.edge.lanes import Lanes
 from memos.plugins.server.edge.telemetry import Telemetry
-from memos.plugins.server.heap import given_back
+from memos.plugins.server.heap import trim
+from memos.plugins.server.regularly import regularly
 from memos.plugins.server.routing import CallRunner, memory_router
 
 if TYPE_CHECKING:
     from memos.kernel.mem_os import MemOS
 
 log = logging.getLogger("memos")
+TRIM_S = 10.0  # between two times that freed memory is given back
+FOLLOW_S = 0.5  # between two looks at what other processes have changed
 # what packages serve beside memos, as Starlette's routes: without a key, unless it lies under /v1/, where a request
 # has its caller in scope["seat"]. app.state.calls makes calls for it as those of the Memory API are made. The lifespan
 # of a router is entered as long as the app lives.
@@ -43,7 +46,9 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with given_back(kernel.vault.shrink), AsyncExitStack() as stack:
+        async with AsyncExitStack() as stack:
+            for every_s, work in ((TRIM_S, kernel.vault.shrink), (TRIM_S, trim), (FOLLOW_S, Following(kernel))):
+                await stack.enter_async_context(regularly(every_s, work))
             for router in provided:
                 await stack.enter_async_context(router.lifespan_context(app))
             yield
@@ -69,6 +74,19 @@ def create_app(memory: Memory, config: ServeConfig, *, loopback: bool) -> FastAP
     callers = Callers(memory, loopback, lanes.calls)
     app.add_middleware(Edge, callers=callers, config=config, telemetry=telemetry)
     return app
+
+
+class Following:
+    """What is in memory of cubes that another process has deleted, changed or given up leaves it, also where nothing
+    is asked for meanwhile. Answers need no such notice: each reads what is in force."""
+
+    def __init__(self, kernel: MemOS) -> None:
+        self._kernel, self._read = kernel, kernel.vault.last_change()
+
+    def __call__(self) -> None:
+        if (change := self._kernel.vault.last_change()) != self._read:
+            self._kernel.parts.freshness.release()
+            self._read = change
 
 
 def health_router(kernel: MemOS, lanes: Lanes, telemetry: Telemetry) -> APIRouter:

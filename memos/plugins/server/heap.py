@@ -6,11 +6,8 @@ with tensors of many sizes, what is still used lies scattered between, and a ser
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 TRIM_INTERVAL_S = 10.0
 _M_ARENA_MAX = -8  # of malloc.h
@@ -22,25 +19,9 @@ def one_heap() -> None:
     _glibc("mallopt", _M_ARENA_MAX, 1)
 
 
-@asynccontextmanager
-async def given_back(free: Callable[[], None]) -> AsyncIterator[None]:
-    """Meanwhile, every ten seconds. free: frees what can be made again. What is freed leaves the process on glibc
-    only."""
-
-    def once() -> None:
-        free()
-        _glibc("malloc_trim", 0)
-
-    async def give_back() -> None:
-        while True:
-            await asyncio.sleep(TRIM_INTERVAL_S)
-            await asyncio.to_thread(once)
-
-    task = asyncio.create_task(give_back())
-    try:
-        yield
-    finally:
-        task.cancel()
+def trim() -> None:
+    """On glibc, give what is freed back to the system."""
+    _glibc("malloc_trim", 0)
 
 
 def _glibc(name: str, *given: int) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from memos.plugins.server import heap
+from memos.plugins.server.heap import trim
+from memos.plugins.server.regularly import regularly
 
 BLOCK, BLOCKS = 1 << 16, 1024  # 64 MiB, in pieces that glibc takes from its heap
 
@@ -20,7 +21,7 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and calls glibc")
-def test_freed_memory_is_given_back_while_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freed_memory_is_given_back_while_the_server_lives() -> None:
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_trim"):
         pytest.skip("not glibc")
@@ -36,12 +37,11 @@ def test_freed_memory_is_given_back_while_the_server_lives(monkeypatch: pytest.M
     for block in blocks:
         libc.free(block)
     before = resident()
-    monkeypatch.setattr(heap, "TRIM_INTERVAL_S", 0.01)
 
     freed = list[int]()
 
     async def live() -> None:
-        async with heap.given_back(lambda: freed.append(1)):
+        async with regularly(0.01, lambda: freed.append(1)), regularly(0.01, trim):
             for _ in range(100):
                 await asyncio.sleep(0.05)
                 if resident() < before - BLOCK * BLOCKS // 2:
