@@ -52,9 +52,7 @@ class Signals:
     states: Floats  # 1 where it states a fact that the query asks for
     linked: Floats  # 1 over the number of facts between it and what the query is about; 0 where that is out of reach
     answers: Floats  # what a cross-encoder says, from 0 to 1; 0 without one, and for what it did not see
-    seen: (
-        Floats  # how surely the query tells of its picture, from 0 to 1; 0 without one, and without an encoder of them
-    )
+    seen: Floats  # how surely the query tells of its picture, from 0 to 1; 0 without one, or an encoder of pictures
     question: Floats  # 1 where it ends with a question itself
     length: Floats  # log of its terms, 0 at about six of them
     other: Floats  # 1 where the other side said it than the query asks for

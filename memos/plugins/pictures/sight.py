@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memos")
 _BATCH = 16  # pictures in one forward
+_LEAST = 0.1  # of a share, below which a query tells of a picture no more than of anything
 _WAY_OUT = "set retrieval.pictures to a folder with config.json and model.safetensors of CLIP, SigLIP or their like"
 # What a query might as well be, if it tells of no picture, or of another one.
 _OTHERS = (
@@ -72,8 +73,8 @@ class PictureSight:
         self._ids, self._vectors = list[str](), np.zeros((0, 0), np.float32)
 
     def __call__(self, query: str) -> Mapping[str, float]:
-        """By id of a memory, how surely the query tells of its picture, above 0 to 1: its share of the softmax over it
-        and what else might be said. Raises ModelNotFound."""
+        """By id of a memory, how surely the query tells of its picture, to 1: its share of the softmax over it and what
+        else might be said, where that is more than by chance. Raises ModelNotFound."""
         with self._lock:
             self._catch_up()
             ids, vectors = self._ids, self._vectors
@@ -83,7 +84,7 @@ class PictureSight:
         texts = np.concatenate([self._of_texts([query]), self._others()])
         logits = scale * (vectors @ texts.T)  # [pictures, 1 + others]
         shares = np.exp(logits[:, 0] - np.logaddexp.reduce(logits, axis=1))
-        return dict(zip(ids, shares.tolist(), strict=True))
+        return {id: share for id, share in zip(ids, shares.tolist(), strict=True) if share > _LEAST}
 
     def _catch_up(self) -> None:
         """Read what changed in the vault, and encode the pictures that have no vector there. One that cannot be read is
