@@ -14,7 +14,10 @@ from memos.infrastructure.host.kv.compose import Motion
 from memos.infrastructure.host.kv.files import Codec, pack_raw, unpack_float
 
 _BEHIND = (9, 18, 18, 30, 30, 45)  # so many other memories stand before one, others each time
-_DRIFT = torch.float8_e4m3fn  # a mean over other texts, which says no more than its first digits
+_DRIFT, _MOST = (
+    torch.float8_e4m3fn,
+    torch.finfo(torch.float8_e4m3fn).max,
+)  # a mean over other texts, which says no more than its first digits
 
 
 def encode_wrapped(host: Host, memories: Sequence[str], others: Sequence[str]) -> Activation:
@@ -51,7 +54,8 @@ def with_drift(alone: Activation, read: Sequence[Activation], head: int, motion:
     for layer, *behind in zip(alone.layers, *moved, strict=True):
         drift = [torch.zeros_like(rows, dtype=_DRIFT) for rows in layer]
         for gained, rows, *others in zip(drift, layer, *behind, strict=True):
-            gained[..., head:, :] = (torch.stack(others).float().mean(0) - rows[..., head:, :].float()).to(_DRIFT)
+            mean = torch.stack(others).float().mean(0) - rows[..., head:, :].float()
+            gained[..., head:, :] = mean.clamp(-_MOST, _MOST).to(_DRIFT)
         layers.append((*layer, *drift))
     return replace(alone, layers=tuple(layers), drifts=True)
 

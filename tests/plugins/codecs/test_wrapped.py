@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_a_file_keeps_it_whole(small: Host, tmp_path: Path) -> None:
         keys, values, *drift = layer
         assert [t.shape for t in drift] == [keys.shape, values.shape]
         assert not any(t[..., : len(small.head), :].float().any() for t in drift)  # the head is the same everywhere
+
+
+def test_a_drift_beyond_what_its_numbers_can_say_is_cut_short(small: Host) -> None:
+    motion, head = small.capability.motion, len(small.head)
+    assert motion is not None
+    alone, full = small.encode(CUBES[2]), small.encode((*CUBES[0], *CUBES[2]))
+    far = replace(full, layers=tuple((keys * 1e4, values * 1e4) for keys, values in full.layers))
+    for layer in with_drift(alone, [far], head, motion).layers:
+        assert all(torch.isfinite(drift.float()).all() for drift in layer[2:])
 
 
 def test_without_others_there_is_nothing_to_gain(small: Host) -> None:
