@@ -14,10 +14,8 @@ from memos.infrastructure.host.kv.compose import Motion
 from memos.infrastructure.host.kv.files import Codec, pack_raw, unpack_float
 
 _BEHIND = (9, 18, 18, 30, 30, 45)  # so many other memories stand before one, others each time
-_DRIFT, _MOST = (
-    torch.float8_e4m3fn,
-    torch.finfo(torch.float8_e4m3fn).max,
-)  # a mean over other texts, which says no more than its first digits
+_DRIFT = torch.float8_e4m3fn  # a mean over other texts, which says no more than its first digits
+_MOST = torch.finfo(_DRIFT).max
 
 
 def encode_wrapped(host: Host, memories: Sequence[str], others: Sequence[str]) -> Activation:
